@@ -123,9 +123,13 @@ WB_API wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop);
  * `index` is the batch's number in its epoch, from 0.  A copy of the struct does not keep its
  * tensors alive: they belong to the scope that wb_loader_next opens.
  *
- * `more` has the third and further tensors of a dataset of wb_dataset_of_tree, then NULLs.  `names`
- * has the names of all tensors, x and y included, and is NULL for a dataset without names; it lives
- * as long as the dataset. */
+ * `more` has the third and further tensors of the dataset in their order, with the same batch axis,
+ * then NULLs: wb_dataset_of_tree(wb_tuple(ids, labels, mask)) gives the mask as batch.more[0], and
+ * so do the further fields of a wb_dataset_source.  A function of wb_mapobs may change them and add
+ * others; moves take them along; batches of wb_dataset_of and wb_batch_of have none, until the
+ * program sets them, as in batch.more[0] = mask.  `names` has the names of all tensors of the
+ * dataset, x and y included, and is NULL for a dataset without names; it lives as long as the
+ * dataset. */
 typedef struct {
     wb_tensor *x, *y;
     int64_t n, index;
@@ -137,8 +141,8 @@ typedef struct {
  * */
 WB_API wb_batch wb_batch_of(wb_tensor *x, wb_tensor *y);
 /** The tensor of a batch by its name in the tree of wb_dataset_of_tree, such as "mask" or "2".  "x"
- * and "y" are the first and the second, unless other tensors have these names.  NULL, with the
- * error set: no such name. */
+ * and "y" are the first and the second, unless other tensors have these names; a tensor of `more`
+ * that has no name is "2", "3", ....  NULL, with the error set: no such name. */
 WB_API wb_tensor *wb_batch_get(wb_batch batch, const char *name);
 
 /** Changes a batch in place: sets x, y and elements of `more` to other tensors (not NULL), also an

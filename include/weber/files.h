@@ -172,7 +172,8 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
  * A JLD2 file is one of Julia's JLD2.jl, in which Flux's manual saves Flux.state(model), or another
  * HDF5 file.  Names and shapes are those of a BSON file: "layers.0.weight", [out,in].  The variable
  * is chosen as without .key in wb_load_state; of others than "model_state" and "model" all are
- * read.  libhdf5 reads the file; it is opened when the first such file is read.
+ * read.  A dot in a name becomes _, as in BSON files; numbers and texts are left out; bools of h5py
+ * become WB_BOOL.  libhdf5 reads the file; it is opened when the first such file is read.
  *
  * Errors: tensors that cannot be read, such as tensors of a dtype that the library does not have
  * (the message lists them); a file that cannot be read or is damaged; JLD2 where libhdf5 1.10 or
@@ -253,9 +254,10 @@ WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
 /** Restores a checkpoint into objects of the same structure, on any device: the model, the state
  * with the numbers of its rule, the loader, and this thread's random numbers.  It also sets epoch,
  * metric and has_metric of *c.  Returns 0, or an error code, and then nothing is changed.  Errors:
- * a damaged file (the message names the tensor); another structure or rule; c has a model, state,
- * loader, average or watched number that the file does not have; c->name is set and differs from
- * the name in the file. */
+ * a damaged file (the message names the tensor); another structure or rule; a position within an
+ * epoch, and a loader with another .batchsize, .shuffle or .buffer; c has a model, state, loader,
+ * average or watched number that the file does not have; c->name is set and differs from the name
+ * in the file. */
 WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
 
 /** Options of wb_checkpoint_keep. */

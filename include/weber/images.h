@@ -31,8 +31,8 @@ typedef struct wb_image_load_options {
  * sRGB where the file names another gamma.
  *
  * Errors, which name the file: one that cannot be read, is damaged, cut off, or neither PNG nor
- * JPEG; a JPEG file of four colours (CMYK); more than 2^28 bytes of pixels, or more than
- * wb_set_unpack_limit allows; a library that is missing. */
+ * JPEG; a pipe or a device; a JPEG file of four colours (CMYK); more than 2^28 bytes of pixels, or
+ * more than wb_set_unpack_limit allows; a library that is missing. */
 WB_API wb_tensor *wb_image_load_with(const char *path, const wb_image_load_options *o);
 #ifndef __cplusplus
 #define wb_image_load(...) WB_IMAGE_LOAD_(__VA_ARGS__, )

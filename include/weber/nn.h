@@ -71,7 +71,8 @@ WB_API wb_tensor *wb_lecun_normal(wb_dtype dtype, int ndim, const int64_t *dims)
 WB_API wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Orthonormal rows of the matrix [out, in k...], or columns if that has more rows, at random, from
  * the seed of wb_seed: the factor q of a matrix of normal numbers, where r has a positive diagonal.
- * `dtype` is floating.  (Saxe et al. 2014)  Errors: one dimension; inside wb_compile. */
+ * The numbers are computed in f64; `dtype` is floating.  (Saxe et al. 2014)  Errors: one
+ * dimension; inside wb_compile. */
 WB_API wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Options of initialisers. */
 typedef struct wb_init_options {

@@ -519,7 +519,10 @@ WB_API wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tens
  * [..., Tq, Tk].  `mask` broadcasts to that: bool, with weight 0 where it is false, or floating and
  * added to the scores, or WB_NONE.  A query whose keys are all masked, by a bool mask, has weights
  * 0.  wb_matmul(weights, v) is the attention with a bias, and with dropout that of
- * wb_dropout(weights, p).  f16 and bf16 are rounded after each operation. */
+ * wb_dropout(weights, p).  f16 and bf16 are rounded after each operation.  Gradient: that of
+ * wb_softmax.  Errors: q or k is not floating, or has less than two axes; different d; leading axes
+ * that do not broadcast; a mask that is neither bool nor floating, or does not broadcast to
+ * [..., Tq, Tk], also one with more axes. */
 WB_API wb_tensor *wb_attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask);
 /** The mask of causal attention, bool [queries, keys]: true where the index of the key is at most
  * the index of the query. */

@@ -13,10 +13,10 @@ extern "C" {
 /** The type of a field of a struct.  WB_FUNCTOR and WB_LAYER choose it by the C type of the field:
  * WB_FIELD_OBJECT for wb_tensor *, wb_layer * and wb_tree *; WB_FIELD_INT32 for int and enums;
  * WB_FIELD_FUNCTION for wb_function; WB_FIELD_CONNECTION for wb_connection; the others for int64_t,
- * double, float and bool. */
+ * uint64_t, unsigned, double, float and bool. */
 typedef enum {
     WB_FIELD_OBJECT, WB_FIELD_INT64, WB_FIELD_INT32, WB_FIELD_DOUBLE, WB_FIELD_FLOAT, WB_FIELD_BOOL,
-    WB_FIELD_FUNCTION, WB_FIELD_CONNECTION
+    WB_FIELD_FUNCTION, WB_FIELD_CONNECTION, WB_FIELD_UINT64, WB_FIELD_UINT32
 } wb_field_type;
 /** A field of a struct: its name, its offset in bytes, its type. */
 typedef struct { const char *name; size_t offset; wb_field_type type; } wb_field;
@@ -122,13 +122,16 @@ template <class F> constexpr wb_field_type wb_field_type_of_()
                             std::is_same_v<T, wb_tree *>;
     constexpr bool int64 = std::is_integral_v<T> && sizeof(T) == 8;
     constexpr bool int32 = (std::is_integral_v<T> || std::is_enum_v<T>) && sizeof(T) == 4;
+    constexpr bool natural = std::is_unsigned_v<T>;
     static_assert(object || int64 || int32 || std::is_same_v<T, bool> ||
                       std::is_same_v<T, double> || std::is_same_v<T, float> ||
                       std::is_same_v<T, wb_function> || std::is_same_v<T, wb_connection>,
                   "fields are tensors, layers, trees, numbers and functions");
     return object                               ? WB_FIELD_OBJECT
            : std::is_same_v<T, bool>            ? WB_FIELD_BOOL
+           : int64 && natural                   ? WB_FIELD_UINT64
            : int64                              ? WB_FIELD_INT64
+           : int32 && natural                   ? WB_FIELD_UINT32
            : int32                              ? WB_FIELD_INT32
            : std::is_same_v<T, double>          ? WB_FIELD_DOUBLE
            : std::is_same_v<T, float>           ? WB_FIELD_FLOAT
@@ -175,7 +178,7 @@ template <class T> inline wb_layer *wb_layer_of_(const wb_struct_type *type, con
 #define WB_FIELD_TYPE_(x)                                                                   \
     _Generic(x, wb_tensor *: WB_FIELD_OBJECT, wb_layer *: WB_FIELD_OBJECT,                  \
         wb_tree *: WB_FIELD_OBJECT, bool: WB_FIELD_BOOL, int: WB_FIELD_INT32,               \
-        unsigned: WB_FIELD_INT32, int64_t: WB_FIELD_INT64, uint64_t: WB_FIELD_INT64,        \
+        unsigned: WB_FIELD_UINT32, int64_t: WB_FIELD_INT64, uint64_t: WB_FIELD_UINT64,      \
         double: WB_FIELD_DOUBLE, float: WB_FIELD_FLOAT, wb_function: WB_FIELD_FUNCTION,     \
         default: WB_FIELD_CONNECTION)
 /* Calls f, which has one of the forms of WB_LAYER; _Generic chooses by the type of f.  A function

@@ -468,7 +468,9 @@ typedef struct wb_train_options {
  * An update is executed only if the loss is finite (with ClipNorm: if the norm of the gradients is
  * finite).  A loss that is not finite ends the training with WB_ERROR_NUMBER ("loss is NaN on batch
  * 51"), and the model keeps the values from before that batch; with WEBER_EAGER=1 running
- * statistics have changed already.
+ * statistics have changed already.  A loss that depends on none of the parameters that are not
+ * frozen ends the training too (wb_gradient gives WB_NONE for them, and wb_update then changes
+ * nothing).
  *
  * Ranks (distributed.h) train one model if the state is of wb_DistributedOptimiser: all begin with
  * model and state of rank 0, which alone shows the progress and writes files.  With another rule
@@ -489,7 +491,8 @@ typedef struct wb_train_options {
  * .keep_last = 0; a .name that wb_checkpoint_save rejects; a .wait of .stop or .reduce below 1;
  * .factor outside 0 to 1; .reduce together with a schedule, also one of wb_set_schedule, or with a
  * rule without an eta that it can change (AdaDelta, Rprop); ranks with different numbers of batches
- * or .epochs, or of which only some have .average, .stop or .reduce; the errors of the loss, of
+ * or .epochs, or of which only some have .average, .stop or .reduce; a loss that depends on no
+ * parameter that is trained; the errors of the loss, of
  * wb_set_schedule and wb_average, of evaluations and of files. */
 WB_API int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state,
                          const wb_train_options *o);

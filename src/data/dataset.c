@@ -493,41 +493,50 @@ wb_tensor *wb_dataset_y(wb_dataset *d)
     return wb__is_dataset(d, "dataset_y") ? whole(d, Y, "dataset_y") : NULL;
 }
 
-/* Returns the field of this name, of n fields; -1 with the error set. */
-static int field_named(const char *what, int n, const char *const *names, const char *name)
+/* Returns the field of this name, of n fields, of which the first n_named have names; -1 with the
+ * error set. Fields without names are x, y, 2, 3, ... */
+static int field_named(const char *what, int n, int n_named, const char *const *names,
+                       const char *name)
 {
     char list[200] = "";
     size_t used = 0;
     if (!name) return wb__fail(WB_ERROR_ARGUMENT, "%s: no name", what), -1;
-    for (int k = 0; names && k < n; k++)
+    for (int k = 0; k < n_named; k++)
         if (!strcmp(names[k], name)) return k;
     if (!strcmp(name, "x")) return X;
     if (!strcmp(name, "y") && n > Y) return Y;
-    for (int k = 0; k < n && used < sizeof list - 1; k++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", k ? ", " : "",
-                                 names ? names[k] : k ? "y" : "x");
+    for (int k = 0; k < n && used < sizeof list - 1; k++) {
+        char number[12];
+        snprintf(number, sizeof number, "%d", k);
+        const char *own = k < n_named ? names[k] : k == X ? "x" : k == Y ? "y" : number;
+        if (k >= n_named && !strcmp(own, name)) return k;
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", k ? ", " : "", own);
+    }
     return wb__fail(WB_ERROR_ARGUMENT, "%s: no \"%s\": there is %s", what, name, list), -1;
 }
 
-/* Returns the number of names. */
+/* Returns the number of names; 0: there are none. */
 static int n_names(const char *const *names)
 {
     int n = 0;
     while (names && n < WB__FIELDS && names[n]) n++;
-    return names ? n : 2;
+    return n;
 }
 
 wb_tensor *wb_dataset_get(wb_dataset *d, const char *name)
 {
     if (!wb__is_dataset(d, "dataset_get")) return NULL;
     const wb_dataset *root = wb__dataset_root(d);
-    const int k = field_named("dataset_get", n_names(root->names), root->names, name);
+    const int named = n_names(root->names);
+    const int k = field_named("dataset_get", named ? named : 2, named, root->names, name);
     return k < 0 ? NULL : whole(d, k, "dataset_get");
 }
 
 wb_tensor *wb_batch_get(wb_batch batch, const char *name)
 {
-    const int k = field_named("batch_get", n_names(batch.names), batch.names, name);
+    const int named = n_names(batch.names), more = wb__batch_fields(&batch);
+    const int n = !named || more > 2 ? WB__MAX(named, more) : named;
+    const int k = field_named("batch_get", n, named, batch.names, name);
     wb_tensor *x = k < 0 ? NULL : *wb__batch_at(&batch, k);
     if (k >= 0 && !x && wb__null("batch_get", name)) return NULL;
     return x;

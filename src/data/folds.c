@@ -286,15 +286,16 @@ int wb_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
 
 int wb_leavepout(wb_dataset *d, int64_t p, int64_t i, wb_dataset **train, wb_dataset **validation)
 {
-    const int64_t n = d && wb__is(d, &wb__dataset_class) ? d->n : 2;
-    if (p < 1 || p > n / 2) {
+    const bool known = wb__is_dataset(d, "leavepout");
+    const int64_t n = known ? d->n : 0;
+    if (known && (p < 1 || p > n / 2)) {
         if (train) *train = NULL;
         if (validation) *validation = NULL;
         return wb__fail(WB_ERROR_ARGUMENT,
                         "leavepout: %lld of %lld observations are left out; there are at least 1, "
                         "and at most half of them", (long long)p, (long long)n);
     }
-    const int status = check_fold("leavepout", d, i, n / p, train, validation);
+    const int status = check_fold("leavepout", d, i, known ? n / p : 0, train, validation);
     return status ? status : plain_fold(d, n / p, i, train, validation);
 }
 

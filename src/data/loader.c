@@ -400,27 +400,36 @@ int wb_loader_status(const wb_loader *l)
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-void wb__loader_state(const wb_loader *l, uint64_t state[4])
+void wb__loader_state(const wb_loader *l, uint64_t state[WB__LOADER_WORDS])
 {
-    state[0] = l->options.seed;
-    state[1] = (uint64_t)l->epoch;
-    state[2] = (uint64_t)l->position;
-    state[3] = (uint64_t)l->options.batchsize;
+    state[WB__LOADER_SEED] = l->options.seed;
+    state[WB__LOADER_EPOCH] = (uint64_t)l->epoch;
+    state[WB__LOADER_POSITION] = (uint64_t)l->position;
+    state[WB__LOADER_BATCHSIZE] = (uint64_t)l->options.batchsize;
+    state[WB__LOADER_SHUFFLE] = l->options.shuffle;
+    state[WB__LOADER_BUFFER] = (uint64_t)l->options.buffer;
 }
 
-int wb__loader_restore(wb_loader *l, const uint64_t state[4])
+int wb__loader_restore(wb_loader *l, const uint64_t state[WB__LOADER_WORDS])
 {
-    if (state[1] > INT64_MAX || state[2] > (uint64_t)l->batches ||
-        (state[2] && state[3] != (uint64_t)l->options.batchsize))
-        return wb__fail(
-            WB_ERROR_ARGUMENT,
-            "loader: batch %llu of %llu observations is outside of %lld batches of %lld",
-            (unsigned long long)state[2], (unsigned long long)state[3], (long long)l->batches,
-            (long long)l->options.batchsize);
+    static const char *const names[] = {"batchsize", "shuffle", "buffer"};
+    const uint64_t position = state[WB__LOADER_POSITION];
+    uint64_t own[WB__LOADER_WORDS];
+    wb__loader_state(l, own);
+    for (int i = WB__LOADER_BATCHSIZE; position && i < WB__LOADER_WORDS; i++)
+        if (state[i] != own[i] && state[i] != UINT64_MAX)
+            return wb__fail(WB_ERROR_ARGUMENT, "loader: the position is after batch %llu of an "
+                            "epoch with .%s = %llu, and this loader has .%s = %llu: make it so",
+                            (unsigned long long)position, names[i - WB__LOADER_BATCHSIZE],
+                            (unsigned long long)state[i], names[i - WB__LOADER_BATCHSIZE],
+                            (unsigned long long)own[i]);
+    if (state[WB__LOADER_EPOCH] > INT64_MAX || position > (uint64_t)l->batches)
+        return wb__fail(WB_ERROR_ARGUMENT, "loader: the position is after batch %llu, and there are"
+                        " %lld batches", (unsigned long long)position, (long long)l->batches);
     const int status = wb_loader_stop(l);
     if (status) return status;
-    l->options.seed = state[0];
-    l->epoch = (int64_t)state[1];
-    l->position = (int64_t)state[2];
+    l->options.seed = state[WB__LOADER_SEED];
+    l->epoch = (int64_t)state[WB__LOADER_EPOCH];
+    l->position = (int64_t)position;
     return 0;
 }

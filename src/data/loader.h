@@ -5,11 +5,17 @@
 
 #include "base/base.h"
 
-/* wb__loader_state writes the seed, the number of completed epochs, the number of batches returned
- * in the current epoch, and the batch size to `state`. wb__loader_restore ends the current epoch;
- * the next batch is the batch that would have followed when `state` was written. Returns 0 or an
- * error code. */
-void wb__loader_state(const wb_loader *l, uint64_t state[4]);
-int wb__loader_restore(wb_loader *l, const uint64_t state[4]);
+/* The words of a loader's state. The options of the loader matter only within an epoch; UINT64_MAX
+ * is an option that an older checkpoint does not have. */
+enum {
+    WB__LOADER_SEED, WB__LOADER_EPOCH,      /* number of completed epochs */
+    WB__LOADER_POSITION,                    /* number of batches returned in the current epoch */
+    WB__LOADER_BATCHSIZE, WB__LOADER_SHUFFLE, WB__LOADER_BUFFER, WB__LOADER_WORDS
+};
+
+/* wb__loader_state writes `state`. wb__loader_restore ends the current epoch; the next batch is the
+ * batch that would have followed when `state` was written. Returns 0 or an error code. */
+void wb__loader_state(const wb_loader *l, uint64_t state[WB__LOADER_WORDS]);
+int wb__loader_restore(wb_loader *l, const uint64_t state[WB__LOADER_WORDS]);
 
 #endif

@@ -79,6 +79,13 @@ wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted)
     return WB_DTYPE_DEFAULT;
 }
 
+wb_tensor *wb__converted(wb_tensor *x, wb_dtype t, const wb_device *d)
+{
+    if (t == (wb_dtype)x->dtype) return x;
+    if (!x->device || x->device->backend->has_dtype(x->device, t)) return wb_astype(x, t);
+    return wb_astype(wb__tensor_to(x, d, WB_KEEP), t);
+}
+
 wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
 {
     if (!x || wb_is_none(x)) return x;
@@ -93,9 +100,11 @@ wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
     if (there) return wb_astype(x, t);
     if (wb__unrecordable("to", WB__READS)) return NULL;
     const wb_device *was = wb__use_device(x->device ? x->device : d);
-    wb_tensor *narrow = t == (wb_dtype)x->dtype ? x : wb_astype(x, t);
-    wb_tensor *made = narrow ? wb__copied(narrow, d) : NULL;
+    wb_tensor *narrow = wb__converted(x, t, d);
+    const bool arrived = narrow && x->device && narrow->device == d;
+    wb_tensor *made = narrow && !arrived ? wb__copied(narrow, d) : NULL;
     wb__use_device(was);
+    if (arrived) return narrow;
     if (!made) return NULL;
     wb_tensor *moved =
         wb__node_with(WB__OP_moved, t, x->ndim, x->dims, 1, &narrow, 0, NULL, 0, NULL);

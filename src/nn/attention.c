@@ -79,6 +79,10 @@ static wb_tensor *attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
     const bool none = wb_is_none(mask), keep = !none && mask->dtype == WB_BOOL;
     if (!none && !keep && !wb__floating("attention_scores", mask)) return NULL;
     wb_tensor *scores = wb__matmul(q, k, false, true);
+    wb_tensor *all = scores && !none ? wb_expand_array(mask, scores->ndim, scores->dims) : scores;
+    if (scores && !all)
+        return wb__fail_null(WB_ERROR_SHAPE, "attention_scores: the mask %s does not broadcast to "
+                             "the scores, %s", wb_describe(mask), wb_describe(scores));
     return softmax_of(scores, q->dims[q->ndim - 1], keep ? WB_NONE : mask, keep ? mask : WB_NONE);
 }
 

@@ -104,13 +104,12 @@ static double dot(const double *x, const double *y, int64_t n)
     return sum;
 }
 
-/* Makes n rows of `length` numbers orthonormal, each by the rows before it, twice: once leaves
- * rounding errors where a row is nearly in the space of those. */
-static void orthonormalise(double *rows, int64_t n, int64_t length)
+/* Makes n rows of `length` numbers orthonormal, each by the rows before it, `turns` times. */
+static void orthonormalise_rows(double *rows, int64_t n, int64_t length, int turns)
 {
     for (int64_t i = 0; i < n; i++) {
         double *x = rows + i * length;
-        for (int turn = 0; turn < 2; turn++)
+        for (int turn = 0; turn < turns; turn++)
             for (int64_t j = 0; j < i; j++) {
                 const double *y = rows + j * length, along = dot(x, y, length);
                 for (int64_t k = 0; k < length; k++) x[k] -= along * y[k];
@@ -118,6 +117,36 @@ static void orthonormalise(double *rows, int64_t n, int64_t length)
         const double norm = sqrt(dot(x, x, length));
         for (int64_t k = 0; k < length; k++) x[k] /= norm;
     }
+}
+
+/* Subtracts from m rows, which follow n orthonormal ones, what is along those: b - (b·qᵀ)·q. */
+static bool subtract(double *rows, int64_t n, int64_t m, int64_t length)
+{
+    wb_scope *s = wb_scope_open();
+    if (!s) return false;
+    double *block = rows + n * length;
+    wb_tensor *q = wb_borrow(rows, WB_F64, 2, (int64_t[]){n, length}, NULL, NULL);
+    wb_tensor *b = wb_borrow(block, WB_F64, 2, (int64_t[]){m, length}, NULL, NULL);
+    wb_tensor *along = q && b ? wb__matmul(b, q, false, true) : NULL;
+    wb_tensor *rest = along ? wb_sub(b, wb_matmul(along, q)) : NULL;
+    const bool ok = rest && !wb_copy_out(rest, block, (size_t)(m * length) * sizeof *block);
+    return !wb_scope_close(s) && ok;
+}
+
+/* Makes n rows orthonormal, block by block, so that most of it is products of matrices. It does all
+ * twice: once leaves rounding errors where a row is nearly in the space of those before it. */
+static bool orthonormalise(double *rows, int64_t n, int64_t length)
+{
+    enum { BLOCK = 32, ALONE = 64 };
+    if (n <= ALONE) return orthonormalise_rows(rows, n, length, 2), true;
+    bool ok = true;
+    for (int64_t i = 0; ok && i < n; i += BLOCK)
+        for (int turn = 0; ok && turn < 2; turn++) {
+            const int64_t m = WB__MIN(BLOCK, n - i);
+            ok = !i || subtract(rows, i, m, length);
+            if (ok) orthonormalise_rows(rows + i * length, m, length, 1);
+        }
+    return ok;
 }
 
 wb_tensor *wb_orthogonal_with(wb_dtype dtype, int ndim, const int64_t *dims,
@@ -139,9 +168,10 @@ wb_tensor *wb_orthogonal_with(wb_dtype dtype, int ndim, const int64_t *dims,
     float *numbers = wb__alloc((size_t)(size + 1) * sizeof *numbers);
     double *rows = wb__alloc((size_t)(size + 1) * sizeof *rows);
     wb_tensor *x = NULL;
-    if (drawn && numbers && rows && !wb_copy_out(drawn, numbers, (size_t)size * sizeof *numbers)) {
-        for (int64_t i = 0; i < size; i++) rows[i] = (double)numbers[i];
-        orthonormalise(rows, n, length);
+    bool ok = drawn && numbers && rows &&
+              !wb_copy_out(drawn, numbers, (size_t)size * sizeof *numbers);
+    for (int64_t i = 0; ok && i < size; i++) rows[i] = (double)numbers[i];
+    if (ok && orthonormalise(rows, n, length)) {
         for (int64_t i = 0; i < size; i++) rows[i] *= gain;
         x = wb__from_doubles(rows, dtype, 2, (int64_t[]){n, length});
         rows = NULL;                    /* freed */

@@ -89,19 +89,37 @@ void wb__own_failed(const wb_layer *inner)
 
 static const wb__option_kind kinds[] = {
     [WB_FIELD_INT64] = WB__OPTION_INT, [WB_FIELD_INT32] = WB__OPTION_INT32,
+    [WB_FIELD_UINT64] = WB__OPTION_INT, [WB_FIELD_UINT32] = WB__OPTION_INT32,
     [WB_FIELD_DOUBLE] = WB__OPTION_REAL, [WB_FIELD_FLOAT] = WB__OPTION_FLOAT,
     [WB_FIELD_BOOL] = WB__OPTION_BOOL, [WB_FIELD_FUNCTION] = WB__OPTION_FUNCTION,
     [WB_FIELD_CONNECTION] = WB__OPTION_CONNECTION};
 
+/* Whether the option, of a layer of a struct, is a field of an unsigned type. */
+static bool is_unsigned(const wb_layer *l, const wb__option *o)
+{
+    const wb_struct_type *of = wb__own_struct(l->type);
+    for (int i = 0; of && i < of->n_fields; i++)
+        if (of->fields[i].offset == o->offset)
+            return of->fields[i].type == WB_FIELD_UINT64 || of->fields[i].type == WB_FIELD_UINT32;
+    return false;
+}
+
 void wb__print_option(const wb_layer *l, const wb__option *o, wb__text *t)
 {
     const void *at = (const char *)l->options + o->offset;
+    const bool natural = is_unsigned(l, o);
     bool set;
     const char *name;
     wb__text_add(t, "%s = ", o->name);
     switch (o->kind) {
-    case WB__OPTION_INT: wb__text_add(t, "%lld", (long long)*(const int64_t *)at); break;
-    case WB__OPTION_INT32: wb__text_add(t, "%d", (int)*(const int32_t *)at); break;
+    case WB__OPTION_INT:
+        if (natural) wb__text_add(t, "%llu", (unsigned long long)*(const uint64_t *)at);
+        else wb__text_add(t, "%lld", (long long)*(const int64_t *)at);
+        break;
+    case WB__OPTION_INT32:
+        if (natural) wb__text_add(t, "%u", *(const unsigned *)at);
+        else wb__text_add(t, "%d", (int)*(const int32_t *)at);
+        break;
     case WB__OPTION_REAL: wb__text_add(t, "%g", *(const double *)at); break;
     case WB__OPTION_FLOAT: wb__text_add(t, "%g", (double)*(const float *)at); break;
     case WB__OPTION_BOOL: wb__text_add(t, *(const bool *)at ? "true" : "false"); break;

@@ -5,6 +5,7 @@
  * The second call has the inputs, the random numbers and the mode of the first. Its updates of
  * running statistics are cancelled. Its inputs depend on the gradient of the output, so that the
  * plan does not compute it before, and does not merge it with the first call. */
+#include "engine/graph.h"
 #include "nn/layer.h"
 
 #include <string.h>
@@ -92,47 +93,39 @@ static bool differentiable(const wb_tensor *x)
            (x->n_in || (x->variable && !(x->variable->flags & WB__FROZEN)));
 }
 
-/* Adds x, and what it is computed from up to the tensors that `seen` has, to `seen`.  With `first`,
- * which has the tensors of the first call, the walk ends at those, and sets `found` to one that may
- * have a gradient.  False: no memory. */
-static bool reach(wb_tensor *x, wb__pointer_map *seen, const wb__pointer_map *first,
-                  const wb_tensor **found)
+/* Whether the walks of `closed` end at x, as those of gradients do. */
+static bool is_end(const wb_tensor *x)
 {
-    tensor_list todo = {0};
-    bool ok = push(&todo, x);
-    while (ok && todo.n) {
-        x = todo.x[--todo.n];
-        if (wb__pointer_map_get(seen, x) >= 0) continue;
-        ok = wb__pointer_map_put(seen, x, 0);
-        if (first && wb__pointer_map_get(first, x) >= 0) {
-            if (differentiable(x)) *found = x;
-            continue;
-        }
-        for (uint32_t i = 0; ok && i < x->n_in; i++) ok = push(&todo, x->in[i]);
-    }
-    wb__free(todo.x);
-    return ok;
+    return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop;
 }
 
 /* Whether the output of the second call depends on nothing that has a gradient but the n tensors
- * `wrt`.  Otherwise sets the error: the gradient with respect to the others would be lost. */
+ * `wrt`. Otherwise sets the error: the gradient with respect to the others would be lost. The order
+ * has `wrt`, then what belongs to the first call, then what the second call has added. */
 static bool closed(const again *a, wb_tensor *out, const wb_tensor *y, int n,
                    wb_tensor *const *wrt)
 {
-    wb__pointer_map first = {0}, seen = {0};
-    const wb_tensor *x = NULL;
+    wb__order o = {0};
+    const wb_tensor *lost = NULL;
     bool ok = true;
-    for (int i = 0; i < n && ok; i++)
-        ok = wb__pointer_map_put(&first, y->in[1 + i], 0) &&
-             wb__pointer_map_put(&seen, wrt[i], 0);
-    ok = ok && reach(y->in[0], &first, NULL, NULL) && reach(out, &seen, &first, &x);
-    if (x)
+    wb__order_begin(&o);
+    for (int i = 0; i < n && ok; i++) ok = wb__order_add_end(&o, wrt[i], is_end);
+    const int first = o.n;
+    for (int i = 0; i < n && ok; i++) ok = wb__order_add_end(&o, y->in[1 + i], is_end);
+    ok = ok && wb__order_add(&o, y->in[0], is_end);
+    const int second = o.n;
+    ok = ok && wb__order_add(&o, out, is_end);
+    for (int i = second; ok && i < o.n; i++)
+        for (uint32_t k = 0; k < o.node[i]->n_in && !is_end(o.node[i]); k++) {
+            const int at = wb__order_index(&o, o.node[i]->in[k], is_end);
+            if (at >= first && at < second && differentiable(o.node[at])) lost = o.node[at];
+        }
+    if (lost)
         wb__fail(WB_ERROR_UNSUPPORTED, "checkpoint_layer: a %s uses %s, which was made outside of "
                  "it: make it an input or a field of the layer", a->layer->type->name,
-                 wb_describe(x));
-    wb__pointer_map_free(&first);
-    wb__pointer_map_free(&seen);
-    return ok && !x;
+                 wb_describe(lost));
+    wb__order_free(&o);
+    return ok && !lost;
 }
 
 /* Sets dx[i], where it is NULL, to the gradient with respect to x[i]: `wrt` has the delayed inputs

@@ -24,15 +24,12 @@ static bool check_count(const wb_layer *cell, int n_out, int *n)
     return true;
 }
 
-/* wb__steps.step of a cell that is a layer of the program. */
-static bool call_step(const wb__steps *s, wb_tensor *x, int *n, wb_tensor **states, wb_tensor **y)
+/* Calls the cell with x and *n states, and checks what it gives. */
+static bool call_cell(wb_layer *cell, wb_tensor *x, int *n, wb_tensor **states, wb_tensor **y)
 {
-    wb_layer *cell = (wb_layer *)(uintptr_t)s->ctx;
     wb_tensor *inputs[1 + WB__OUTPUTS] = {x}, *outputs[WB__OUTPUTS];
     memcpy(inputs + 1, states, (size_t)*n * sizeof *states);
-    const unsigned failures = wb__failures();
     const int n_out = wb__call_layer(cell, 1 + *n, inputs, outputs);
-    if (n_out < 0 && failures != wb__failures()) wb__failed_in("cell", "");
     if (n_out < 0 || !check_count(cell, n_out, n)) return false;
     if (!outputs[0]->ndim || outputs[0]->dims[0] != x->dims[0])
         return !wb__fail(WB_ERROR_SHAPE, "%s: gives the output %s for the step %s; it has a row "
@@ -41,6 +38,15 @@ static bool call_step(const wb__steps *s, wb_tensor *x, int *n, wb_tensor **stat
     *y = outputs[0];
     memcpy(states, outputs + 1, (size_t)*n * sizeof *states);
     return true;
+}
+
+/* wb__steps.step of a cell that is a layer of the program. */
+static bool call_step(const wb__steps *s, wb_tensor *x, int *n, wb_tensor **states, wb_tensor **y)
+{
+    const unsigned failures = wb__failures();
+    const bool ok = call_cell((wb_layer *)(uintptr_t)s->ctx, x, n, states, y);
+    if (!ok && failures != wb__failures()) wb__failed_in("cell", "");
+    return ok;
 }
 
 /* Returns the last output of each sequence that counts. */

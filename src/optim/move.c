@@ -23,7 +23,7 @@ static wb_tensor *move_moment(wb_tensor *m, const wb_device *d, wb_dtype dtype)
 {
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
-    wb_tensor *value = (wb_dtype)m->dtype == dtype ? m : wb_astype(m, dtype);
+    wb_tensor *value = wb__converted(m, dtype, d);
     wb_tensor *v = value ? wb__ref(wb__variable_on(value, d)) : NULL;
     if (v) v->name = m->name;
     if (!wb_scope_close(s)) return v;

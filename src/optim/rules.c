@@ -3,6 +3,7 @@
 #include "optim/optim.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Indices into wb__rule_fields. */
@@ -106,6 +107,23 @@ wb_rule *wb__rule_new(int n)
     return NULL;
 }
 
+/* Fails since a rule has not the number i that was given. Names the numbers that it has. */
+static wb_rule *fail_number(const wb__rule_kind *kind, int i, double value)
+{
+    char list[100] = "";
+    size_t used = 0;
+    const char *last = "";
+    for (int k = 0; k < WB__RULE_NUMBERS && used < sizeof list; k++) {
+        const char *option = wb__rule_fields[k].option;
+        if (*wb__rule_number(&kind->defaults, k) == 0 || !strcmp(option, last)) continue;
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s.%s", used ? ", " : "",
+                                 option);
+        last = option;
+    }
+    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: it has no %s; %g was given; it has %s", kind->name,
+                         wb__rule_fields[i].name, value, *list ? list : "no numbers");
+}
+
 wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
                      const wb_Rule_options *given)
 {
@@ -117,8 +135,7 @@ wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double by_default = *wb__rule_number(&kind->defaults, i), *value = wb__rule_number(&o, i);
         if (by_default == 0 && *value != 0)
-            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: it has no %s; %g was given", kind->name,
-                                 wb__rule_fields[i].name, wb__real(*value, 0));
+            return fail_number(kind, i, wb__real(*value, 0));
         *value = by_default == 0 ? 0 : wb__real(*value, wb__real(by_default, 0));
     }
     if (!wb__rule_check(kind, &o)) return NULL;

@@ -31,12 +31,17 @@ void *wb_object_average_of(void *model)
     return wb__fmap_plain(model, copy, NULL);
 }
 
-typedef struct { double decay; int n; } averaging;
+typedef struct { double decay; int n, shared; } averaging;  /* numbers of variables */
 
 static int average_leaf(const wb__leaf *leaf, void *ctx)
 {
     averaging *a = ctx;
     wb_tensor *to = leaf->x, *x = leaf->other;
+    const bool varies = wb__is(x, &wb__tensor_class) && x->op == WB__OP_variable;
+    if (to != x && varies && to->op != WB__OP_variable)
+        return wb__fail(WB_ERROR_ARGUMENT, "average: \"%s\" is a constant, and in the model a "
+                        "variable: make the average with wb_average_of", leaf->path);
+    a->shared += to == x && varies;
     if (to == x || to->op != WB__OP_variable) return 0;     /* a constant is shared */
     if (!wb__is(x, &wb__tensor_class) || !wb__same_dims(x, to))
         return wb__fail(WB_ERROR_SHAPE, "average: \"%s\" is %s, and in the model %s: make the "
@@ -74,8 +79,11 @@ int wb_average_with(void *average, void *model, const wb_average_options *given)
     const int status = wb__walk("average", average, model, WB__DISTINCT, average_leaf, &a);
     if (status) wb__forget_pending(pending);
     if (status || a.n) return status;
-    return wb__fail(WB_ERROR_ARGUMENT, "average: the two models share all variables: make the "
-                    "average with wb_average_of");
+    return wb__fail(WB_ERROR_ARGUMENT, a.shared
+                    ? "average: the two models share all variables: make the average with "
+                      "wb_average_of"
+                    : "average: the model has no variable, only constants: make its parameters "
+                      "with wb_variable");
 }
 
 /* ---- watched numbers ------------------------------------------------------------------------- */

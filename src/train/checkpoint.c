@@ -422,8 +422,11 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
         status = wb__fail(WB_ERROR_FORMAT,
                           "%s: the checkpoint was saved without a loader's position", r->path);
     if (!status && c->loader &&
-        !read_words(wb__json_get(r->note, "loader"), WB__LOADER_WORDS, r->loader))
+        !read_words(wb__json_get(r->note, "loader"), WB__LOADER_SHUFFLE, r->loader))
         status = wrong(r, "loader position is wrong");
+    uint64_t *order = r->loader + WB__LOADER_SHUFFLE;       /* older checkpoints do not have it */
+    if (!read_words(wb__json_get(r->note, "order"), WB__LOADER_WORDS - WB__LOADER_SHUFFLE, order))
+        order[0] = order[1] = UINT64_MAX;
     if (!status && c->state && !wb__json_get(r->note, "slots"))
         status = wb__fail(WB_ERROR_FORMAT,
                           "%s: the checkpoint was saved without an optimiser's state", r->path);

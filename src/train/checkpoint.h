@@ -8,7 +8,7 @@
 #define WB__CHECKPOINT_HIGHEST "highest"
 #define WB__CHECKPOINT_LOWEST "lowest"
 
-enum { WB__CHECKPOINT_VERSION = 2, WB__LOADER_WORDS = 4 };
+enum { WB__CHECKPOINT_VERSION = 2 };
 
 /* Data about a checkpoint, read from its JSON note. */
 typedef struct {

@@ -112,7 +112,8 @@ char *wb__checkpoint_note(const wb_checkpoint *c, int64_t serial, const char *be
     if (c->loader) {
         uint64_t words[WB__LOADER_WORDS];
         wb__loader_state(c->loader, words);
-        put_words(&out, "loader", WB__LOADER_WORDS, words);
+        put_words(&out, "loader", WB__LOADER_SHUFFLE, words);
+        put_words(&out, "order", WB__LOADER_WORDS - WB__LOADER_SHUFFLE, words + WB__LOADER_SHUFFLE);
     }
     if (c->average) {
         wb__json_put_key(&out, "average");

@@ -36,7 +36,8 @@ static bool is_frozen(void *ctx, int leaf)
 }
 
 /* Like wb_withgradient. If `state` is not NULL, the gradients are those of wb_scale_loss(state,
- * loss), and frozen parameters get no gradients. */
+ * loss), frozen parameters get no gradients, and a loss that depends on none of the others is an
+ * error: the training would change nothing. */
 static wb_tensor *withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads,
                                void *ctx, wb_opt_state *state)
 {
@@ -53,8 +54,16 @@ static wb_tensor *withgradient(wb_loss loss, void *model, wb_batch batch, wb_tre
     if (grads) l = checked_loss(state ? "train" : "withgradient", l);
     wb_tensor *of = state && l ? wb_scale_loss(state, l) : l;
     wb_tree *g = NULL;
-    if (of && grads) g = wb__gradient_of_some(of, model, state ? is_frozen : NULL, state);
+    bool reaches = true;
+    if (of && grads) g = wb__gradient_of_some(of, model, state ? is_frozen : NULL, state, &reaches);
     t->training--;
+    if (g && state && !reaches) {
+        g = NULL;
+        wb__fail(WB_ERROR_ARGUMENT, "train: the loss of batch %lld does not depend on the model: no"
+                 " gradient reaches a parameter that is trained; compute the loss from what the"
+                 " model that it is given returns, without wb_stop_gradient, wb_argmax or wb_item"
+                 " on the way", (long long)batch.index + 1);
+    }
     if (!l || (grads && !g)) {
         wb__forget_pending(first);              /* undoes updates of running statistics */
         return NULL;
@@ -240,9 +249,9 @@ static int compare_stop(training *t, bool *ended)
 static int run_epoch(training *t, int epoch)
 {
     int status = 0;
-    uint64_t at[4];
+    uint64_t at[WB__LOADER_WORDS];
     wb__loader_state(t->data, at);
-    bool any = at[2] > 0;                   /* whether the epoch has a batch */
+    bool any = at[WB__LOADER_POSITION] > 0;                   /* whether the epoch has a batch */
     wb_batch batch;
     if (t->o.progress && is_first(t)) {
         t->bar = wb_progress_begin(t->data, "epoch %d", epoch);
@@ -414,7 +423,7 @@ static int share_watch(wb_watch *w)
  * loaded a checkpoint, the position of the loader, which is at the beginning of an epoch. */
 static int share(const training *t, bool loaded)
 {
-    uint64_t at[4];
+    uint64_t at[WB__LOADER_WORDS];
     wb__loader_state(t->data, at);
     int64_t words[] = {(int64_t)at[0], (int64_t)at[1]};
     int status = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);

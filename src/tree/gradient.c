@@ -47,7 +47,8 @@ static bool is_loss(const wb_tensor *loss)
     return false;
 }
 
-static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, int leaf), void *ctx)
+static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, int leaf), void *ctx,
+                         bool *reaches)
 {
     if (WB__NULL(loss) || WB__NULL(wrt) || !is_loss(loss)) return NULL;
     leaves l = {.skips = skips, .ctx = ctx};
@@ -55,6 +56,8 @@ static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, in
     if (wb__walk("gradient", wrt, NULL, WB__TRAINABLE, collect, &l)) goto end;
     l.grads = wb__alloc_zero((size_t)l.n + 1, sizeof *l.grads);
     if (!l.grads || (l.n && wb__gradients(loss, l.n, l.wrt, l.grads))) goto end;
+    *reaches = !l.n;
+    for (int i = 0; i < l.n; i++) *reaches |= l.grads[i] != NULL;
     const wb__frame f = wb__frame_begin();
     made = wb__frame_end(f, wb__tree_map(wrt, result, &l));
     if (made) made->loss = wb__ref(wb__bind(loss));
@@ -67,15 +70,20 @@ end:
 
 wb_tree *wb_gradient_layer(wb_tensor *loss, wb_layer *wrt)
 {
-    return gradient(loss, wrt, NULL, NULL);
+    bool reaches;
+    return gradient(loss, wrt, NULL, NULL, &reaches);
 }
 
-wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt) { return gradient(loss, wrt, NULL, NULL); }
+wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt)
+{
+    bool reaches;
+    return gradient(loss, wrt, NULL, NULL, &reaches);
+}
 
 wb_tree *wb__gradient_of_some(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, int leaf),
-                              void *ctx)
+                              void *ctx, bool *reaches)
 {
-    return gradient(loss, wrt, skips, ctx);
+    return gradient(loss, wrt, skips, ctx, reaches);
 }
 
 wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt)

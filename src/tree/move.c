@@ -30,7 +30,7 @@ static wb_tensor *move_leaf(wb_tensor *x, const char *path, void *ctx)
     if (!t) return NULL;
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
-    wb_tensor *value = t == (wb_dtype)x->dtype ? x : wb_astype(x, t);
+    wb_tensor *value = wb__converted(x, t, m->device);
     wb_tensor *v = value ? wb__variable_on(value, m->device) : NULL;
     if (v) {
         v->flags |= wb__kept_flags(x);

@@ -113,9 +113,10 @@ wb_tree *wb__tree_map(void *object, wb__leaf_result f, void *ctx);
 
 /* Like wb_gradient, but a leaf gets WB_NONE instead of a gradient if `skips` returns true for it.
  * The argument `leaf` of `skips` is the index of the leaf among all trainable leaves, in the order
- * of wb__walk. */
+ * of wb__walk. *reaches becomes false if `loss` depends on none of the leaves that are not skipped,
+ * although there are such leaves. */
 wb_tree *wb__gradient_of_some(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, int leaf),
-                              void *ctx);
+                              void *ctx, bool *reaches);
 
 /* Returns a copy of the structure `object`, with the result of f in place of each tensor. f is
  * called once for a tied tensor. In a layer, the result for a variable is made a variable. NULL

@@ -411,6 +411,10 @@ TEST_IN_SCOPE(wrong_scores)
     REFUSED(wb_attention_scores(q, wb_ones(3), WB_NONE), WB_ERROR_SHAPE, "[3] f32");
     REFUSED(wb_attention_scores(q, q, wb_arange(2, WB_I32)), WB_ERROR_DTYPE, "[2] i32");
     REFUSED(wb_attention_scores(q, q, wb_ones(3)), WB_ERROR_SHAPE, "[3] f32");
+    REFUSED(wb_attention_scores(q, q, wb_ones(4, 1, 2)), WB_ERROR_SHAPE, "attention_scores",
+            "mask", "[4,1,2] f32", "[2,2] f32");
+    wb_tensor *one = wb_ones(1, 3), *keep = wb_gt(wb_ones(2, 2), 0);
+    REFUSED(wb_attention_scores(one, q, keep), WB_ERROR_SHAPE, "[2,2] bool", "[1,2] f32");
 }
 
 TEST_IN_SCOPE(wrong_directions)

@@ -1,4 +1,4 @@
-"""Writes state.jld2, large.jld2 and hostile files for io_jld2.c, in JLD2.jl's form, by libhdf5.
+"""Writes state.jld2, large.jld2, hostile files and files in h5py's form for io_jld2.c, by libhdf5.
 
     make_jld2.py FOLDER
 
@@ -23,7 +23,7 @@ else:
     sys.exit('no libhdf5')
 I64, U64, SIZE = ctypes.c_int64, ctypes.c_uint64, ctypes.c_size_t
 for f in ('Fcreate Pcreate Screate Screate_simple Tcreate Tcopy Dcreate_anon Dcreate2 Gcreate2 '
-          'Dopen2').split():
+          'Dopen2 Tenum_create').split():
     getattr(h5, 'H5' + f).restype = I64
 h5.H5Tget_size.restype = SIZE
 h5.H5open()
@@ -209,6 +209,45 @@ def main(folder):
                     'plain': norm(False)})
     f.close()
     hostile(folder)
+    other(folder)
+
+
+def pair(*names):
+    """The type of a struct of f32."""
+    t = ok(h5.H5Tcreate(6, SIZE(4 * len(names))))
+    for i, name in enumerate(names):
+        ok(h5.H5Tinsert(I64(t), name.encode(), SIZE(4 * i), I64(type_of('f4'))))
+    return t
+
+
+def enum(*names):
+    t = ok(h5.H5Tenum_create(I64(constant('H5T_STD_I8LE'))))
+    for i, name in enumerate(names):
+        ok(h5.H5Tenum_insert(I64(t), name.encode(), bytes([i])))
+    return t
+
+
+def other(folder):
+    """Elements that JLD2.jl does not write, some of which Weber lacks, and dots in names."""
+    def put(f, name, t, n, data):
+        space = ok(h5.H5Screate_simple(1, (U64 * 1)(n), None))
+        set = ok(h5.H5Dcreate2(I64(f.file), name.encode(), I64(t), I64(space), I64(0), I64(0),
+                               I64(0)))
+        ok(h5.H5Dwrite(I64(set), I64(t), I64(0), I64(0), I64(0), data))
+
+    f = File(os.path.join(folder, 'bools.jld2'))
+    put(f, 'flags', enum('FALSE', 'TRUE'), 16, bytes([1, 0, 1, 1, 0, 0, 0, 1] * 2))
+    put(f, 'fc.weight', type_of('f4'), 2, struct.pack('<2f', 3, 4))
+    f.close()
+    f = File(os.path.join(folder, 'kinds.jld2'))
+    put(f, 'complex', pair('r', 'i'), 2, bytes(16))
+    put(f, 'colour', enum('RED', 'GREEN'), 2, bytes(2))
+    put(f, 'point', pair('x', 'y', 'z'), 2, bytes(24))
+    f.close()
+    f = File(os.path.join(folder, 'dots.jld2'))
+    put(f, 'a.b', type_of('f4'), 1, bytes(4))
+    put(f, 'a_b', type_of('f4'), 1, bytes(4))
+    f.close()
 
 
 def hostile(folder):

@@ -308,8 +308,7 @@ TEST(three_ways_to_train)
 
 TEST(a_checkpoint_knows_the_place_of_a_moved_loader)
 {
-    char path[] = "/tmp/weber-data-XXXXXX";
-    close(mkstemp(path));
+    const char *path = test_file("data");
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         int want[32], got[32];

@@ -65,6 +65,27 @@ TEST(doubles_become_floats_on_a_gpu)
     assert_true(wb_item(wb_sum(wb_cpu(y))) != wb_item(wb_sum(x)));
 }
 
+/* Metal has no f64: the conversion is made where it is. */
+TEST(floats_become_doubles_where_there_are_doubles)
+{
+    for (int d = 0; d < n_devices; d++) {
+        wb_layer *m = wb_to(wb_Dense(3, 2), devices[d]);
+        wb_tensor *w = wb_get(m, "weight"), *x = wb_to(w, devices[0], .dtype = WB_F64);
+        wb_layer *there = wb_to(m, devices[0], .dtype = WB_F64);
+        if (!x || !there) fail_msg("%s", wb_error());
+        assert_int_equal(wb_dtype_of(x), WB_F64);
+        assert_true(same_bits(x, wb_astype(wb_cpu(w), WB_F64)));
+        assert_true(same_bits(x, wb_get(there, "weight")));
+        wb_opt_state *s = wb_to(wb_setup(wb_Adam(), m), devices[0], .dtype = WB_F64);
+        if (!s || wb_update(s, there, wb_gradient(wb_sum(wb_call(there, x)), there)))
+            fail_msg("%s", wb_error());
+        wb_tensor *g = wb_gradient(wb_sum(wb_square(x)), w);
+        if (!g) fail_msg("%s", wb_error());
+        assert_ptr_equal(wb_device_of(g), devices[d]);
+        assert_true(same_bits(wb_cpu(g), wb_mul(wb_cpu(w), 2)));
+    }
+}
+
 TEST(mixing_is_an_error)
 {
     wb_tensor *x = wb_ones(2, 3), *y;

@@ -116,8 +116,7 @@ static wb_layer *train_on(const char *path, int epochs)
 
 TEST_IN_SCOPE(a_training_that_goes_on)
 {
-    char path[80];
-    snprintf(path, sizeof path, "/tmp/weber-accumulate-%d-%d", (int)getpid(), rank);
+    const char *path = test_file("accumulate");
     wb_layer *once = train_on(NULL, 4);
     train_on(path, 2);
     assert_true(apart(once, train_on(path, 4)) == 0);

@@ -287,8 +287,7 @@ TEST_IN_SCOPE(other_numbers_of_epochs)
 /* A training that .stop ended does not go on when it is resumed: all ranks have rank 0's count. */
 TEST_IN_SCOPE(an_ended_training_is_resumed)
 {
-    char path[80];
-    snprintf(path, sizeof path, "/tmp/weber-order-%d-%d", (int)getpid(), rank);
+    const char *path = test_file("order");
     for (int i = 0; i < 2; i++) {
         wb_layer *m = model_of(11, 8);
         wb_loader *l = wb_dataloader(wb_dataset_of(wb_ones(8, 4), wb_ones(8, 1)), 4);

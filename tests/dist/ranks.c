@@ -577,8 +577,7 @@ static wb_tensor *train_on(const char *path, int epochs, uint64_t seed)
 /* Only rank 0 has files: it loads the checkpoint for all. */
 TEST_IN_SCOPE(a_training_that_goes_on)
 {
-    char path[80];
-    snprintf(path, sizeof path, "/tmp/weber-ranks-%d-%d", (int)getpid(), rank);
+    const char *path = test_file("ranks");
     wb_seed(1);
     const int epochs = many() ? 2 : 4;
     wb_tensor *x = train_on(NULL, epochs, 7);

@@ -169,8 +169,7 @@ TEST(training_as_one_rank_with_the_whole_batch)
 /* Rank 0 reads and writes the checkpoint, and the number of ranks changes. */
 TEST(training_that_goes_on)
 {
-    char path[80];
-    snprintf(path, sizeof path, "/tmp/weber-cuda-ranks-%d", (int)getpid());
+    const char *path = test_file("cuda-ranks");
     training alone = {.n = 0}, t = {.checkpoint = path, .epochs = 1};
     WORKS(wb_distributed_run(train, &alone));
     on_ranks(3, train, &t);

@@ -384,7 +384,7 @@ static void test_an_allocation_fails(void **state)
 static int begin(void **state)
 {
     program p;
-    snprintf(path, sizeof path, "/tmp/weber-training-faults-%ld.safetensors", (long)getpid());
+    snprintf(path, sizeof path, "%s", test_file("training-faults.safetensors"));
     wb_set_log(listen, NULL);
     wb_set_threads(1);
     for (int i = 0; i < 2; i++) {       /* the first run fills caches of the process */

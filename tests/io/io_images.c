@@ -293,7 +293,7 @@ TEST(hostile_files)
             wb_clear_error();
             wb_tensor *x = wb_image_load(path);
             if (!x) assert_int_not_equal(wb_error_code(), 0);
-            if (x && cut && n < files[f].bytes - 16)
+            if (x && cut && n < files[f].bytes - (jpg ? 16 : 0))
                 fail_msg("%s with %zu of %zu bytes is read", files[f].name, n, files[f].bytes);
             assert_int_equal(wb_scope_close(s), 0);
         }
@@ -310,6 +310,9 @@ TEST(hostile_files)
     put_file(path, "", 0);
     REFUSED(wb_image_load(path), WB_ERROR_FORMAT, "hostile");
     REFUSED(wb_image_load(in_folder("missing.png")), WB_ERROR_FILE, "missing.png");
+    assert_int_equal(mkfifo(in_folder("pipe.png"), 0600), 0);      /* nobody writes to it */
+    REFUSED(wb_image_load(in_folder("pipe.png")), WB_ERROR_FILE, "pipe.png", "pipe");
+    REFUSED(wb_image_load("/dev/zero"), WB_ERROR_FILE, "/dev/zero", "device");
     REFUSED(wb_image_load(path, .channels = 5), WB_ERROR_ARGUMENT, "image_load", "5 channels");
     REFUSED(wb_image_load(NULL), WB_ERROR_ARGUMENT, "image_load");
     wb_scope_close(s);

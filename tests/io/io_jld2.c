@@ -109,6 +109,29 @@ TEST_IN_SCOPE(variables)
     FAILED(WB_ERROR_FORMAT, "large.jld2", "\"weights\"", "model_state", "epoch", "kinds");
 }
 
+/* Bools of h5py are bools, and what Weber lacks is named. A dot in a name becomes _. */
+TEST_IN_SCOPE(other_elements)
+{
+    needs_libhdf5();
+    wb_tree *m = wb_load_tensors(WB_TEST_DATA "/bools.jld2");
+    if (!m) fail_msg("%s", wb_error());
+    EQUAL("flags", "[16] bool", 1, 0, 1, 1, 0, 0, 0, 1, 1, 0, 1, 1, 0, 0, 0, 1);
+    EQUAL("fc_weight", "[2] f32", 3, 4);
+    REFUSED(wb_load_tensors(WB_TEST_DATA "/dots.jld2"), WB_ERROR_FORMAT, "\"a_b\"", "dot");
+
+    REFUSED(wb_load_tensors(WB_TEST_DATA "/kinds.jld2"), WB_ERROR_DTYPE, "\"colour\": Enum",
+            "\"complex\": Complex", "\"point\": Struct");
+
+    int64_t bytes, at = 0;
+    uint8_t *whole = (uint8_t *)wb__file_read(WB_TEST_DATA "/bools.jld2", &bytes);
+    static const uint8_t flags[8] = {1, 0, 1, 1, 0, 0, 0, 1};
+    while (at + 8 < bytes && memcmp(whole + at, flags, 8)) at++;
+    whole[at] = 2;
+    assert_int_equal(wb__file_write(in_folder("two.jld2"), whole, bytes), 0);
+    wb__free(whole);
+    REFUSED(wb_load_tensors(in_folder("two.jld2")), WB_ERROR_FORMAT, "\"flags\"", "neither 0");
+}
+
 TEST_IN_SCOPE(hostile_files)
 {
     needs_libhdf5();

@@ -5,12 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *file_name(void)
-{
-    static char name[64];
-    snprintf(name, sizeof name, "/tmp/weber-model-%ld", (long)getpid());
-    return name;
-}
+static const char *file_name(void) { return test_file("model"); }
 
 /* Saves and loads m; the copy prints the same text, and has equal tensors and an equal result. */
 static wb_layer *round_trip(wb_layer *m, wb_tensor *x)

@@ -8,12 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static const char *file_name(void)
-{
-    static char name[64];
-    snprintf(name, sizeof name, "/tmp/weber-safetensors-%ld", (long)getpid());
-    return name;
-}
+static const char *file_name(void) { return test_file("safetensors"); }
 
 static void put(const void *bytes, size_t n) { put_file(file_name(), bytes, n); }
 

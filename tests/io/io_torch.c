@@ -6,12 +6,7 @@
 
 #include <unistd.h>
 
-static const char *file_name(void)
-{
-    static char name[64];
-    snprintf(name, sizeof name, "/tmp/weber-torch-%ld.safetensors", (long)getpid());
-    return name;
-}
+static const char *file_name(void) { return test_file("torch.safetensors"); }
 
 /* Fills a tensor with random numbers. */
 static int draw(wb_tensor *x, const char *path, void *ctx)
@@ -183,9 +178,8 @@ TEST(ties)
 TEST(other_formats)
 {
 #ifdef WB_HAVE_ZIP
-    char path[80];
     wb_layer *make[2];
-    snprintf(path, sizeof path, "/tmp/weber-torch-%ld.npz", (long)getpid());
+    const char *path = test_file("torch.npz");
     for (int i = 0; i < 2; i++)
         make[i] = wb_Chain(wb_Conv(1, 2, {2}, wb_relu, .flip = true), wb_MultiHeadAttention(4, 2),
                            wb_BatchNorm(4));
@@ -202,7 +196,7 @@ TEST(other_formats)
 #else
     skip();
 #endif
-    assert_int_equal(wb_save("/tmp/weber-torch.npy", wb_Dense(1, 1)), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_save(test_file("torch.npy"), wb_Dense(1, 1)), WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "model", "NPY", ".safetensors", ".bson", ".npz");
 }
 

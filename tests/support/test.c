@@ -4,6 +4,7 @@
 #include "weber.h"
 
 #include <ctype.h>
+#include <unistd.h>
 
 enum { MOST_TESTS = 100 };
 
@@ -47,6 +48,20 @@ static bool is_named(const char *name)
     return !cases_named;
 }
 
+enum { MOST_FILES = 16 };
+static char files[MOST_FILES][96];
+static int n_files;
+
+const char *test_file(const char *name)
+{
+    char path[sizeof files[0]];
+    snprintf(path, sizeof path, "/tmp/weber-%ld-%s", (long)getpid(), name);
+    for (int i = 0; i < n_files; i++)
+        if (!strcmp(files[i], path)) return files[i];
+    if (n_files == MOST_FILES) abort();
+    return strcpy(files[n_files++], path);
+}
+
 static int run_group(CMFixtureFunction setup, CMFixtureFunction teardown, bool each)
 {
     struct CMUnitTest all[MOST_TESTS];
@@ -57,6 +72,7 @@ static int run_group(CMFixtureFunction setup, CMFixtureFunction teardown, bool e
                                            each ? teardown : NULL, &tests[i]};
     const int failed = _cmocka_run_group_tests("tests", all, n, each ? NULL : setup,
                                                each ? NULL : teardown);
+    for (int i = 0; i < n_files; i++) unlink(files[i]);
     wb_shutdown();
     return failed;
 }

@@ -34,6 +34,9 @@ void add_test(const char *name, void (*run)(void), int at, bool scoped);
  * run_cases calls them once, run_cases_each for each test. */
 int run_cases(CMFixtureFunction setup, CMFixtureFunction teardown);
 int run_cases_each(CMFixtureFunction setup, CMFixtureFunction teardown);
+/* The path of a file of this process, /tmp/weber-123-NAME.  run_cases removes the file at its end,
+ * also if a test has failed. */
+const char *test_file(const char *name);
 static inline int run_all_cases(void) { return run_cases(NULL, NULL); }
 
 /* If set, only tests whose names contain it, or one of its words, are run. */

@@ -103,6 +103,16 @@ static int double_weights(wb_batch *b, void *ctx)
     return b->more[0] ? 0 : WB_ERROR_ARGUMENT;
 }
 
+TEST_IN_SCOPE(tensors_without_names)
+{
+    wb_batch b = wb_batch_of(wb_ones(2, 3), wb_zeros(2));
+    REFUSED(wb_batch_get(b, "2"), WB_ERROR_ARGUMENT, "batch_get", "\"2\"", "there is x, y");
+    b.more[0] = wb_ones(2);
+    assert_ptr_equal(wb_batch_get(b, "2"), b.more[0]);
+    assert_ptr_equal(wb_batch_get(b, "y"), b.y);
+    REFUSED(wb_batch_get(b, "mask"), WB_ERROR_ARGUMENT, "there is x, y, 2");
+}
+
 TEST_IN_SCOPE(maps_and_devices)
 {
     wb_dataset *d = wb_dataset_of_tree(arrays(9));
@@ -123,6 +133,8 @@ TEST_IN_SCOPE(maps_and_devices)
         assert_non_null(b.more[2]);
         assert_null(b.more[3]);
         assert_true(wb_at(b.more[2], 0) == wb_at(b.more[0], 0) * wb_at(b.more[0], 0));
+        assert_ptr_equal(wb_batch_get(b, "4"), b.more[2]);      /* it has no name */
+        REFUSED(wb_batch_get(b, "mask"), WB_ERROR_ARGUMENT, "\"mask\"", "odd, 4");
         loops++;
     }
     assert_int_equal(loops, 6);

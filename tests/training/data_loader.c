@@ -247,7 +247,7 @@ TEST_IN_SCOPE(a_place_can_be_restored)
         wb_batch b, c;
         epoch_of(l, out);
         for (int i = 0; i < k; i++) assert_true(wb_loader_next(l, &b));
-        uint64_t place[4];
+        uint64_t place[WB__LOADER_WORDS];
         wb__loader_state(l, place);
         WB_EACH_BATCH(d, m) if (d.index == 2) break;
         assert_int_equal(wb__loader_restore(m, place), 0);
@@ -264,6 +264,13 @@ TEST_IN_SCOPE(a_place_can_be_restored)
         }
         wb_loader *n = wb_dataloader(numbers(20), .batchsize = 4);
         assert_int_equal(wb__loader_restore(n, place), k ? WB_ERROR_ARGUMENT : 0);
+        if (k) FAILED(WB_ERROR_ARGUMENT, "loader", "batchsize", "3", "4");
+        wb_loader *o = wb_dataloader(numbers(20), .batchsize = 3);
+        wb_clear_error();
+        assert_int_equal(wb__loader_restore(o, place), k ? WB_ERROR_ARGUMENT : 0);
+        if (k) FAILED(WB_ERROR_ARGUMENT, "loader", "shuffle = 1", "shuffle = 0");
+        place[WB__LOADER_SHUFFLE] = UINT64_MAX;             /* as in a checkpoint of 0.4 */
+        assert_int_equal(wb__loader_restore(o, place), 0);
         wb_object_free(l);
         wb_object_free(m);
     }

@@ -151,9 +151,13 @@ TEST(a_place_in_a_stream_is_restored)
             wb_batch b, c;
             WB_EACH_BATCH(first, l) assert_int_equal(first.names != NULL, true);
             for (int i = 0; i < k; i++) assert_true(wb_loader_next(l, &b));
-            uint64_t place[4];
+            uint64_t place[WB__LOADER_WORDS];
             wb__loader_state(l, place);
             WORKS(wb__loader_restore(m, place));
+            wb_loader *n = wb_dataloader(stream_of(&source[1], 10), 3, true, .buffer = 5);
+            assert_int_equal(wb__loader_restore(n, place), k ? WB_ERROR_ARGUMENT : 0);
+            if (k) FAILED(WB_ERROR_ARGUMENT, "loader", "buffer = 4", "buffer = 5");
+            wb_clear_error();
             for (int i = 0; i < 9; i++) {
                 const bool more = wb_loader_next(l, &b);
                 assert_int_equal(more, wb_loader_next(m, &c));
@@ -255,6 +259,8 @@ TEST_IN_SCOPE(what_a_stream_cannot_do)
     const int u = WB_ERROR_UNSUPPORTED;
     REFUSED(wb_subset(d, 0, 0), u, "subset", "stream");
     REFUSED(wb_shuffleobs(d), u, "shuffleobs", "stream");
+    wb_dataset *train, *held;
+    REFUSED(!wb_leavepout(d, 1, 0, &train, &held), u, "leavepout", "stream");
     REFUSED(wb_obsview(d, 0, NULL), u, "obsview", "stream");
     REFUSED(wb_filterobs(d, any, NULL), u, "filterobs", "stream");
     REFUSED(wb_joinobs(d, d), u, "joinobs", "stream");

@@ -219,7 +219,7 @@ TEST(a_place_is_restored_with_other_workers)
         wb_batch b;
         write_epoch(l, rest);
         for (int i = 0; i < 4; i++) assert_true(wb_loader_next(l, &b) && wb_loader_next(m, &b));
-        uint64_t place[4];
+        uint64_t place[WB__LOADER_WORDS];
         wb__loader_state(l, place);
         assert_int_equal(write_epoch(l, rest), 3 * 11);
         WORKS(wb__loader_restore(m, place));

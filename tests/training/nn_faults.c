@@ -21,12 +21,7 @@ static void *reallocate(void *context, void *block, size_t bytes)
     return realloc(block, bytes);
 }
 
-static const char *file_name(void)
-{
-    static char name[64];
-    snprintf(name, sizeof name, "/tmp/weber-faults-%ld", (long)getpid());
-    return name;
-}
+static const char *file_name(void) { return test_file("faults"); }
 
 static wb_layer *model(void)
 {

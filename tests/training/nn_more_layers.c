@@ -110,12 +110,7 @@ static char *printed(wb_layer *l)
     return wb__text_take(&t);
 }
 
-static const char *file_name(void)
-{
-    static char name[64];
-    snprintf(name, sizeof name, "/tmp/weber-layers-%ld.safetensors", (long)getpid());
-    return name;
-}
+static const char *file_name(void) { return test_file("layers.safetensors"); }
 
 /* A layer that is saved and loaded prints the same and computes the same bits. */
 static void check_file(const char *name, wb_layer *l)
@@ -278,6 +273,21 @@ TEST_IN_SCOPE(initialisers)
         wb_tensor *one = wb_matmul(x, wb_transpose(x));
         assert_true(wb_item(wb_max(wb_abs(wb_sub(one, wb_eye(turn ? 12 : 6, WB_F32))))) < 1e-6);
         assert_true(fabs(wb_item(wb_sum(x))) > 1e-3);
+    }
+    for (int turn = 0; turn < 2; turn++) {      /* in blocks of 32, of which the last is short */
+        const int64_t n = 150, wide[2] = {n, turn ? n : 2 * n};
+        x = wb_orthogonal(WB_F32, 2, wide);
+        MADE(x);
+        wb_tensor *one = wb_matmul(x, wb_transpose(x));
+        assert_true(wb_item(wb_max(wb_abs(wb_sub(one, wb_eye(n, WB_F32))))) < 2e-6);
+        wb_seed(11);
+        wb_tensor *drawn = wb_randn_array(WB_F32, 1, (int64_t[]){wide[0] * wide[1]});
+        drawn = wb_reshape(drawn, n, -1);
+        wb_seed(11);
+        /* with r = drawn·qᵀ lower triangular, of a positive diagonal */
+        wb_tensor *r = wb_matmul(drawn, wb_transpose(wb_orthogonal(WB_F32, 2, wide)));
+        assert_true(wb_item(wb_max(wb_abs(wb_triu(r, 1)))) < 1e-4);
+        assert_true(wb_item(wb_min(wb_sum(wb_mul(r, wb_eye(n, WB_F32)), .axes = {1}))) > 0);
     }
     static const double by_default[7] = {1, 1, M_SQRT2, M_SQRT2, 1, 1, 1};
     static wb_tensor *(*const plain[7])(wb_dtype, int, const int64_t *) = {

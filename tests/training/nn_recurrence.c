@@ -204,12 +204,12 @@ TEST_IN_SCOPE(wrong_recurrences)
     l = wb_Recurrence(new_own_cell());
     REFUSED(wb_call(l, wb_zeros(2)), WB_ERROR_SHAPE, "Recurrence", "[2] f32");
     REFUSED(wb_call(l, wb_zeros(2, 0, 2)), WB_ERROR_SHAPE, "Recurrence", "[2,0,2] f32");
-    REFUSED(wb_call(wb_Recurrence(wb_layer_of(odd_cell, w, 1)), x), WB_ERROR_ARGUMENT, "odd_cell",
-            "one tensor");
+    REFUSED(wb_call(wb_Chain(wb_Recurrence(wb_layer_of(odd_cell, w, 1))), x), WB_ERROR_ARGUMENT,
+            "layers.0.cell: odd_cell", "one tensor");
     REFUSED(wb_call(wb_Recurrence(wb_layer_of(odd_cell, w, 3)), x), WB_ERROR_ARGUMENT, "odd_cell",
             "4", "2");
-    REFUSED(wb_call(wb_Recurrence(wb_layer_of(odd_cell, w, 0)), x), WB_ERROR_SHAPE, "odd_cell",
-            "[] f32", "2");
+    REFUSED(wb_call(wb_Recurrence(wb_layer_of(odd_cell, w, 0)), x), WB_ERROR_SHAPE,
+            "cell: odd_cell", "[] f32", "2");
     REFUSED(wb_call(wb_Chain(wb_Recurrence(wb_layer_of(odd_cell, w, -1))), x), WB_ERROR_SHAPE,
             "layers.0.cell: ", "[2,2] f32");
 }

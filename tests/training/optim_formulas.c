@@ -470,8 +470,7 @@ TEST(texts)
 /* A training that goes on from a checkpoint has the bits of one that was not stopped. */
 TEST(checkpoints)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/weber-formulas-%d.safetensors", (int)getpid());
+    const char *path = test_file("formulas.safetensors");
     for (int r = 0; r < RULES; r++) {
         const way w = {.dtype = WB_F32};
         wb_scope *scope = wb_scope_open();

@@ -129,8 +129,7 @@ TEST_IN_SCOPE(parts_of_compiled_functions)
 
 TEST_IN_SCOPE(parts_of_checkpoints)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/weber-groups-%d.safetensors", (int)getpid());
+    const char *path = test_file("groups.safetensors");
     trained m = begin(wb_AdamW()), n = begin(wb_AdamW());
     WORKS(wb_adjust_at(m.state, "*.bias", .lambda = 0, .eta = 0.5));
     WORKS(wb_adjust_at(n.state, "*.weight", .eta = 0.25));
@@ -248,8 +247,7 @@ static wb_tensor *keep(wb_rule_step *s, void *ctx) { return (void)ctx, s->g; }
 /* Printed, adjusted, saved and loaded as the rules of the library. */
 TEST_IN_SCOPE(own_rules_in_states)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/weber-own-%d.safetensors", (int)getpid());
+    const char *path = test_file("own.safetensors");
     char *text = wb_object_format(wb_Rule(&growing, .rho = 0.25));
     assert_string_equal(text, "Growing(eta=0.1, rho=0.25, beta=(0.9, 0.25))");
     wb_free_text(text);

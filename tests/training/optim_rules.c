@@ -270,6 +270,8 @@ TEST(refusals)
     wb_layer *m = wb_Dense(2, 1), *n = wb_Dense(3, 1);
     REFUSED(wb_Adam(.eta = -0.001), WB_ERROR_ARGUMENT, "Adam", "eta", "-0.001");
     REFUSED(wb_Descent(.eta = NAN), WB_ERROR_ARGUMENT, "Descent", "eta", "nan");
+    REFUSED(wb_ClipNorm(0.5), WB_ERROR_ARGUMENT, "ClipNorm", "no eta", "0.5", "it has .omega");
+    REFUSED(wb_Momentum(.omega = 2), WB_ERROR_ARGUMENT, "no omega", "it has .eta, .rho");
     wb_opt_state *s = wb_setup(wb_Adam(), m);
     REFUSED(!wb_adjust(s, .eta = -1), WB_ERROR_ARGUMENT, "Adam", "eta", "-1");
     REFUSED(!wb_adjust(s, .rho = 0.5), WB_ERROR_ARGUMENT, "adjust", "Adam", "eta", "0.001", "0.9",

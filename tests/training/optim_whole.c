@@ -160,8 +160,7 @@ TEST_IN_SCOPE(zeros)
 /* Adafactor's averages are a row and a column, also in checkpoints. */
 TEST_IN_SCOPE(shapes_and_checkpoints)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/weber-whole-%d.safetensors", (int)getpid());
+    const char *path = test_file("whole.safetensors");
     static const char *const shapes[][2] = {{"[2,1] f32", "[1,4] f32"}, {"[3] f32", "[] f32"}};
     for (int r = 3; r <= 5; r += 2) {
         const way w = {.dtype = WB_F32};

@@ -69,6 +69,29 @@ static int call_crossed(const crossed *c, int n, wb_tensor *const *inputs, wb_te
 }
 WB_LAYER(crossed, call_crossed, left, right)
 
+/* ---- a struct with numbers without a sign ---------------------------------------------------- */
+
+typedef struct { uint64_t key; unsigned count; int64_t least; } keyed;
+static wb_tensor *call_keyed(const keyed *k, wb_tensor *x) { return wb_mul(x, (double)k->count); }
+WB_LAYER(keyed, call_keyed, key, count, least)
+
+TEST_IN_SCOPE(numbers_without_a_sign)
+{
+    wb_layer *m = wb_Chain(wb_layer_of(keyed, UINT64_MAX, 3000000000u, -1), wb_relu);
+    const char *path = in_folder("keyed.safetensors");
+    assert_int_equal(wb_name_struct(keyed), 0);
+    if (wb_save(path, m)) fail_msg("%s", wb_error());
+    wb_layer *both[] = {m, wb_load(path)};
+    for (int i = 0; i < 2; i++) {
+        if (!both[i]) fail_msg("%s", wb_error());
+        char *text = wb_object_format(both[i]);
+        assert_non_null(strstr(text, "keyed(key = 18446744073709551615, count = 3000000000, "
+                                     "least = -1)"));
+        wb_free_text(text);
+        assert_true(wb_item(wb_call(both[i], wb_ones(1))) == 3e9f);
+    }
+}
+
 TEST_IN_SCOPE(calls_prints_and_counts)
 {
     wb_seed(1);

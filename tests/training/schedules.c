@@ -254,8 +254,7 @@ static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
 /* A training that goes on from a checkpoint has the bits of one that was not stopped. */
 TEST_IN_SCOPE(training)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/weber-schedules-%d.safetensors", (int)getpid());
+    const char *path = test_file("schedules.safetensors");
     float got[3][4];
     for (int way = 0; way < 3; way++) {
         wb_scope *scope = wb_scope_open();

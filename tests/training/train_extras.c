@@ -83,8 +83,7 @@ TEST_IN_SCOPE(averages_of_halves)
 TEST_IN_SCOPE(averages_of_mixed_models)
 {
     static const wb_dtype halves[] = {WB_BF16, WB_F16};
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/weber-mixed-%d.safetensors", (int)getpid());
+    const char *path = test_file("mixed.safetensors");
     for (int i = 0; i < 2; i++) {
         wb_layer *m = net();
         wb_opt_state *s = wb_setup(wb_Descent(0.1), m, .mixed = halves[i]);
@@ -146,8 +145,7 @@ TEST_IN_SCOPE(averages_of_trees)
     WORKS(wb_train(loss_of_two, m, data(), s, .average = a, .decay = 1));
     assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(a, "first.weight"), before)))) == 0);
     assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(m, "first.weight"), before)))) > 0);
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/weber-trees-%d.safetensors", (int)getpid());
+    const char *path = test_file("trees.safetensors");
     WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.model = m, .average = a}));
     WORKS(wb_checkpoint_load(path, &(wb_checkpoint){.model = m, .average = b}));
     assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(b, "first.weight"), before)))) == 0);
@@ -163,7 +161,11 @@ TEST_IN_SCOPE(refusals)
     REFUSED(!wb_average(a, m, 1.5), WB_ERROR_ARGUMENT, "average", "decay", "1.5");
     REFUSED(!wb_average(a, m, NAN), WB_ERROR_ARGUMENT, "decay", "nan");
     REFUSED(!wb_average(a, m, .count = -1), WB_ERROR_ARGUMENT, "count", "-1");
-    REFUSED(!wb_average(m, m), WB_ERROR_ARGUMENT, "average", "wb_average_of");
+    REFUSED(!wb_average(m, m), WB_ERROR_ARGUMENT, "average", "share all", "wb_average_of");
+    wb_tree *fixed = wb_tuple(wb_ones(2)), *free = wb_tuple(wb_variable(wb_ones(2)));
+    REFUSED(!wb_average(fixed, wb_tuple(wb_ones(2))), WB_ERROR_ARGUMENT, "only constants",
+            "wb_variable");
+    REFUSED(!wb_average(fixed, free), WB_ERROR_ARGUMENT, "\"0\" is a constant", "wb_average_of");
     REFUSED(!wb_average(a, wb_Dense(3, 5)), WB_ERROR_SHAPE, "average", "weight");
     REFUSED(!wb_average(NULL, m), WB_ERROR_ARGUMENT, "average", "NULL");
     REFUSED(wb_object_average_of(NULL), WB_ERROR_ARGUMENT, "model", "NULL");
@@ -257,9 +259,8 @@ TEST_IN_SCOPE(ended_trainings)
 {
     static const double nans[] = {NAN, NAN, NAN, NAN, NAN, NAN};
     static const int want[][3] = {{1, 4, 1}, {6, 4, 4}, {6, 4, 4}, {6, 5, 5}};
-    char path[64];
     metrics = nans;
-    snprintf(path, sizeof path, "/tmp/weber-ended-%d.safetensors", (int)getpid());
+    const char *path = test_file("ended.safetensors");
     unlink(path);
     for (size_t i = 0; i < WB__COUNT(want); i++) {
         wb_layer *m = net();
@@ -279,10 +280,9 @@ TEST_IN_SCOPE(ended_trainings)
 TEST_IN_SCOPE(resuming)
 {
     static const double worse[] = {1, 2, 2, 2, 2, 2};
-    char path[64];
     double got[2][3];
     metrics = worse;
-    snprintf(path, sizeof path, "/tmp/weber-extras-%d.safetensors", (int)getpid());
+    const char *path = test_file("extras.safetensors");
     for (int way = 0; way < 2; way++) {
         wb_scope *scope = wb_scope_open();
         unlink(path);

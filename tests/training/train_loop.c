@@ -133,6 +133,35 @@ TEST(losses_that_are_not_finite)
     assert_int_equal(wb__this_thread()->training, 0);
 }
 
+/* In batch 3 the loss does not depend on the parameters that are trained. */
+static wb_tensor *loss_without(wb_layer *m, wb_batch b, void *ctx)
+{
+    wb_tensor *l = loss(m, b, NULL);
+    if (b.index < 2) return l;
+    return ctx ? wb_mse(wb_mul(b.x, wb_get(m, "layers.0.bias")), b.x) : wb_stop_gradient(l);
+}
+
+TEST(a_loss_without_parameters)
+{
+    wb_layer *m = wb_Chain(wb_Dense(3, 3), wb_Dense(3, 1));
+    wb_loader *l = wb_dataloader(data(), .batchsize = 8);
+    wb_opt_state *s = wb_setup(wb_Descent(.eta = 0.1), m);
+    wb_tree *g;
+    wb_batch third = {.x = wb_ones(1, 3), .y = wb_ones(1, 1), .index = 2};
+    FAILS(wb_train(loss_without, m, l, s), WB_ERROR_ARGUMENT, "train", "batch 3",
+          "does not depend on the model", "wb_stop_gradient");
+    assert_int_equal(s->slots[0].steps, 2);
+    assert_int_equal(wb__this_thread()->training, 0);
+    /* by hand it is no error: the gradients are WB_NONE, and the update changes nothing */
+    if (!wb_withgradient(loss_without, m, third, &g)) fail_msg("%s", wb_error());
+    assert_true(wb_is_none(wb_get(g, "layers.0.weight")));
+    /* one parameter suffices, unless it is frozen */
+    wb_loader_stop(l);
+    if (wb_train(loss_without, m, l, s, .ctx = m)) fail_msg("%s", wb_error());
+    assert_int_equal(wb_freeze(s, "layers.0"), 0);
+    FAILS(wb_train(loss_without, m, l, s, .ctx = m), WB_ERROR_ARGUMENT, "batch 3");
+}
+
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 typedef struct { wb_layer *model; wb_opt_state *state; wb_loader *loader; } run;
@@ -167,12 +196,7 @@ static void go(run *r, int from, int until, int save, const char *path)
     wb__evaluate_pending();
 }
 
-static const char *file_name(void)
-{
-    static char name[64];
-    snprintf(name, sizeof name, "/tmp/weber-checkpoint-%ld", (long)getpid());
-    return name;
-}
+static const char *file_name(void) { return test_file("checkpoint"); }
 
 TEST(resuming_is_never_stopping)
 {
@@ -187,6 +211,13 @@ TEST(resuming_is_never_stopping)
         wb_checkpoint c = {.model = b.model, .state = b.state, .loader = b.loader};
         if (wb_checkpoint_load(path, &c)) fail_msg("%s", wb_error());
         assert_int_equal(c.epoch, 42);
+        if (stop == 5) {
+            wb_checkpoint plain = {.loader = wb_dataloader(data(), .batchsize = 7)};
+            FAILS(wb_checkpoint_load(path, &plain), WB_ERROR_ARGUMENT, "loader", "batch 5",
+                  "shuffle = 1", "shuffle = 0");
+            wb_clear_error();
+            if (wb_checkpoint_load(path, &c)) fail_msg("%s", wb_error());
+        }
         go(&b, stop, 15, -1, NULL);
         assert_same(a.model, b.model);
         for (int i = 0; i < a.state->n; i++) {

@@ -118,6 +118,20 @@ static int make_pixels(const wb__mapping *m, int64_t height, int64_t width, int 
     return image->pixels ? 0 : WB_ERROR_MEMORY;
 }
 
+/* Whether the chunks of a PNG file reach the last one, which libpng does not read. A chunk is its
+ * length in 4 bytes, its type in 4, its data, and a sum in 4. */
+static bool png_is_whole(const wb__mapping *m)
+{
+    int64_t at = 8, length = 0;
+    bool last = false;
+    for (; !last && at + 12 <= m->bytes; at += 12 + length) {
+        const uint8_t *p = m->data + at;
+        length = (int64_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
+        last = !memcmp(p + 4, "IEND", 4);
+    }
+    return last && at <= m->bytes;
+}
+
 static int png_read(const char *what, const wb__mapping *m, wb__pixels *image)
 {
     int status = open_library(what, &libpng);
@@ -132,8 +146,11 @@ static int png_read(const char *what, const wb__mapping *m, wb__pixels *image)
         if (!status) good = png.finish(&p, NULL, image->pixels, 0, NULL) && p.outcome < 2;
     }
     png.free(&p);
-    if (good && !status) return 0;
+    const bool whole = png_is_whole(m);
+    if (good && !status && whole) return 0;
     p.message[sizeof p.message - 1] = 0;
+    if (!status && good)
+        status = wb__map_fail(m, m->bytes, "the PNG file ends before its last chunk, IEND");
     if (!status) status = wb__map_fail(m, 0, "libpng: %s", p.message);
     wb__free(image->pixels);
     image->pixels = NULL;

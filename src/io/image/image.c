@@ -9,6 +9,7 @@
 #include "weber/images.h"
 
 #include <math.h>
+#include <sys/stat.h>
 
 /* ---- planes ---------------------------------------------------------------------------------- */
 
@@ -39,7 +40,11 @@ int wb__image_load(const char *what, const char *path, int channels, int64_t dim
                    uint8_t **planes)
 {
     wb__pixels image;
+    struct stat about;
     *planes = NULL;
+    if (!stat(path, &about) && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
+        return wb__fail(WB_ERROR_FILE, "%s: a pipe or a device, and images are read from files",
+                        path);
     wb__mapping *m = wb__map(path);
     int status = m ? wb__image_read(what, m, &image) : (int)wb_error_code();
     wb__unmap(m);

@@ -51,6 +51,7 @@ typedef int wb__hdf5_traverse(const char *file, const char *group, const char *c
     X(char *, H5Tget_member_name, (int64_t type, unsigned i))                                     \
     X(size_t, H5Tget_member_offset, (int64_t type, unsigned i))                                   \
     X(int64_t, H5Tget_member_type, (int64_t type, unsigned i))                                    \
+    X(int, H5Tget_member_value, (int64_t type, unsigned i, void *value))                          \
     X(int64_t, H5Dget_create_plist, (int64_t set))                                                \
     X(int64_t, H5Pcreate, (int64_t class))                                                        \
     X(int, H5Pclose, (int64_t properties))                                                        \
@@ -70,8 +71,8 @@ typedef struct {
 enum {
     WB__H5I_GROUP = 2, WB__H5I_DATASET = 5,
     WB__H5S_SCALAR = 0, WB__H5S_SIMPLE = 1,
-    WB__H5T_INTEGER = 0, WB__H5T_FLOAT = 1, WB__H5T_BITFIELD = 4, WB__H5T_COMPOUND = 6,
-    WB__H5T_REFERENCE = 7,
+    WB__H5T_INTEGER = 0, WB__H5T_FLOAT = 1, WB__H5T_STRING = 3, WB__H5T_BITFIELD = 4,
+    WB__H5T_COMPOUND = 6, WB__H5T_REFERENCE = 7, WB__H5T_ENUM = 8, WB__H5T_VLEN = 9,
     WB__H5R_OBJECT = 0, WB__H5D_VIRTUAL = 3
 };
 

@@ -3,6 +3,8 @@
  * compound inside. Fields of types without data, such as () and nothing, have no member. The
  * members of a tuple are named "1", "2", ... The dimensions of a dataset are Julia's, reversed.
  *
+ * A dot in a name becomes _, as in BSON files, since dots separate the parts of a path.
+ *
  * The bytes of all arrays together are at most those of the file and the limit of
  * wb_set_unpack_limit: datasets may be compressed, and several references may lead to one. */
 #include "io/jld2/jld2.h"
@@ -70,6 +72,42 @@ static void leave(reading *r, size_t back)
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
+/* Whether the first two members of a type are named a and b. */
+static bool has_names(const wb__hdf5 *h, int64_t type, const char *a, const char *b)
+{
+    const char *const want[2] = {a, b};
+    bool same = h->H5Tget_nmembers(type) == 2;
+    for (unsigned i = 0; same && i < 2; i++) {
+        char *name = h->H5Tget_member_name(type, i);
+        same = name && !strcmp(name, want[i]);
+        if (name) h->H5free_memory(name);
+    }
+    return same;
+}
+
+/* Whether an enum is a bool of h5py: FALSE = 0 and TRUE = 1, in a byte. */
+static bool is_bool(const wb__hdf5 *h, int64_t type)
+{
+    uint8_t no = 1, yes = 0;
+    return h->H5Tget_size(type) == 1 && has_names(h, type, "FALSE", "TRUE") &&
+           h->H5Tget_member_value(type, 0, &no) >= 0 && !no &&
+           h->H5Tget_member_value(type, 1, &yes) >= 0 && yes == 1;
+}
+
+/* Returns the dtype of the elements of a type that is no number of HDF5, 0: Weber lacks it. Writes
+ * its name. A complex number of JLD2 is a compound of re and im, one of h5py of r and i. */
+static wb_dtype other_dtype(const wb__hdf5 *h, int64_t type, int class, char *name, size_t room)
+{
+    const bool flag = class == WB__H5T_ENUM && is_bool(h, type);
+    const bool pair = class == WB__H5T_COMPOUND &&
+                      (has_names(h, type, "re", "im") || has_names(h, type, "r", "i"));
+    const char *kind = flag ? "Bool" : class == WB__H5T_ENUM ? "Enum" : pair ? "Complex"
+                       : class == WB__H5T_COMPOUND ? "Struct" : NULL;
+    if (kind) snprintf(name, room, "%s", kind);
+    else snprintf(name, room, "HDF5 class %d", class);
+    return flag ? WB_BOOL : 0;
+}
+
 /* Returns the dtype of the elements of a type, 0: Weber lacks it. Writes its name. */
 static wb_dtype dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t room)
 {
@@ -84,6 +122,8 @@ static wb_dtype dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t roo
     const bool little = size == 1 || h->H5Tget_order(type) == 0;
     const bool is_signed = class == WB__H5T_INTEGER && h->H5Tget_sign(type) > 0;
     size_t sign, exponent, bits, place, mantissa;
+    if (class != WB__H5T_INTEGER && class != WB__H5T_FLOAT && class != WB__H5T_BITFIELD)
+        return other_dtype(h, type, class, name, room);
     const char *kind = class == WB__H5T_FLOAT ? "Float" : class == WB__H5T_BITFIELD ? "Bits"
                        : is_signed ? "Int" : "UInt";
     snprintf(name, room, "%s%d%s", kind, (int)WB__MIN(size, 9999) * 8, little ? "" : " big");
@@ -145,10 +185,14 @@ static int read_array(reading *r, int64_t set, int64_t type, int64_t space, wb__
     if (!(*block = wb__alloc_aligned((size_t)a->bytes))) return WB_ERROR_MEMORY;
     memset(*block, 0, (size_t)a->bytes);
     a->data = *block;
-    if (r->h->H5Dread(set, type, 0, 0, 0, *block) >= 0) return 0;
+    const bool read = r->h->H5Dread(set, type, 0, 0, 0, *block) >= 0;
+    int64_t bad = read && a->dtype == WB_BOOL ? a->bytes : 0;
+    while (bad && a->data[bad - 1] <= 1) bad--;
+    if (read && !bad) return 0;
     wb__free(*block);
     *block = NULL;
-    return fail(r, "its values are damaged, or compressed by a filter that libhdf5 lacks");
+    return fail(r, read ? "a bool in it is neither 0 nor 1"
+                        : "its values are damaged, or compressed by a filter that libhdf5 lacks");
 }
 
 /* Adds an entry, which owns the block. */
@@ -262,7 +306,7 @@ static int follow(reading *r, const uint8_t *at, const wb__flux_field *field, ga
 /* Adds the joined weights of a GRUv3, if the compound type had both. */
 static int add_gates(reading *r, gates *g)
 {
-    if (!g->has[0] || !g->has[1] || !g->a[0].dtype) return 0;
+    if (!g->has[0] || !g->has[1]) return 0;
     size_t back;
     if (!enter(r, "weight_hidden", &back)) return wb_error_code();
     wb__jl_array whole;
@@ -278,6 +322,10 @@ static int add_gates(reading *r, gates *g)
         whole.dims[0] *= 3;
         whole.bytes *= 3;
         whole.transposed = false;
+        if (!g->a[0].dtype) {
+            whole.dtype = 0;
+            memcpy(whole.type, g->a[0].type, sizeof whole.type);
+        }
     }
     wb__free(reader);
     if (!status) status = add(r, &whole, made, NULL);
@@ -386,10 +434,10 @@ static int visit_set(reading *r, int64_t set, int64_t type, int64_t space,
     const int class = r->h->H5Tget_class(type);
     const int extent = r->h->H5Sget_simple_extent_type(space);
     const bool one = extent == WB__H5S_SCALAR, many = extent == WB__H5S_SIMPLE;
-    if (class == WB__H5T_COMPOUND) return one ? read_compound(r, set, type) : 0;
+    if (class == WB__H5T_COMPOUND && one) return read_compound(r, set, type);
     if (class == WB__H5T_REFERENCE && (one || many)) return read_list(r, set, type, space);
-    if (!many || (class != WB__H5T_INTEGER && class != WB__H5T_FLOAT && class != WB__H5T_BITFIELD))
-        return 0;
+    /* numbers and texts */
+    if (!many || class == WB__H5T_STRING || class == WB__H5T_VLEN) return 0;
     wb__jl_array a;
     void *block;
     const int status = read_array(r, set, type, space, &a, &block);
@@ -494,8 +542,9 @@ int wb__jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
     if (!status) wb__table_sort(out);
     for (int i = 1; !status && i < out->n; i++)
         if (!strcmp(out->entries[i - 1].name, out->entries[i].name))
-            status = wb__fail(WB_ERROR_FORMAT, "%s: two arrays are named \"%.200s\"", m->path,
-                              out->entries[i].name);
+            status = wb__fail(WB_ERROR_FORMAT, "%s: two arrays are named \"%.200s\"; a dot in a"
+                              " name becomes _ here: rename one of them in the file",
+                              m->path, out->entries[i].name);
     if (status) wb__table_free(out);
     else out->mapping = m;
     return status;
