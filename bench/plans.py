@@ -118,7 +118,8 @@ HEAD = f"""# GPU plans, counted without a GPU
 on a GPU: dry test doubles of CUDA, cuBLASLt and cuDNN accept each call and compute nothing. Bytes
 are in MB (1e6). The estimate is in us for a step, at {BYTES / 1e12:.1f} TB/s,
 {FLOPS["f32"] / 1e12:.0f} (f32), {FLOPS["tf32"] / 1e12:.0f} (tf32) and
-{FLOPS["bf16"] / 1e12:.0f} (bf16) TFLOP/s, and {1e6 * NODE:.1f} us for a node. `bench/plans.py` explains the columns.
+{FLOPS["bf16"] / 1e12:.0f} (bf16) TFLOP/s, and {1e6 * NODE:.1f} us for a node.
+`bench/plans.py` explains the columns.
 
 | workload | nodes | kernels | moved | library | least | memory | estimate |
 | --- | --- | --- | --- | --- | --- | --- | --- |

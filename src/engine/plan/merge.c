@@ -72,12 +72,11 @@ static bool same_space(const wb__group *a, const wb__group *b)
     return true;
 }
 
-/* Whether `user` does not read x through a view.  It may read x itself. */
-static bool reads_directly(const merger *m, const wb__value *user, int x)
+bool wb__reads_directly(const wb__values *s, const wb__value *user, int x)
 {
     for (int i = 0; i < user->n_in; i++) {
-        const int in = wb__input(m->values, user, i);
-        if (in != x && m->values->base[in] == x) return false;
+        const int in = wb__input(s, user, i);
+        if (in != x && s->base[in] == x) return false;
     }
     return true;
 }
@@ -90,7 +89,8 @@ static bool may_move(const merger *m, int a, int b)
         for (int k = m->readers.first[x]; k < m->readers.first[x + 1]; k++) {
             const int g = group_of(m, m->readers.user[k]);
             if (g >= 0 && g != a && g < b) return false;
-            if (g == b && !reads_directly(m, value(m, m->readers.user[k]), x)) return false;
+            if (g == b && !wb__reads_directly(m->values, value(m, m->readers.user[k]), x))
+                return false;
         }
     return true;
 }
@@ -126,10 +126,10 @@ static int candidate(const merger *m, int b)
 
 /* ---- rematerialising small groups ------------------------------------------------------------ */
 
-static bool writes(const merger *m, int g)
+bool wb__group_writes(const wb__groups *g, int group, const bool *written)
 {
-    for (int x = m->out->group[g].first; x >= 0; x = next(m, x))
-        if (m->written[x]) return true;
+    for (int x = g->group[group].first; x >= 0; x = g->of[x].next)
+        if (written[x]) return true;
     return false;
 }
 
@@ -151,13 +151,13 @@ static bool may_rematerialise(const merger *m, int g)
     for (int x = m->out->group[g].first; x >= 0; x = next(m, x)) {
         if (m->values->needed[x]) return false;
         for (int k = m->readers.first[x]; k < m->readers.first[x + 1]; k++) {
-            const wb__value *user = value(m, m->readers.user[k]);
-            const int to = group_of(m, m->readers.user[k]);
-            if (wb__is_view(m->values, m->readers.user[k])) continue;   /* user[] lists the readers of the
-                                                                   view as readers of x, too */
-            if (!reads_directly(m, user, x)) return false;
-            if (to == g || (to < 0 && m->out->of[m->readers.user[k]].rematerialised)) continue;
-            if (to < 0 || !broadcasts_to(&m->out->group[to], value(m, x)) || writes(m, to))
+            const int u = m->readers.user[k], to = group_of(m, u);
+            const wb__value *user = value(m, u);
+            if (wb__is_view(m->values, u)) continue;    /* its readers are also listed */
+            if (!wb__reads_directly(m->values, user, x)) return false;
+            if (to == g || (to < 0 && m->out->of[u].rematerialised)) continue;
+            if (to < 0 || !broadcasts_to(&m->out->group[to], value(m, x)) ||
+                wb__group_writes(m->out, to, m->written))
                 return false;
             if (!wb__is_elementwise((wb__op)user->op) && wb__ops[user->op].class != WB__REDUCE)
                 return false;

@@ -89,24 +89,6 @@ static bool trace(const remaker *r, int x, recipe *c)
     return true;
 }
 
-/* Whether `user` reads x itself, not a view of it. */
-static bool reads_directly(const remaker *r, const wb__value *user, int x)
-{
-    bool direct = true;
-    for (int i = 0; i < user->n_in && direct; i++) {
-        const int in = wb__input(r->values, user, i);
-        direct = in == x || r->values->base[in] != x;
-    }
-    return direct;
-}
-
-static bool writes(const remaker *r, int g)
-{
-    for (int x = r->out->group[g].first; x >= 0; x = member(r, x)->next)
-        if (r->written[x]) return true;
-    return false;
-}
-
 /* Whether each reader of x can compute it again. */
 static bool can_all(const remaker *r, int x)
 {
@@ -115,11 +97,11 @@ static bool can_all(const remaker *r, int x)
         const int u = r->readers->user[k], to = member(r, u)->group;
         const wb__value *user = value(r, u);
         if (wb__is_view(r->values, u)) continue;        /* its readers are also listed */
-        if (to < 0 || !reads_directly(r, user, x)) return false;
+        if (to < 0 || !wb__reads_directly(r->values, user, x)) return false;
         if (to == member(r, x)->group) continue;
         const wb__group *g = &r->out->group[to];
-        if (g->kind != WB__GROUP_FUSED || !wb__space_is(g, v) || writes(r, to) ||
-            g->n + MOST_OPERATIONS > r->most_values ||
+        if (g->kind != WB__GROUP_FUSED || !wb__space_is(g, v) ||
+            wb__group_writes(r->out, to, r->written) || g->n + MOST_OPERATIONS > r->most_values ||
             (!wb__is_elementwise((wb__op)user->op) && wb__ops[user->op].class != WB__REDUCE))
             return false;
     }
@@ -144,8 +126,8 @@ static bool loads(const remaker *r, int g, int source)
     return false;
 }
 
-/* Whether computing x again moves fewer bytes than storing and loading it, and keeps no more memory:
- * the sources that a reader would not load otherwise are no larger than x. */
+/* Whether computing x again moves fewer bytes than storing and loading it, and keeps no more
+ * memory: the sources that a reader would not load otherwise are no larger than x. */
 static bool pays(const remaker *r, int x, const recipe *c)
 {
     const int g = member(r, x)->group;

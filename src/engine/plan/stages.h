@@ -200,8 +200,11 @@ void wb__groups_free(wb__groups *g);
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 /* The values that read x, directly or through a view: user[first[x]] .. user[first[x + 1] - 1]. */
 typedef struct { int *first, *user; } wb__readers;
-/* remake.c: rematerialises values that cost less to compute again than to load.  written: of each
- * value, whether it is written to a variable. */
+/* Whether `user` does not read x through a view.  It may read x itself. */
+bool wb__reads_directly(const wb__values *s, const wb__value *user, int x);
+/* Whether a value of the group is written to a variable; written: of each value. */
+bool wb__group_writes(const wb__groups *g, int group, const bool *written);
+/* remake.c: rematerialises values that cost less to compute again than to load. */
 void wb__groups_remake(const wb__attempt *a, const wb__values *s, const wb__readers *readers,
                        const bool *written, wb__groups *g);
 
