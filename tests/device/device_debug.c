@@ -82,6 +82,8 @@ TEST(topics_of_the_cpu)
     run("plan", "CPU", "");
     logs("plan: ");
     logs("matmul   [2,3]");
+    logs(", 48 FLOP");                  /* 2 x 4 by 4 x 3 */
+    logs("  reads ");
     assert_null(strstr(p.err, "dispatch: "));
     run("stages", "CPU", "");
     logs("Debug: graph:");

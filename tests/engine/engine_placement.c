@@ -352,7 +352,10 @@ TEST_IN_SCOPE(parts_of_a_vector)
 /* ---- rows of a variable ---------------------------------------------------------------------- */
 
 enum { ROWS = 64, WIDTH = 6 };
-static wb_tensor *numbered(void) { return wb_reshape(wb_arange(ROWS * WIDTH, WB_F32), ROWS, WIDTH); }
+static wb_tensor *numbered(void)
+{
+    return wb_reshape(wb_arange(ROWS * WIDTH, WB_F32), ROWS, WIDTH);
+}
 
 /* Returns v with rows 3 and 60 set to `value`; v is read as it is, transposed or reshaped. */
 static wb_tensor *with_rows(wb_tensor *v, wb_tensor *index, float value)

@@ -39,8 +39,8 @@ FILL(GATHER)
     wb__add_any(m, p->result);
 }
 
-/* The result of scatter_set is in the memory of its third operand (placement.c), or begins as a copy
- * of that operand. */
+/* The result of scatter_set is in the memory of its third operand (placement.c), or begins as a
+ * copy of that operand. */
 FILL(SCATTER_ADD)
 {
     wb__step_operand from, to;

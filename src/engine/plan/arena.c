@@ -1,7 +1,9 @@
 /* Assigns offsets in the arena to allocations.  Allocations that are not used at the same time
- * share memory. */
+ * share memory.  They are placed in the order of their first use; if that leaves many holes, also
+ * the largest first, and the smaller arena counts. */
 #include "engine/plan/stages.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct { int64_t offset, bytes; } hole;
@@ -62,7 +64,7 @@ static void release(hole *holes, int *n, int64_t offset, int64_t bytes)
 /* ---- allocations in the order of the steps --------------------------------------------------- */
 
 typedef struct {
-    int last_use;                       /* index of a step; -1: none */
+    int first_use, last_use;            /* indices of steps; -1: none */
     int next;                           /* next allocation with the same last use; -1: none */
     bool placed;
     int64_t bytes;
@@ -73,13 +75,17 @@ typedef struct {
     int64_t *offsets, end;
     hole *holes;
     int n_holes;
+    int64_t live, most;                 /* bytes that are in use; at most */
 } arena;
 
-static void begin(arena *a, int allocation)
+static void begin(arena *a, int allocation, int step)
 {
     if (allocation < 0 || a->lifetimes[allocation].placed) return;
     lifetime *l = &a->lifetimes[allocation];
     l->placed = true;
+    l->first_use = step;
+    a->live += l->bytes;
+    a->most = WB__MAX(a->most, a->live);
     if (l->bytes) a->offsets[allocation] = allocate(a->holes, &a->n_holes, l->bytes, &a->end);
 }
 
@@ -130,7 +136,8 @@ static void find_last_uses(arena *a, const wb__placement *l, const wb__programs 
 {
     for (int i = 0; i < l->n_allocations + s->n_allocations; i++) {
         const int64_t bytes = i < l->n_allocations ? l->bytes[i] : s->bytes[i - l->n_allocations];
-        a->lifetimes[i] = (lifetime){.last_use = -1, .next = -1, .bytes = (bytes + 63) / 64 * 64};
+        a->lifetimes[i] = (lifetime){.first_use = -1, .last_use = -1, .next = -1,
+                                       .bytes = (bytes + 63) / 64 * 64};
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
@@ -153,13 +160,80 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
-        for (int v = 0; v < d->n_operands; v++) begin(a, d->operand[v].allocation);
-        begin(a, d->aux.allocation);
-        begin(a, d->sums.allocation);
-        for (int k = ending[i]; k >= 0; k = a->lifetimes[k].next)
+        for (int v = 0; v < d->n_operands; v++) begin(a, d->operand[v].allocation, i);
+        begin(a, d->aux.allocation, i);
+        begin(a, d->sums.allocation, i);
+        for (int k = ending[i]; k >= 0; k = a->lifetimes[k].next) {
+            a->live -= a->lifetimes[k].bytes;
             if (a->lifetimes[k].bytes)
                 release(a->holes, &a->n_holes, a->offsets[k], a->lifetimes[k].bytes);
+        }
     }
+}
+
+/* ---- the largest allocations first ----------------------------------------------------------- */
+
+enum { MOST_SORTED = 4096 };            /* allocations; each is compared with all others */
+
+typedef struct { int allocation; int64_t bytes, offset; } block;
+
+static int larger_first(const void *x, const void *y)
+{
+    const block *a = x, *b = y;
+    return a->bytes != b->bytes ? (a->bytes < b->bytes ? 1 : -1) : a->allocation - b->allocation;
+}
+
+static bool at_one_time(const lifetime *a, const lifetime *b)
+{
+    return a->first_use <= b->last_use && b->first_use <= a->last_use;
+}
+
+/* Places each block at the lowest offset that no block before it has at the same time; placed[] is
+ * in the order of offsets.  Returns the end of the arena. */
+static int64_t place_blocks(const arena *a, block *blocks, int n, block *placed)
+{
+    int64_t end = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t offset = 0;
+        int at = 0;
+        for (int k = 0; k < i; k++) {
+            if (!at_one_time(&a->lifetimes[placed[k].allocation],
+                             &a->lifetimes[blocks[i].allocation]))
+                continue;
+            if (placed[k].offset >= offset + blocks[i].bytes) break;
+            offset = WB__MAX(offset, placed[k].offset + placed[k].bytes);
+        }
+        blocks[i].offset = offset;
+        while (at < i && placed[at].offset < offset) at++;
+        memmove(&placed[at + 1], &placed[at], (size_t)(i - at) * sizeof *placed);
+        placed[at] = blocks[i];
+        end = WB__MAX(end, offset + blocks[i].bytes);
+    }
+    return end;
+}
+
+/* Replaces the layout by a smaller one, if the arena has more than 1 % of holes when most of it is
+ * in use.  False: out of memory. */
+static bool lay_out_again(arena *a, int n)
+{
+    if (a->end - a->most <= a->most / 100 || n > MOST_SORTED) return true;
+    block *blocks = wb__alloc(((size_t)n + 1) * sizeof *blocks);
+    block *placed = wb__alloc(((size_t)n + 1) * sizeof *placed);
+    int count = 0;
+    for (int i = 0; blocks && i < n; i++)
+        if (a->lifetimes[i].first_use >= 0 && a->lifetimes[i].bytes)
+            blocks[count++] = (block){i, a->lifetimes[i].bytes, 0};
+    if (blocks && placed) {
+        qsort(blocks, (size_t)count, sizeof *blocks, larger_first);
+        const int64_t end = place_blocks(a, blocks, count, placed);
+        for (int i = 0; i < count && end < a->end; i++)
+            a->offsets[blocks[i].allocation] = blocks[i].offset;
+        a->end = WB__MIN(a->end, end);
+    }
+    const bool good = blocks && placed;
+    wb__free(blocks);
+    wb__free(placed);
+    return good;
 }
 
 /* ---- views of the arena ---------------------------------------------------------------------- */
@@ -201,6 +275,7 @@ bool wb__lay_out(const wb__placement *l, wb__programs *s)
         find_last_uses(&a, l, s);
         find_waits(&a, s);
         lay_out(&a, s, n, ending);
+        good = lay_out_again(&a, n);
         for (int i = 0; good && i < s->n; i++) good = fill_views(&a, &s->step[i]);
         s->arena_bytes = (a.end + unit - 1) / unit * unit;
     }

@@ -62,6 +62,9 @@ char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
     if (s->sums_of) wb__text_add(&t, " + sums");
     if (k->impl && k->reason) wb__text_add(&t, "  {%s; %s}", k->impl, k->reason);
     else if (k->impl) wb__text_add(&t, "  {%s}", k->impl);
+    const wb__cost c = wb__step_cost(s);
+    wb__text_add(&t, "  reads %lld, writes %lld", (long long)c.read, (long long)c.written);
+    if (c.flops > 0) wb__text_add(&t, ", %.6g FLOP", c.flops);
     return wb__text_take(&t);
 }
 

@@ -314,11 +314,15 @@ static void group_value(former *f, int x)
     }
 }
 
-static void set_stored(former *f, int x) { f->out->of[x].stored |= group_of(f, x) >= 0; }
+static void set_stored(former *f, int x)
+{
+    f->out->of[x].stored |= group_of(f, x) >= 0 && !f->out->of[x].rematerialised;
+}
 
 /* Sets .stored for:
  *   - the `needed` values (wb__values);
- *   - values that another group reads, and values that their own group reads through a view;
+ *   - values that another group reads, values that their own group reads through a view, and the
+ *     operands of rematerialised values;
  *   - values with .ends set, and concats;
  *   - the result, further results, aux and sums of a library step. */
 static void find_stored(former *f)
@@ -331,7 +335,7 @@ static void find_stored(former *f)
         if (g < 0 && !of[x].rematerialised) continue;
         for (int i = 0; i < v->n_in; i++) {
             const int in = input(f, v, i), base = f->values->base[in];
-            if (of[base].group != g || in != base) set_stored(f, base);
+            if (of[base].group != g || in != base || of[x].rematerialised) set_stored(f, base);
         }
         if (g < 0) continue;
         of[x].stored |= of[x].ends || v->op == WB__OP_concat || wb__is_further_result(v->op);

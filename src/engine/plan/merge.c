@@ -8,7 +8,7 @@
  * A computation on one number for each channel, such as between the sums of a batch norm and their
  * use, would be a small kernel between two large ones.  On a GPU this kernel costs more than
  * recomputing the numbers for each element.  Such values are rematerialised: every kernel that
- * reads them recomputes them. */
+ * reads them recomputes them.  remake.c finds further values to rematerialise. */
 #include "engine/plan/stages.h"
 
 enum {
@@ -21,8 +21,7 @@ typedef struct {
     wb__groups *out;
     int most_values;                    /* limit of values in a group */
     bool *written;                      /* of each value: it is written to a variable */
-    int *first, *user;                  /* the values that read x, directly or through a view, are
-                                           user[first[x]] .. user[first[x + 1] - 1] */
+    wb__readers readers;
 } merger;
 
 static const wb__value *value(const merger *m, int x) { return wb__value_at(m->values, x); }
@@ -35,20 +34,20 @@ static int operand(const merger *m, int x, int i)
     return m->values->base[wb__input(m->values, value(m, x), i)];
 }
 
-static bool find_users(merger *m)
+static bool find_readers(merger *m)
 {
     const int n = m->values->ir.n;
     int total = 0;
     for (int x = 0; x < n; x++) total += value(m, x)->n_in;
-    m->first = wb__alloc_zero((size_t)n + 2, sizeof *m->first);
-    m->user = wb__alloc(((size_t)total + 1) * sizeof *m->user);
-    if (!m->first || !m->user) return false;
+    int *first = m->readers.first = wb__alloc_zero((size_t)n + 2, sizeof *first);
+    int *user = m->readers.user = wb__alloc(((size_t)total + 1) * sizeof *user);
+    if (!first || !user) return false;
     for (int x = 0; x < n; x++)
-        for (int i = 0; i < value(m, x)->n_in; i++) m->first[operand(m, x, i) + 2]++;
-    for (int x = 0; x < n; x++) m->first[x + 2] += m->first[x + 1];
+        for (int i = 0; i < value(m, x)->n_in; i++) first[operand(m, x, i) + 2]++;
+    for (int x = 0; x < n; x++) first[x + 2] += first[x + 1];
     for (int x = 0; x < n; x++)         /* first[x + 1] moves from the start of x's readers to their
                                            end */
-        for (int i = 0; i < value(m, x)->n_in; i++) m->user[m->first[operand(m, x, i) + 1]++] = x;
+        for (int i = 0; i < value(m, x)->n_in; i++) user[first[operand(m, x, i) + 1]++] = x;
     return true;
 }
 
@@ -73,12 +72,11 @@ static bool same_space(const wb__group *a, const wb__group *b)
     return true;
 }
 
-/* Whether `user` does not read x through a view.  It may read x itself. */
-static bool reads_directly(const merger *m, const wb__value *user, int x)
+bool wb__reads_directly(const wb__values *s, const wb__value *user, int x)
 {
     for (int i = 0; i < user->n_in; i++) {
-        const int in = wb__input(m->values, user, i);
-        if (in != x && m->values->base[in] == x) return false;
+        const int in = wb__input(s, user, i);
+        if (in != x && s->base[in] == x) return false;
     }
     return true;
 }
@@ -88,10 +86,11 @@ static bool reads_directly(const merger *m, const wb__value *user, int x)
 static bool may_move(const merger *m, int a, int b)
 {
     for (int x = m->out->group[a].first; x >= 0; x = next(m, x))
-        for (int k = m->first[x]; k < m->first[x + 1]; k++) {
-            const int g = group_of(m, m->user[k]);
+        for (int k = m->readers.first[x]; k < m->readers.first[x + 1]; k++) {
+            const int g = group_of(m, m->readers.user[k]);
             if (g >= 0 && g != a && g < b) return false;
-            if (g == b && !reads_directly(m, value(m, m->user[k]), x)) return false;
+            if (g == b && !wb__reads_directly(m->values, value(m, m->readers.user[k]), x))
+                return false;
         }
     return true;
 }
@@ -127,10 +126,10 @@ static int candidate(const merger *m, int b)
 
 /* ---- rematerialising small groups ------------------------------------------------------------ */
 
-static bool writes(const merger *m, int g)
+bool wb__group_writes(const wb__groups *g, int group, const bool *written)
 {
-    for (int x = m->out->group[g].first; x >= 0; x = next(m, x))
-        if (m->written[x]) return true;
+    for (int x = g->group[group].first; x >= 0; x = g->of[x].next)
+        if (written[x]) return true;
     return false;
 }
 
@@ -151,14 +150,14 @@ static bool may_rematerialise(const merger *m, int g)
     if (m->out->group[g].n > MOST_REMATERIALISED || !is_plain(m, g)) return false;
     for (int x = m->out->group[g].first; x >= 0; x = next(m, x)) {
         if (m->values->needed[x]) return false;
-        for (int k = m->first[x]; k < m->first[x + 1]; k++) {
-            const wb__value *user = value(m, m->user[k]);
-            const int to = group_of(m, m->user[k]);
-            if (wb__is_view(m->values, m->user[k])) continue;   /* user[] lists the readers of the
-                                                                   view as readers of x, too */
-            if (!reads_directly(m, user, x)) return false;
-            if (to == g || (to < 0 && m->out->of[m->user[k]].rematerialised)) continue;
-            if (to < 0 || !broadcasts_to(&m->out->group[to], value(m, x)) || writes(m, to))
+        for (int k = m->readers.first[x]; k < m->readers.first[x + 1]; k++) {
+            const int u = m->readers.user[k], to = group_of(m, u);
+            const wb__value *user = value(m, u);
+            if (wb__is_view(m->values, u)) continue;    /* its readers are also listed */
+            if (!wb__reads_directly(m->values, user, x)) return false;
+            if (to == g || (to < 0 && m->out->of[u].rematerialised)) continue;
+            if (to < 0 || !broadcasts_to(&m->out->group[to], value(m, x)) ||
+                wb__group_writes(m->out, to, m->written))
                 return false;
             if (!wb__is_elementwise((wb__op)user->op) && wb__ops[user->op].class != WB__REDUCE)
                 return false;
@@ -196,13 +195,15 @@ bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g)
     const wb__request *r = a->request;
     merger m = {.values = s, .out = g, .most_values = a->most_values};
     m.written = wb__alloc_zero((size_t)s->ir.n + 1, sizeof *m.written);
-    const bool good = m.written && find_users(&m);
+    const bool good = m.written && find_readers(&m), is_gpu = a->device->backend->is_gpu;
     if (good) {
-        for (int i = 0; i < r->n_writes; i++) m.written[wb__root(s, r->writes[i])] = true;
-        merge(&m, a->device->backend->is_gpu);
+        for (int i = 0; i < r->n_writes; i++)
+            m.written[wb__same_memory(s, wb__root(s, r->writes[i]))] = true;
+        merge(&m, is_gpu);
+        if (is_gpu) wb__groups_remake(a, s, &m.readers, m.written, g);
     }
     wb__free(m.written);
-    wb__free(m.first);
-    wb__free(m.user);
+    wb__free(m.readers.first);
+    wb__free(m.readers.user);
     return good;
 }

@@ -277,8 +277,8 @@ static bool is_read_once(const placer *p, int x)
     return once;
 }
 
-/* Chooses the operands that are computed in the memory of the result (replaced), because nothing else
- * reads them.  A variable is written last, so its memory is not free before. */
+/* Chooses the operands that are computed in the memory of the result (replaced), because nothing
+ * else reads them.  A variable is written last, so its memory is not free before. */
 static void choose_replaced(placer *p)
 {
     for (int i = 0; i < p->values->ir.n; i++) {

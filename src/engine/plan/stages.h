@@ -180,7 +180,7 @@ typedef struct {
     bool ends;          /* the value is complete only when its kernel ends, so its own group cannot
                            read it */
     bool rematerialised; /* each kernel that reads the value computes it again, for each element of
-                            the kernel's space */
+                            the kernel's space; `group` also computes it, unless it is -1 */
     bool stored;        /* a kernel writes it to memory */
 } wb__member;
 
@@ -198,6 +198,15 @@ void wb__groups_free(wb__groups *g);
 /* merge.c: merges elementwise groups with later groups that read them, and rematerialises values.
  * False: out of memory. */
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
+/* The values that read x, directly or through a view: user[first[x]] .. user[first[x + 1] - 1]. */
+typedef struct { int *first, *user; } wb__readers;
+/* Whether `user` does not read x through a view.  It may read x itself. */
+bool wb__reads_directly(const wb__values *s, const wb__value *user, int x);
+/* Whether a value of the group is written to a variable; written: of each value. */
+bool wb__group_writes(const wb__groups *g, int group, const bool *written);
+/* remake.c: rematerialises values that cost less to compute again than to load. */
+void wb__groups_remake(const wb__attempt *a, const wb__values *s, const wb__readers *readers,
+                       const bool *written, wb__groups *g);
 
 /* spaces.c: the dimensions of a group's space that a reduction reduces. */
 typedef enum {
@@ -354,6 +363,10 @@ void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
  * if the backend declined a step. */
 wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
                           const wb__placement *placement, const wb__programs *programs);
+/* cost.c: the bytes of a step's operands and results, each element counted once, and the
+ * floating-point operations of a product, a convolution or attention (of others: 0). */
+typedef struct { int64_t read, written; double flops; } wb__cost;
+wb__cost wb__step_cost(const wb__step *s);
 char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c: describes the
                                                                         step in a line, which the
                                                                         caller frees; NULL: out of

@@ -201,8 +201,33 @@ void vgpu_forget(void)
     pthread_mutex_unlock(&lock);
 }
 
-__attribute__((destructor)) static void exit_if_wrong(void)
+/* ---- dry processes --------------------------------------------------------------------------- */
+
+static int most_nodes;
+static size_t most_bytes;
+
+bool vgpu_dry(void)
 {
+    static int dry = -1;
+    if (dry < 0) dry = vgpu_env_number("VGPU_DRY", 0) != 0;
+    return dry;
+}
+
+void vgpu_note_nodes(int n)
+{
+    if (n > most_nodes) most_nodes = n;
+}
+
+void vgpu_note_memory(size_t bytes)
+{
+    if (bytes > most_bytes) most_bytes = bytes;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    if (vgpu_dry() && most_bytes)
+        fprintf(stderr, "vgpu: %d nodes in the largest graph, %zu bytes of memory at most\n",
+                most_nodes, most_bytes);
     if (!wrong || !vgpu_env_number("VGPU_STRICT", 0)) return;
     fprintf(stderr, "vgpu: %lld wrong uses, the first: %s\n", (long long)wrong, first_wrong);
     fflush(NULL);

@@ -17,6 +17,10 @@ typedef struct {
 static CUresult run_copy(vgpu_work *w)
 {
     const copy *c = (const copy *)w->payload;
+    if (vgpu_dry()) {
+        if (!vgpu_block_of((CUdeviceptr)(uintptr_t)c->to)) memset(c->to, 0, c->bytes);
+        return CUDA_SUCCESS;
+    }
     memmove(c->to, c->staged ? c->staged : c->from, c->bytes);
     return CUDA_SUCCESS;
 }

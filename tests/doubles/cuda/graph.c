@@ -346,6 +346,7 @@ API(cuGraphLaunch, (CUgraphExec e, CUstream s), (e, s))
     if (!vgpu_is(e, VGPU_EXEC)) return CUDA_ERROR_INVALID_VALUE;
     TRY(vgpu_not_captured(s));
     e->plan->references++;
+    vgpu_note_nodes(e->plan->n);
     const run launched = {e->plan, 0, vgpu_zeroed((size_t)e->plan->n * sizeof(bool))};
     vgpu_work *w = vgpu_work_new(s->object.context, "graph", run_plan, &launched, sizeof launched);
     w->drop = drop_run;

@@ -89,6 +89,11 @@ VGPU_API bool vgpu_known(const void *handle);
 
 VGPU_API const char *vgpu_env(const char *name, const char *otherwise);
 VGPU_API long long vgpu_env_number(const char *name, long long otherwise);
+/* Whether VGPU_DRY is set. */
+VGPU_API bool vgpu_dry(void);
+/* For the report of a dry process: note the largest. */
+void vgpu_note_nodes(int n);
+void vgpu_note_memory(size_t bytes);
 VGPU_API void *vgpu_zeroed(size_t bytes);
 
 /* ---- devices and contexts -------------------------------------------------------------------- */

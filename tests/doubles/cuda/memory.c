@@ -151,6 +151,7 @@ static void sum_pool(void *pool)
     if (p->device == summed_device) summed += p->reserved;
 }
 
+/* Sets `summed` to the bytes that are taken. */
 static size_t free_bytes(int d)
 {
     summed_device = d;
@@ -174,6 +175,7 @@ CUresult vgpu_take(int device, size_t bytes, CUdeviceptr *at)
     *at = new_block(device, bytes, NULL);
     make_accessible(vgpu_block_of(*at));
     devices[device].used += round_up(bytes, VGPU_ALIGNMENT);
+    vgpu_note_memory(summed + round_up(bytes, VGPU_ALIGNMENT));
     return CUDA_SUCCESS;
 }
 
@@ -239,9 +241,14 @@ API(cuMemAllocFromPoolAsync, (CUdeviceptr *at, size_t bytes, CUmemoryPool pool, 
     const size_t taken = round_up(bytes, VGPU_ALIGNMENT);
     for (int tries = 0; pool->used + taken > pool->reserved; tries++) {
         const size_t more = pool->used + taken - pool->reserved;
-        if (more <= free_bytes(pool->device)) pool->reserved += more;
-        else if (tries) return CUDA_ERROR_OUT_OF_MEMORY;
-        else TRY(vgpu_wait_context(&vgpu_contexts[pool->device]));      /* executes releases */
+        if (more <= free_bytes(pool->device)) {
+            pool->reserved += more;
+            vgpu_note_memory(summed + more);
+        } else if (tries) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        } else {
+            TRY(vgpu_wait_context(&vgpu_contexts[pool->device]));       /* executes releases */
+        }
     }
     pool->used += taken;
     *at = new_block(pool->device, bytes, pool);

@@ -75,8 +75,8 @@ static CUresult load(CUmodule *module, const void *data)
     if (memcmp(head.magic, "VGPU", 4)) return CUDA_ERROR_INVALID_IMAGE;
     TRY(check_image(data));
     memcpy(&head, data, sizeof head);
-    void *code = vgpu_open_code((const char *)data + sizeof head, head.bytes);
-    if (!code) return CUDA_ERROR_INVALID_IMAGE;
+    void *code = vgpu_dry() ? NULL : vgpu_open_code((const char *)data + sizeof head, head.bytes);
+    if (!code && !vgpu_dry()) return CUDA_ERROR_INVALID_IMAGE;
     *module = vgpu_new(VGPU_MODULE, sizeof **module, c);
     (*module)->code = code;
     return CUDA_SUCCESS;
@@ -100,7 +100,7 @@ API(cuModuleUnload, (CUmodule m), (m))
     vgpu_wait_all();
     unloading = m;
     vgpu_each(c, VGPU_FUNCTION, end_function);
-    dlclose(m->code);
+    if (m->code) dlclose(m->code);
     vgpu_end(m);
     return CUDA_SUCCESS;
 }
@@ -110,16 +110,18 @@ API(cuModuleGetFunction, (CUfunction *function, CUmodule m, const char *name), (
     CONTEXT(c);
     if (!vgpu_is(m, VGPU_MODULE) || m->object.context != c) return CUDA_ERROR_INVALID_HANDLE;
     if (!function || !name) return CUDA_ERROR_INVALID_VALUE;
+    static const vgpu_kernel no_code;
+    static char *const nothing[2];
     char symbol[160];
     snprintf(symbol, sizeof symbol, "vgpu_kernel_%s", name);
-    const vgpu_kernel *kernel = dlsym(m->code, symbol);
+    const vgpu_kernel *kernel = m->code ? dlsym(m->code, symbol) : &no_code;
     if (!kernel) return CUDA_ERROR_NOT_FOUND;
-    char *const *shared = dlsym(m->code, "vgpu_shared");
+    char *const *shared = m->code ? dlsym(m->code, "vgpu_shared") : nothing;
     CUfunction f = vgpu_new(VGPU_FUNCTION, sizeof *f, c);
     snprintf(f->name, sizeof f->name, "%s", name);
     f->module = m;
     f->kernel = kernel;
-    f->here = dlsym(m->code, "vgpu_here");
+    f->here = m->code ? dlsym(m->code, "vgpu_here") : NULL;
     f->shared = shared[0];
     f->shared_end = shared[1];
     *function = f;
@@ -174,7 +176,7 @@ static CUresult run_launch(vgpu_work *w)
     vgpu_grid grid = l->grid;
     grid.name = l->name;
     grid.arguments = arguments;
-    if (!check_pointers(w, &grid)) return CUDA_SUCCESS;
+    if (!check_pointers(w, &grid) || vgpu_dry()) return CUDA_SUCCESS;
     return vgpu_run_grid(&grid) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
 }
 

@@ -244,6 +244,21 @@ static nvrtcResult read_options(nvrtcProgram p, int n, const char *const *option
     return NVRTC_SUCCESS;
 }
 
+static nvrtcResult keep_image(nvrtcProgram p, const char *object, size_t bytes)
+{
+    vgpu_image head = {.toolkit = VGPU_MAJOR, .arch = (uint32_t)p->arch, .bytes = (uint32_t)bytes,
+                       .hash = vgpu_hash(object, bytes)};
+    memcpy(head.magic, p->ptx_only ? "VGPUPTX" : "VGPUBIN", 8);
+    snprintf(head.flags, sizeof head.flags, "%s", vgpu_machine_flags());
+    free(p->image);
+    p->image_bytes = sizeof head + bytes;
+    p->image = malloc(p->image_bytes);
+    if (!p->image) return NVRTC_ERROR_OUT_OF_MEMORY;
+    memcpy(p->image, &head, sizeof head);
+    memcpy(p->image + sizeof head, object, bytes);
+    return NVRTC_SUCCESS;
+}
+
 VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
 {
     MAY_FAIL("nvrtcCompileProgram");
@@ -257,6 +272,11 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
     char *text = malloc(strlen(p->defined) + strlen(p->text) + 1);
     if (!text) return NVRTC_ERROR_OUT_OF_MEMORY;
     strcat(strcpy(text, p->defined), p->text);
+    const char *dry = getenv("VGPU_DRY");
+    if (dry && atoi(dry)) {             /* an image without code */
+        free(text);
+        return keep_image(p, "", 0);
+    }
     const bool cached = vgpu_cache_path(text, shim_hash(), (uint64_t)p->arch, path, 512);
     char *object = cached ? vgpu_read_file(path, &bytes) : NULL;
     const int lock = cached && !object ? vgpu_cache_lock(path) : -1;
@@ -282,19 +302,9 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
     vgpu_cache_unlock(lock);
     free(text);
     if (!object) return NVRTC_ERROR_COMPILATION;
-    vgpu_image head = {.toolkit = VGPU_MAJOR, .arch = (uint32_t)p->arch, .bytes = (uint32_t)bytes,
-                       .hash = vgpu_hash(object, bytes)};
-    memcpy(head.magic, p->ptx_only ? "VGPUPTX" : "VGPUBIN", 8);
-    snprintf(head.flags, sizeof head.flags, "%s", vgpu_machine_flags());
-    free(p->image);
-    p->image_bytes = sizeof head + bytes;
-    p->image = malloc(p->image_bytes);
-    if (p->image) {
-        memcpy(p->image, &head, sizeof head);
-        memcpy(p->image + sizeof head, object, bytes);
-    }
+    const nvrtcResult kept = keep_image(p, object, bytes);
     free(object);
-    return p->image ? NVRTC_SUCCESS : NVRTC_ERROR_OUT_OF_MEMORY;
+    return kept;
 }
 
 VGPU_API nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes)

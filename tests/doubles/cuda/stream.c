@@ -339,7 +339,7 @@ typedef struct {
 static CUresult run_task(vgpu_work *w)
 {
     task *t = (task *)w->payload;
-    return (CUresult)t->task(t->payload);
+    return vgpu_dry() ? CUDA_SUCCESS : (CUresult)t->task(t->payload);
 }
 
 static void drop_task(vgpu_work *w)

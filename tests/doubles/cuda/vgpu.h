@@ -36,6 +36,10 @@
  *   VGPU_POOLS=0           no memory pools
  *   VGPU_VERBOSE=1         prints wrong uses when they happen
  *   VGPU_STRICT=1          a process with wrong uses exits with status 99
+ *   VGPU_DRY=1             kernels are not compiled, they and operations of the libraries do not
+ *                          run, and copies from the device give zeros, so that plans of any size
+ *                          take little time; at the end of the process a line on stderr has the
+ *                          largest graph's number of nodes and the most memory that was in use
  *   VGPU_FAIL=n, n+        the n-th call, counted from cuInit on, fails; n+: all later ones too
  *   VGPU_LIBRARY           the file of the driver's double, if WEBER_CUDA_LIBRARY does not name it
  *   VGPU_CXX               the compiler of kernels

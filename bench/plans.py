@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Counts what the GPU plans of the workloads do, without a GPU.
+
+  bench/plans.py BUILD [--only W4b,G1] [--dtypes f32,bf16] [--show] [--update]
+
+BUILD is a build folder with bench/weber_bench and the test doubles of CUDA.  The doubles run dry
+(tests/doubles/cuda/vgpu.h): plans of any size are built as for an H100, and compute nothing.
+Prints a line for each workload and dtype, and compares it with bench/results/plans.md: more nodes,
+bytes or memory than there is a failure.  --update writes that file.  --show lists the kernels that
+move the most bytes.
+
+  nodes    nodes of the CUDA graph of a training step
+  kernels  steps of the plan
+  moved    bytes that the kernels read and write, each element of an operand or result once
+  library  the part of `moved` of products, convolutions, attention and rows by index; the rest is
+           of fused kernels
+  least    bytes of the plan's inputs, results and written variables, each once
+  memory   device memory at most, with parameters and the optimiser's state
+  estimate bytes or FLOPs of each kernel at the rates below, whichever takes longer, plus the time
+           of a node
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TABLE = ROOT / "bench" / "results" / "plans.md"
+WORKLOADS = ("W1", "W2", "W3", "W4a", "W4b", "W5", "W6", "G1", "G2")
+DTYPES = ("f32", "tf32", "bf16")
+MEMORY = 80 << 30
+
+# Stated rates of an H100 that a good kernel reaches: bytes and FLOPs a second, seconds a node.
+BYTES = 2.8e12
+FLOPS = {"f32": 50e12, "tf32": 300e12, "bf16": 600e12}
+NODE = 1.5e-6
+
+COLUMNS = ("nodes", "kernels", "moved", "library", "least", "memory")
+BOUNDED = ("nodes", "moved", "memory")
+
+
+def run(build, workload, dtype):
+    """Returns the lines that a few dry steps log."""
+    doubles = build / "tests" / "vgpu"
+    with tempfile.TemporaryDirectory() as cache:
+        env = os.environ | {
+            "WEBER_CUDA_LIBRARY": str(doubles / "libcuda.so.1"), "WEBER_CUDA_PATH": str(doubles),
+            "WEBER_CACHE_DIR": cache, "VGPU_DRY": "1", "VGPU_MEMORY": str(MEMORY),
+            "VGPU_DEVICES": "1", "WEBER_DEBUG": "plan"}
+        done = subprocess.run(
+            [build / "bench" / "weber_bench", "--workload", workload, "--device", "CUDA", "--mode",
+             "weber-compiled", "--dtype", dtype, "--losses", "6"],
+            env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{workload} {dtype}: exit status {done.returncode}\n{done.stderr[-2000:]}")
+    return done.stderr.splitlines()
+
+
+def largest_plan(lines):
+    """Returns the lines of the plan with the most kernels, and the bytes in its heading."""
+    plans = []
+    for line in lines:
+        if re.search(r"plan: \d+ kernels", line):
+            plans.append([])
+        elif plans:
+            plans[-1].append(line)
+    plan = max(plans, key=len)
+    sizes = re.search(r"inputs (\d+), results (\d+)", plan[0])
+    return [line for line in plan if " reads " in line], sum(map(int, sizes.groups()))
+
+
+def kernel(line, dtype):
+    """Returns the bytes and the estimated seconds of a kernel."""
+    read, written = map(int, re.search(r"reads (\d+), writes (\d+)", line).groups())
+    flops = re.search(r"writes \d+, (\S+) FLOP", line)
+    moved = read + written
+    return moved, max(moved / BYTES, float(flops[1]) / FLOPS[dtype] if flops else 0)
+
+
+def measure(build, workload, dtype, show):
+    lines = run(build, workload, dtype)
+    plan, least = largest_plan(lines)
+    report = re.search(r"vgpu: (\d+) nodes in the largest graph, (\d+) bytes", "\n".join(lines))
+    costs = [kernel(line, dtype) for line in plan]
+    nodes = int(report[1])
+    if show:
+        for (moved, _), line in sorted(zip(costs, plan), reverse=True)[:show]:
+            print(f"{moved / 1e6:10.2f} MB  {line.split('  reads')[0][8:]}")
+    fused = sum(m for (m, _), line in zip(costs, plan) if re.search(r"\d (fused|copy) ", line))
+    total = sum(m for m, _ in costs)
+    return {"nodes": nodes, "kernels": len(plan), "moved": total / 1e6,
+            "library": (total - fused) / 1e6, "least": least / 1e6, "memory": int(report[2]) / 1e6,
+            "estimate": 1e6 * (sum(t for _, t in costs) + nodes * NODE)}
+
+
+def row(name, m):
+    numbers = [str(m["nodes"]), str(m["kernels"])]
+    numbers += [f"{m[c]:.2f}" for c in ("moved", "library", "least", "memory")]
+    return f"| {name} | {' | '.join(numbers)} | {m['estimate']:.0f} |"
+
+
+def known():
+    """Returns the rows of the committed table, by name."""
+    rows = {}
+    for line in TABLE.read_text().splitlines() if TABLE.exists() else ():
+        words = [w.strip() for w in line.strip("|").split("|")]
+        if len(words) == len(COLUMNS) + 2 and re.fullmatch(r"\S+ \S+", words[0]):
+            rows[words[0]] = dict(zip(COLUMNS, map(float, words[1:-1])))
+    return rows
+
+
+HEAD = f"""# GPU plans, counted without a GPU
+
+`./run plans --update` writes this file, and `./run plans` compares with it. No figure was measured
+on a GPU: dry test doubles of CUDA, cuBLASLt and cuDNN accept each call and compute nothing. Bytes
+are in MB (1e6). The estimate is in us for a step, at {BYTES / 1e12:.1f} TB/s,
+{FLOPS["f32"] / 1e12:.0f} (f32), {FLOPS["tf32"] / 1e12:.0f} (tf32) and
+{FLOPS["bf16"] / 1e12:.0f} (bf16) TFLOP/s, and {1e6 * NODE:.1f} us for a node.
+`bench/plans.py` explains the columns.
+
+| workload | nodes | kernels | moved | library | least | memory | estimate |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    a.add_argument("build", type=pathlib.Path)
+    a.add_argument("--only", default=",".join(WORKLOADS))
+    a.add_argument("--dtypes", default=",".join(DTYPES))
+    a.add_argument("--show", type=int, default=0, metavar="N")
+    a.add_argument("--update", action="store_true")
+    a = a.parse_args()
+    table, rows, worse = known(), [], []
+    print(HEAD.splitlines()[-2])
+    for workload in a.only.split(","):
+        for dtype in a.dtypes.split(","):
+            name = f"{workload} {dtype}"
+            m = measure(a.build.resolve(), workload, dtype, a.show)
+            rows.append(row(name, m))
+            print(rows[-1], flush=True)
+            if name not in table and not a.update:
+                worse.append(f"{name}: no row in {TABLE.relative_to(ROOT)}")
+            for column in BOUNDED if name in table else ():
+                if m[column] > table[name][column] + 0.005:
+                    worse.append(f"{name}: {column} {m[column]:.10g}, in the table "
+                                 f"{table[name][column]:.10g}")
+    if a.update:
+        TABLE.write_text(HEAD + "\n".join(rows) + "\n")
+    elif worse:
+        sys.exit("\n".join(worse))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+/* The cost of a step: the bytes of its operands and results, each element counted once, and the
+ * floating-point operations of products, convolutions and attention. */
+#include "engine/plan/stages.h"
+
+/* The bytes of a view's elements, each counted once. */
+static int64_t bytes_of(const wb__view *v)
+{
+    int64_t n = (int64_t)wb__dtype_size(v->dtype);
+    for (int i = 0; i < v->ndim; i++)
+        if (v->strides[i] || !v->dims[i]) n *= v->dims[i];
+    return n;
+}
+
+static void add_fused(const wb__fused *f, wb__cost *c)
+{
+    for (int s = 0; s < f->n_segments; s++)
+        for (int v = 0; v < f->n_views; v++) {
+            const int64_t bytes = bytes_of(&f->views[s * f->n_views + v]);
+            bool loads = false, stores = false;
+            for (int i = 0; i < f->n_instr; i++) {
+                if (f->instr[i].kind == WB__LOAD) loads |= f->instr[i].arg == v;
+                if (wb__instr_writes((wb__instr_kind)f->instr[i].kind))
+                    stores |= f->instr[i].arg == v;
+            }
+            c->read += loads ? bytes : 0;
+            c->written += stores ? bytes : 0;
+        }
+}
+
+/* Whether a library step writes view i. */
+static bool is_result(const wb__step *s, int i)
+{
+    switch (s->kind) {
+    case WB__STEP_MATMUL: return i == 2;
+    case WB__STEP_CONV:
+        return i == (s->variant == WB__CONV_GRAD_INPUT    ? 0
+                     : s->variant == WB__CONV_GRAD_WEIGHT ? 1
+                                                          : 2);
+    case WB__STEP_ATTENTION: return s->variant == WB__ATTENTION_FORWARD ? i == 3 || i == 4 : i >= 6;
+    default: return i == s->n_views - 1;
+    }
+}
+
+static double size_of(const wb__view *v, int from)
+{
+    double n = 1;
+    for (int i = from; i < v->ndim; i++) n *= (double)v->dims[i];
+    return n;
+}
+
+static double operations(const wb__step *s)
+{
+    const wb__view *v = s->views;
+    switch (s->kind) {
+    case WB__STEP_MATMUL: return 2 * size_of(&v[2], 0) * (double)v[0].dims[v[0].ndim - 1];
+    case WB__STEP_CONV: return 2 * size_of(&v[2], 0) * size_of(&v[1], 1);
+    case WB__STEP_ATTENTION:                /* two products forwards, five backwards */
+        return (s->variant == WB__ATTENTION_FORWARD ? 4 : 10) * size_of(&v[0], 0) *
+               (double)v[1].dims[2] * (s->attention.causal ? 0.5 : 1);
+    default: return 0;
+    }
+}
+
+wb__cost wb__step_cost(const wb__step *s)
+{
+    wb__cost c = {.flops = operations(s)};
+    if (s->kind == WB__STEP_FUSED) {
+        add_fused(&s->fused, &c);
+        return c;
+    }
+    const bool gathers = s->kind == WB__STEP_GATHER;
+    const bool sets = s->kind == WB__STEP_SCATTER_ADD && s->variant == WB__ROWS_SET;
+    for (int i = 0; i < s->n_views; i++) {
+        /* of a table, only the rows that an index names */
+        const int64_t bytes = bytes_of(&s->views[gathers && !i ? 2 : sets && i == 2 ? 1 : i]);
+        *(is_result(s, i) ? &c.written : &c.read) += bytes;
+    }
+    const bool stores = s->aux_kind == WB__AUX_OPERAND || s->aux_kind == WB__AUX_SIGNS;
+    if (s->aux_kind) *(stores ? &c.written : &c.read) += bytes_of(&s->aux);
+    if (s->sums_of) c.written += bytes_of(&s->sums);
+    return c;
+}

@@ -1,0 +1,189 @@
+/* Finds values that cost less to compute again than to load, on a GPU.
+ *
+ * A batch norm in bf16 computes x - mean and (x - mean) / deviation in f32, which several kernels
+ * read.  To compute them again from x costs each kernel two bytes for an element in place of four,
+ * and a few operations that take no time beside that; and nothing is stored.  Such a value is
+ * rematerialised: the kernels that read it compute it again, from values that are stored anyway.
+ * Its own group also computes it, if that group reads it. */
+#include "engine/plan/stages.h"
+
+enum {
+    MOST_OPERATIONS = 8,                /* to compute a value again */
+    MOST_SOURCES = 3                    /* stored values of full size from which it is computed */
+};
+
+typedef struct {
+    const wb__values *values;
+    wb__groups *out;
+    const wb__readers *readers;
+    const bool *written;                /* as in merge.c */
+    int most_values;
+} remaker;
+
+/* How a value is computed again. */
+typedef struct {
+    int64_t size;                       /* of the value, in elements */
+    int source[MOST_SOURCES], n_sources;
+    int also[MOST_OPERATIONS], n_also;  /* values of its group that are computed again with it */
+    int operations;
+} recipe;
+
+static const wb__value *value(const remaker *r, int x) { return wb__value_at(r->values, x); }
+static wb__member *member(const remaker *r, int x) { return &r->out->of[x]; }
+
+/* Operations that take less time than a load of their result. */
+static bool is_cheap(wb__op op)
+{
+    switch (op) {
+    case WB__OP_neg: case WB__OP_abs: case WB__OP_square: case WB__OP_relu: case WB__OP_leakyrelu:
+    case WB__OP_add: case WB__OP_sub: case WB__OP_mul: case WB__OP_maximum: case WB__OP_minimum:
+    case WB__OP_where: case WB__OP_cast:
+        return true;
+    default: return wb__ops[op].class == WB__COMPARE || wb__ops[op].class == WB__TEST;
+    }
+}
+
+/* Whether a kernel stores x, unless it is rematerialised. */
+static bool is_stored(const remaker *r, int x)
+{
+    const int g = member(r, x)->group;
+    bool stored = g < 0 || r->values->needed[x] || member(r, x)->ends;
+    for (int k = r->readers->first[x]; k < r->readers->first[x + 1] && !stored; k++)
+        stored = member(r, r->readers->user[k])->group != g;
+    return stored;
+}
+
+static bool add_source(recipe *c, int x)
+{
+    for (int i = 0; i < c->n_sources; i++)
+        if (c->source[i] == x) return true;
+    if (c->n_sources == MOST_SOURCES) return false;
+    c->source[c->n_sources++] = x;
+    return true;
+}
+
+static bool trace(const remaker *r, int x, recipe *c);
+
+/* Adds an operand, `in`, to the recipe. */
+static bool add_operand(const remaker *r, int in, recipe *c)
+{
+    const int base = r->values->base[in];
+    const wb__value *v = value(r, base);
+    const wb__member *of = member(r, base);
+    if (wb__is_free_source(r->values, base))
+        return v->op == WB__OP_literal || v->op == WB__OP_iota;
+    if (v->size < c->size || (of->rematerialised && of->group < 0)) return true;
+    if (of->rematerialised) return trace(r, base, c);
+    if (in != base || v->op == WB__OP_constant || is_stored(r, base)) return add_source(c, base);
+    if (c->n_also == MOST_OPERATIONS || !is_cheap((wb__op)v->op)) return false;
+    c->also[c->n_also++] = base;
+    return trace(r, base, c);
+}
+
+static bool trace(const remaker *r, int x, recipe *c)
+{
+    const wb__value *v = value(r, x);
+    if (++c->operations > MOST_OPERATIONS) return false;
+    for (int i = 0; i < v->n_in; i++)
+        if (!add_operand(r, wb__input(r->values, v, i), c)) return false;
+    return true;
+}
+
+/* Whether each reader of x can compute it again. */
+static bool can_all(const remaker *r, int x)
+{
+    const wb__value *v = value(r, x);
+    for (int k = r->readers->first[x]; k < r->readers->first[x + 1]; k++) {
+        const int u = r->readers->user[k], to = member(r, u)->group;
+        const wb__value *user = value(r, u);
+        if (wb__is_view(r->values, u)) continue;        /* its readers are also listed */
+        if (to < 0 || !wb__reads_directly(r->values, user, x)) return false;
+        if (to == member(r, x)->group) continue;
+        const wb__group *g = &r->out->group[to];
+        if (g->kind != WB__GROUP_FUSED || !wb__space_is(g, v) ||
+            wb__group_writes(r->out, to, r->written) || g->n + MOST_OPERATIONS > r->most_values ||
+            (!wb__is_elementwise((wb__op)user->op) && wb__ops[user->op].class != WB__REDUCE))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the kernel of group g loads all of `source`. */
+static bool loads(const remaker *r, int g, int source)
+{
+    for (int x = r->out->group[g].first; x >= 0; x = member(r, x)->next) {
+        const wb__value *v = value(r, x);
+        for (int i = 0; i < v->n_in; i++) {
+            const int base = r->values->base[wb__input(r->values, v, i)];
+            if (base == source) return true;
+            if (!member(r, base)->rematerialised || member(r, base)->group == g) continue;
+            recipe c = {.size = value(r, base)->size};
+            if (member(r, base)->group < 0 || !trace(r, base, &c)) continue;
+            for (int k = 0; k < c.n_sources; k++)
+                if (c.source[k] == source) return true;
+        }
+    }
+    return false;
+}
+
+/* Whether computing x again moves fewer bytes than storing and loading it, and keeps no more
+ * memory: the sources that a reader would not load otherwise are no larger than x. */
+static bool pays(const remaker *r, int x, const recipe *c)
+{
+    const int g = member(r, x)->group;
+    const int64_t bytes = wb__value_bytes(value(r, x));
+    int64_t saved = bytes, more = 0;
+    for (int k = r->readers->first[x], last = g; k < r->readers->first[x + 1]; k++) {
+        const int to = member(r, r->readers->user[k])->group;
+        int64_t loaded = 0;
+        if (to == g || to == last || to < 0) continue;
+        last = to;
+        for (int i = 0; i < c->n_sources; i++)
+            if (!loads(r, to, c->source[i])) loaded += wb__value_bytes(value(r, c->source[i]));
+        if (loaded > bytes) return false;
+        saved += bytes;
+        more += loaded;
+    }
+    return more < saved;
+}
+
+static void consider(const remaker *r, int x)
+{
+    const wb__value *v = value(r, x);
+    const wb__member *of = member(r, x);
+    const int g = of->group;
+    if (g < 0 || of->rematerialised || of->ends || r->values->needed[x] || r->written[x] ||
+        r->out->group[g].kind != WB__GROUP_FUSED || !wb__is_elementwise((wb__op)v->op) ||
+        !is_cheap((wb__op)v->op) || !wb__space_is(&r->out->group[g], v) || !is_stored(r, x))
+        return;
+    recipe c = {.size = v->size};
+    if (!can_all(r, x) || !trace(r, x, &c) || !pays(r, x, &c)) return;
+    member(r, x)->rematerialised = true;
+    for (int i = 0; i < c.n_also; i++) member(r, c.also[i])->rematerialised = true;
+}
+
+/* Removes x from its group if nothing in this group reads x. */
+static void leave(const remaker *r, int x)
+{
+    wb__member *of = member(r, x);
+    const int g = of->group;
+    if (!of->rematerialised || g < 0) return;
+    for (int k = r->readers->first[x]; k < r->readers->first[x + 1]; k++)
+        if (member(r, r->readers->user[k])->group == g) return;
+    wb__group *group = &r->out->group[g];
+    int before = -1;
+    for (int y = group->first; y != x; y = member(r, y)->next) before = y;
+    *(before < 0 ? &group->first : &member(r, before)->next) = of->next;
+    if (group->last == x) group->last = before;
+    group->n--;
+    of->group = of->next = -1;
+}
+
+void wb__groups_remake(const wb__attempt *a, const wb__values *s, const wb__readers *readers,
+                       const bool *written, wb__groups *g)
+{
+    const remaker r = {.values = s, .out = g, .readers = readers, .written = written,
+                       .most_values = a->most_values};
+    for (int x = 0; x < s->ir.n; x++) consider(&r, x);
+    for (int x = s->ir.n - 1; x >= 0; x--) leave(&r, x);
+}
