@@ -237,8 +237,10 @@ TEST_IN_SCOPE(ends)
 {
     const double third = 1.0 / 3;
     double v[10];
-    WORKS(wb_copy_out(wb_linspace(third, 0.7, 10, WB_F64), v, sizeof v));
-    assert_true(v[0] == third && v[9] == 0.7);
+    if (has_dtype(WB_F64)) {
+        WORKS(wb_copy_out(wb_linspace(third, 0.7, 10, WB_F64), v, sizeof v));
+        assert_true(v[0] == third && v[9] == 0.7);
+    }
     IS(wb_linspace(-1, 2.3, 6, WB_F32), -1, -0.34, 0.32, 0.98, 1.64, 2.3);
     IS(wb_linspace(3, -0.1, 5, WB_F16), 3, 2.224609375, 1.4501953125, 0.6748046875,
        -0.0999755859375);

@@ -4,7 +4,8 @@
  * read.  To compute them again from x costs each kernel two bytes for an element in place of four,
  * and a few operations that take no time beside that; and nothing is stored.  Such a value is
  * rematerialised: the kernels that read it compute it again, from values that are stored anyway.
- * Its own group also computes it, if that group reads it. */
+ * Its own group also computes it, if that group reads it.  The numbers are the same: 1 - y * y is
+ * not computed from a y that its own kernel has rounded to bf16. */
 #include "engine/plan/stages.h"
 
 enum {
@@ -62,10 +63,16 @@ static bool add_source(recipe *c, int x)
     return true;
 }
 
+/* Whether x is rounded when it is stored: its own kernel has more exact numbers in registers. */
+static bool is_rounded(const wb__value *x)
+{
+    return (x->dtype == WB_F16 || x->dtype == WB_BF16) && x->op != WB__OP_cast;
+}
+
 static bool trace(const remaker *r, int x, recipe *c);
 
-/* Adds an operand, `in`, to the recipe. */
-static bool add_operand(const remaker *r, int in, recipe *c)
+/* Adds an operand of x, `in`, to the recipe. */
+static bool add_operand(const remaker *r, int x, int in, recipe *c)
 {
     const int base = r->values->base[in];
     const wb__value *v = value(r, base);
@@ -74,6 +81,7 @@ static bool add_operand(const remaker *r, int in, recipe *c)
         return v->op == WB__OP_literal || v->op == WB__OP_iota;
     if (v->size < c->size || (of->rematerialised && of->group < 0)) return true;
     if (of->rematerialised) return trace(r, base, c);
+    if (of->group >= 0 && of->group == member(r, x)->group && is_rounded(v)) return false;
     if (in != base || v->op == WB__OP_constant || is_stored(r, base)) return add_source(c, base);
     if (c->n_also == MOST_OPERATIONS || !is_cheap((wb__op)v->op)) return false;
     c->also[c->n_also++] = base;
@@ -85,7 +93,7 @@ static bool trace(const remaker *r, int x, recipe *c)
     const wb__value *v = value(r, x);
     if (++c->operations > MOST_OPERATIONS) return false;
     for (int i = 0; i < v->n_in; i++)
-        if (!add_operand(r, wb__input(r->values, v, i), c)) return false;
+        if (!add_operand(r, x, wb__input(r->values, v, i), c)) return false;
     return true;
 }
 
