@@ -126,7 +126,11 @@ typedef struct wb_scatter_options {
  *
  * Gradient of WB_SCATTER_MUL: right also with zeros.  Of MAX and MIN: x, if it is the extreme, has
  * all of it, otherwise the rows that equal the extreme share it; PyTorch shares it with x.  Of SET:
- * the last row has it.  Errors: shapes or dtypes that do not fit. */
+ * the last row has it, and x that of the rows that no index names.
+ *
+ * wb_assign(v, wb_scatter(v, index, rows, .reduce = WB_SCATTER_SET)) writes only these rows of the
+ * variable v, unless the same evaluation reads v otherwise.  Errors: shapes or dtypes that do not
+ * fit. */
 WB_API wb_tensor *wb_scatter_with(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
                                   const wb_scatter_options *o);
 /** x with values combined into it along an axis, each by an index of its own: y[.., index[.., i,

@@ -163,10 +163,10 @@ WB_API wb_tensor *wb_minimum(wb_tensor *x, wb_tensor *y);
 /** min(max(x, low), high): x within two bounds, tensors or numbers.  A bound that x equals leaves
  * the gradient to x.  If low is above high, high.  NaN gives NaN. */
 WB_API wb_tensor *wb_clamp(wb_tensor *x, wb_tensor *low, wb_tensor *high);
-/** x + t (y - x), the number at t between x and y: x where t is 0, y where t is 1, exactly; t may
- * be outside of [0, 1].  Tensors or numbers, of floating dtypes, whose shapes broadcast as those
- * of wb_add: wb_lerp(old, new, 0.1), wb_lerp(real, fake, wb_rand(n, 1)).  All three get gradients.
- * Errors: integers; different dtypes; shapes that do not broadcast. */
+/** x + t (y - x), the number at t between x and y: x where t is 0, y where t is 1, exactly, if
+ * y - x is finite; t may be outside of [0, 1].  Tensors or numbers, of floating dtypes, whose
+ * shapes broadcast as those of wb_add: wb_lerp(old, new, 0.1), wb_lerp(real, fake, wb_rand(n, 1)).
+ * All three get gradients.  Errors: integers; different dtypes; shapes that do not broadcast. */
 WB_API wb_tensor *wb_lerp(wb_tensor *x, wb_tensor *y, wb_tensor *t);
 
 /** x == y.  Comparisons have bool results and no gradient; with NaN only wb_ne is true. */

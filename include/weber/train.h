@@ -457,8 +457,8 @@ typedef struct wb_train_options {
     double factor WB_IS(0.1);
     /* Returns the metric of an epoch.  Default: the mean loss of the epoch's batches. */
     double (*metric)(wb_layer *model, int epoch, void *ctx) WB_IS(NULL);
-    double *losses WB_IS(NULL);             /* arrays of .epochs numbers that are set to the mean */
-    double *metrics WB_IS(NULL);            /* loss and to the metric of each epoch */
+    double *losses WB_IS(NULL);             /* .epochs numbers: the mean loss of each epoch */
+    double *metrics WB_IS(NULL);            /* .epochs numbers: the metric of each epoch */
     WB_BY_PLACE
     int epochs WB_IS(1);                    /* 0 or more */
     WB_NO_MORE
@@ -472,7 +472,7 @@ typedef struct wb_train_options {
  * 51"), and the model keeps the values from before that batch; with WEBER_EAGER=1 running
  * statistics have changed already.  A loss that depends on none of the parameters that are not
  * frozen ends the training too (wb_gradient gives WB_NONE for them, and wb_update then changes
- * nothing).
+ * nothing), unless all are frozen.
  *
  * Ranks (distributed.h) train one model if the state is of wb_DistributedOptimiser: all begin with
  * model and state of rank 0, which alone shows the progress and writes files.  With another rule

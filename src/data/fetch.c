@@ -245,9 +245,7 @@ int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
     wb_clear_error();
     int code = f(batch, ctx);
     if (code) {
-        char message[512];
-        snprintf(message, sizeof message, "%s", wb_error());
-        if (message[0]) return wb__fail(code, "%s: %s", what, message);
+        if (wb_error_code()) return wb__fail(wb_error_code(), "%s: %s", what, wb_error());
         return wb__fail(code, "%s: its function returned %d", what, code);
     }
     for (int k = wb__batch_fields(batch); k < WB__FIELDS; k++)

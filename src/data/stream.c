@@ -84,10 +84,9 @@ static int call(wb__stream *s, void *const *at)
     if (code == 1) s->number++;
     if (code == 0) s->ended = true;
     if (code == 0 || code == 1) return 0;
-    char message[512];
-    snprintf(message, sizeof message, "%s", wb_error());
-    if (message[0])
-        return wb__fail(code, "observation %lld of the stream: %s", (long long)s->number, message);
+    if (wb_error_code())
+        return wb__fail(wb_error_code(), "observation %lld of the stream: %s",
+                        (long long)s->number, wb_error());
     return wb__fail(code, "observation %lld of the stream: its function returned %d",
                     (long long)s->number, code);
 }
@@ -98,9 +97,8 @@ static int restart(wb__stream *s)
     const int code = s->root->restart(s->epoch, s->root->ctx);
     s->begun = true;
     if (!code) return 0;
-    char message[512];
-    snprintf(message, sizeof message, "%s", wb_error());
-    if (message[0]) return wb__fail(code, ".restart of the stream: %s", message);
+    if (wb_error_code())
+        return wb__fail(wb_error_code(), ".restart of the stream: %s", wb_error());
     return wb__fail(code, ".restart of the stream returned %d", code);
 }
 

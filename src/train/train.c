@@ -61,9 +61,9 @@ static wb_tensor *withgradient(wb_loss loss, void *model, wb_batch batch, wb_tre
     if (g && state && !reaches) {
         g = NULL;
         wb__fail(WB_ERROR_ARGUMENT, "train: the loss of batch %lld does not depend on the model: no"
-                 " gradient reaches a parameter that is trained; compute the loss from what the"
+                 " gradient reaches a parameter that is not frozen; compute the loss from what the"
                  " model that it is given returns, without wb_stop_gradient, wb_argmax or wb_item"
-                 " on the way", (long long)batch.index + 1);
+                 " on the way, or wb_thaw what it depends on", (long long)batch.index + 1);
     }
     if (!l || (grads && !g)) {
         wb__forget_pending(first);              /* undoes updates of running statistics */

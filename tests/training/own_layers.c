@@ -420,6 +420,20 @@ static int failing_copy(int n, const wb_host_array *in, const wb_host_array *out
     return wb_fail(WB_ERROR_UNSUPPORTED, "copy: no licence %s", "key");
 }
 
+/* Fails with the code that a loss has which is not finite, or clears its own failure. */
+static int diverging(int n, const wb_host_array *in, const wb_host_array *out, void *ctx)
+{
+    wb_fail(WB_ERROR_NUMBER, "solver: did not converge");
+    if (*(bool *)ctx) wb_clear_error();
+    return 1;
+}
+
+static int diverging_record(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    out[0] = wb_host_operation(diverging, ctx, WB_F32, 1, (int64_t[]){2}, 1, in);
+    return out[0] ? 1 : -1;
+}
+
 static wb_tensor *failing_rule(wb_rule_step *s, void *ctx)
 {
     return *(int *)ctx ? (wb_fail(WB_ERROR_NUMBER, "halved: eta is %g", 0.5), NULL) : NULL;
@@ -454,6 +468,16 @@ TEST_IN_SCOPE(failures_of_the_program)
           "row 9 is torn");
     wb_tensor *copy = wb_host_operation(failing_copy, NULL, WB_F32, 1, (int64_t[]){2}, 1, &x);
     FAILS(wb_eval(copy), WB_ERROR_UNSUPPORTED, "copy: no licence key");
+    static bool clears;
+    for (int i = 0; i < 2; i++, clears = true) {
+        const char *what = clears ? "returned 1" : "did not converge";
+        wb_tensor *y = wb_host_operation(diverging, &clears, WB_F32, 1, (int64_t[]){2}, 1, &x);
+        FAILS(wb_eval(y), WB_ERROR_ARGUMENT, what);
+        float numbers[2];
+        FAILS(wb_copy_out(y, numbers, sizeof numbers), WB_ERROR_ARGUMENT, what);
+        wb_compiled *step = wb_compile(diverging_record, &clears);
+        FAILS(wb_call_compiled(step, 1, &x, 1, &y), WB_ERROR_ARGUMENT, what);
+    }
     static int fails = 1;
     static const wb_rule_type halved = {"halved", failing_rule, .ctx = &fails, .eta = 0.5};
     for (; fails >= 0; fails--) {

@@ -22,8 +22,11 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
     const unsigned failures = wb__failures();
     const int status = k->f(k->n, arrays, &arrays[k->n], k->ctx);
     if (!status) return 0;
-    if (wb__failures() != failures) return wb_error_code();     /* a function of the library */
-    return wb__fail(WB_ERROR_ARGUMENT, "host_operation: the function returned %d", status);
+    const int code = wb__failures() != failures ? wb_error_code() : 0;
+    if (!code)
+        return wb__fail(WB_ERROR_ARGUMENT, "host_operation: the function returned %d", status);
+    /* WB_ERROR_NUMBER is the status of a run whose guard is not finite (wb__guard_check). */
+    return code == WB_ERROR_NUMBER ? wb__fail(WB_ERROR_ARGUMENT, "%s", wb_error()) : code;
 }
 
 static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
