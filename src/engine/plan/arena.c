@@ -1,6 +1,7 @@
 /* Assigns offsets in the arena to allocations.  Allocations that are not used at the same time
- * share memory.  They are placed in the order of their first use; if that leaves many holes, also
- * the largest first, and the smaller arena counts. */
+ * share memory.  They are placed in the order of their first use, so that memory is used again
+ * while it is in a cache.  If that leaves many holes in a large arena, they are also placed in the
+ * order of their sizes, the largest first, and the smaller arena counts. */
 #include "engine/plan/stages.h"
 
 #include <stdlib.h>
@@ -173,7 +174,10 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
 
 /* ---- the largest allocations first ----------------------------------------------------------- */
 
-enum { MOST_SORTED = 4096 };            /* allocations; each is compared with all others */
+enum {
+    LARGE = 16 << 20,                   /* bytes of an arena whose holes matter */
+    MOST_SORTED = 4096                  /* allocations; each is compared with all others */
+};
 
 typedef struct { int allocation; int64_t bytes, offset; } block;
 
@@ -212,11 +216,11 @@ static int64_t place_blocks(const arena *a, block *blocks, int n, block *placed)
     return end;
 }
 
-/* Replaces the layout by a smaller one, if the arena has more than 1 % of holes when most of it is
- * in use.  False: out of memory. */
+/* Replaces the layout by a smaller one, if the arena is large and has more than 1 % of holes when
+ * most of it is in use.  False: out of memory. */
 static bool lay_out_again(arena *a, int n)
 {
-    if (a->end - a->most <= a->most / 100 || n > MOST_SORTED) return true;
+    if (a->end < LARGE || a->end - a->most <= a->most / 100 || n > MOST_SORTED) return true;
     block *blocks = wb__alloc(((size_t)n + 1) * sizeof *blocks);
     block *placed = wb__alloc(((size_t)n + 1) * sizeof *placed);
     int count = 0;
