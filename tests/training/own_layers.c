@@ -463,20 +463,21 @@ TEST_IN_SCOPE(failures_of_the_program)
     how = 0;
     const wb_dataset_source source = {.size = sizeof source, .n = 6, .get = failing_source,
                                       .x_ndim = 1, .x_dims = {2}, .y_ndim = 1, .y_dims = {2}};
-    wb_loader *data = wb_dataloader(wb_dataset_from(&source), 2);
+    wb_loader *data = wb_to(wb_dataloader(wb_dataset_from(&source), 2), wb_device_of(x));
     FAILS(wb_train(squares, own, data, wb_setup(wb_Adam(), own)), WB_ERROR_FORMAT, "observation 3",
           "row 9 is torn");
-    wb_tensor *copy = wb_host_operation(failing_copy, NULL, WB_F32, 1, (int64_t[]){2}, 1, &x);
+    wb_tensor *near = wb_cpu(x);            /* host operations are on the CPU */
+    wb_tensor *copy = wb_host_operation(failing_copy, NULL, WB_F32, 1, (int64_t[]){2}, 1, &near);
     FAILS(wb_eval(copy), WB_ERROR_UNSUPPORTED, "copy: no licence key");
     static bool clears;
     for (int i = 0; i < 2; i++, clears = true) {
         const char *what = clears ? "returned 1" : "did not converge";
-        wb_tensor *y = wb_host_operation(diverging, &clears, WB_F32, 1, (int64_t[]){2}, 1, &x);
+        wb_tensor *y = wb_host_operation(diverging, &clears, WB_F32, 1, (int64_t[]){2}, 1, &near);
         FAILS(wb_eval(y), WB_ERROR_ARGUMENT, what);
         float numbers[2];
         FAILS(wb_copy_out(y, numbers, sizeof numbers), WB_ERROR_ARGUMENT, what);
         wb_compiled *step = wb_compile(diverging_record, &clears);
-        FAILS(wb_call_compiled(step, 1, &x, 1, &y), WB_ERROR_ARGUMENT, what);
+        FAILS(wb_call_compiled(step, 1, &near, 1, &y), WB_ERROR_ARGUMENT, what);
     }
     static int fails = 1;
     static const wb_rule_type halved = {"halved", failing_rule, .ctx = &fails, .eta = 0.5};
