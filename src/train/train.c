@@ -530,6 +530,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
 {
     if (WB__NULL(model) || WB__NULL(data) || WB__NULL(state))
         return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__alive("train", data)) return wb_error_code();
     if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
     if (wb__unrecordable("train", WB__READS)) return wb_error_code();
     training t = {.loss = loss, .model = model, .data = data, .state = state};
