@@ -331,10 +331,10 @@ static void forget_threads(wb__prefetcher *f)
     pthread_cond_init(&f->news, NULL);
     for (int i = 0; i < f->n_workers; i++) f->workers[i].started = false;
     f->alive = 0;
-    for (int64_t i = f->head; i < WB__MIN(f->last, f->head + f->capacity); i++) {
+    for (int64_t i = f->head; i < f->head + f->capacity; i++) {
         if (slot_of(f, i)->state != BUSY) continue;
         *slot_of(f, i) = (slot){.state = EMPTY};
-        if (!f->stream) continue;
+        if (!f->stream || i >= f->last) continue;       /* behind the batch that fails below */
         f->last = i + 1;
         f->failed = i;
         snprintf(f->message, sizeof f->message, "batch %lld: the parent process was reading this "
