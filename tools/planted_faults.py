@@ -261,7 +261,6 @@ TABLE = [
      ["engine_placement"]),
     ("rows of a transposed variable are set in place", "src/engine/plan/placement.c", "base == value(p, wb__same_memory(p->values, in))", "base",
      ["engine_placement"]),
-    ("operands of values that are computed again are not stored", "src/engine/plan/groups.c", " || of[x].rematerialised) set_stored", ") set_stored", ["conformance_graph@OpenCL"]),
     ("values are computed again from rounded ones", "src/engine/plan/remake.c", "&& is_rounded(v)) return false;", "&& 0) return false;", ["cuda_libraries"]),
     ("a host function's code is that of a loss that is not finite", "src/backend/cpu/cpu_host.c", "code == WB_ERROR_NUMBER ?", "0 ?", ["own_layers"]),
     ("set rows do not begin with the operand", "src/engine/ops/gather.c", "wb__emit_copy(m, &from, &to, \"rows to be set\");", ";", ["engine_placement"]),
