@@ -26,6 +26,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TABLE = ROOT / "bench" / "results" / "plans.md"
@@ -112,14 +113,14 @@ def known():
     return rows
 
 
-HEAD = f"""# GPU plans, counted without a GPU
-
-`./run plans --update` writes this file, and `./run plans` compares with it. No figure was measured
-on a GPU: dry test doubles of CUDA, cuBLASLt and cuDNN accept each call and compute nothing. Bytes
-are in MB (1e6). The estimate is in us for a step, at {BYTES / 1e12:.1f} TB/s,
-{FLOPS["f32"] / 1e12:.0f} (f32), {FLOPS["tf32"] / 1e12:.0f} (tf32) and
-{FLOPS["bf16"] / 1e12:.0f} (bf16) TFLOP/s, and {1e6 * NODE:.1f} us for a node.
-`bench/plans.py` explains the columns.
+HEAD = "# GPU plans, counted without a GPU\n\n" + textwrap.fill(
+    "`./run plans --update` writes this file, and `./run plans` compares with it. No figure was "
+    "measured on a GPU: dry test doubles of CUDA, cuBLASLt and cuDNN accept each call and compute "
+    "nothing. Bytes are in MB (1e6). The estimate is in us for a step, at "
+    f"{BYTES / 1e12:.1f} TB/s, "
+    + ", ".join(f"{rate / 1e12:.0f} ({dtype})" for dtype, rate in FLOPS.items()) +
+    f" TFLOP/s, and {1e6 * NODE:.1f} us for a node. `bench/plans.py` explains the columns.", 100
+) + """
 
 | workload | nodes | kernels | moved | library | least | memory | estimate |
 | --- | --- | --- | --- | --- | --- | --- | --- |

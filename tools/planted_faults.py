@@ -262,7 +262,7 @@ TABLE = [
     ("rows of a transposed variable are set in place", "src/engine/plan/placement.c", "base == value(p, wb__same_memory(p->values, in))", "base",
      ["engine_placement"]),
     ("values are computed again from rounded ones", "src/engine/plan/remake.c", "&& is_rounded(v)) return false;", "&& 0) return false;", ["cuda_libraries"]),
-    ("a host function's code is that of a loss that is not finite", "src/backend/cpu/cpu_host.c", "code == WB_ERROR_NUMBER ?", "0 ?", ["own_layers"]),
+    ("a host function's code is that of a loss that is not finite", "src/backend/cpu/cpu_host.c", "code == WB_ERROR_UNSUPPORTED || code == WB_ERROR_NUMBER;", "0;", ["own_layers"]),
     ("set rows do not begin with the operand", "src/engine/ops/gather.c", "wb__emit_copy(m, &from, &to, \"rows to be set\");", ";", ["engine_placement"]),
     ("an allreduce has memory of its own", "src/engine/plan/placement.c", "r->replaced = i;", "r->replaced = -1;", ["buckets*2"]),
     ("an allreduce overwrites a value that is read later", "src/engine/plan/placement.c", "bool once = v->uses == 1;", "bool once = true;", ["buckets*2"]),

@@ -334,9 +334,9 @@ typedef int (*wb_host_function)(int n, const wb_host_array *inputs, const wb_hos
  * plan of its own.
  *
  * It has no gradient; wb_custom_gradient gives it one.  If f fails (wb_fail), so does the
- * evaluation, with that code; WB_ERROR_NUMBER, which a loss that is not finite has, counts as
- * WB_ERROR_ARGUMENT.  Errors: no input, or more than 8; an input
- * on another device than the CPU (wb_cpu moves it). */
+ * evaluation, with that code; WB_ERROR_NUMBER and WB_ERROR_UNSUPPORTED, by which a plan knows a
+ * loss that is not finite and a step that is declined, count as WB_ERROR_ARGUMENT.  Errors: no
+ * input, or more than 8; an input on another device than the CPU (wb_cpu moves it). */
 WB_API wb_tensor *wb_host_operation(wb_host_function f, void *ctx, wb_dtype dtype, int ndim,
                                     const int64_t *dims, int n, wb_tensor *const *inputs);
 #ifndef __cplusplus

@@ -308,16 +308,14 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 
 /* Returns the status of a run in which a step failed.  `written`: an earlier step may have written
  * a variable.  `final`: the step itself writes variables.  If a library declined the step before
- * any write, removes the plan from the cache and returns WB__PLAN_AGAIN.  A backend without
- * `supports` has no library that declines, and a function of the program may fail so. */
+ * any write, removes the plan from the cache and returns WB__PLAN_AGAIN. */
 static int failed(wb__plan *p, int status, bool final, bool written)
 {
-    const bool declined = status == WB_ERROR_UNSUPPORTED && p->device->backend->supports;
-    if (declined && !written) {
+    if (status == WB_ERROR_UNSUPPORTED && !written) {
         remove_plan(p);
         return WB__PLAN_AGAIN;
     }
-    if (declined) status = WB_ERROR_DEVICE;
+    if (status == WB_ERROR_UNSUPPORTED) status = WB_ERROR_DEVICE;
     if (final) report_written(status);
     return status;
 }

@@ -47,6 +47,7 @@ static bool is_loss(const wb_tensor *loss)
     return false;
 }
 
+/* reaches: as in wb__gradient_of_some, or NULL. */
 static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, int leaf), void *ctx,
                          bool *reaches)
 {
@@ -56,8 +57,8 @@ static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, in
     if (wb__walk("gradient", wrt, NULL, WB__TRAINABLE, collect, &l)) goto end;
     l.grads = wb__alloc_zero((size_t)l.n + 1, sizeof *l.grads);
     if (!l.grads || (l.n && wb__gradients(loss, l.n, l.wrt, l.grads))) goto end;
-    *reaches = !l.n;
-    for (int i = 0; i < l.n; i++) *reaches |= l.grads[i] != NULL;
+    if (reaches) *reaches = !l.n;
+    for (int i = 0; reaches && i < l.n; i++) *reaches |= l.grads[i] != NULL;
     const wb__frame f = wb__frame_begin();
     made = wb__frame_end(f, wb__tree_map(wrt, result, &l));
     if (made) made->loss = wb__ref(wb__bind(loss));
@@ -70,14 +71,12 @@ end:
 
 wb_tree *wb_gradient_layer(wb_tensor *loss, wb_layer *wrt)
 {
-    bool reaches;
-    return gradient(loss, wrt, NULL, NULL, &reaches);
+    return gradient(loss, wrt, NULL, NULL, NULL);
 }
 
 wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt)
 {
-    bool reaches;
-    return gradient(loss, wrt, NULL, NULL, &reaches);
+    return gradient(loss, wrt, NULL, NULL, NULL);
 }
 
 wb_tree *wb__gradient_of_some(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, int leaf),

@@ -7,15 +7,14 @@ program compiled from rtc.c.  Each text is compiled together with the prelude:
 
   as OpenCL C 1.2     with clang, without generating code; with clang's declarations of OpenCL's
                       functions, and as with PoCL with those of the prelude
-  as CUDA             with NVRTC: all texts to PTX, and one text of each kernel for one of two GPUs
+  as CUDA             with NVRTC: all texts to PTX, and one text of each kernel for two GPUs
   as HIP              with hiprtc: one text of each kernel and some generated texts
   as Metal            with two substitutes for Apple's compiler: C++ for OpenCL (strict/), which
                       checks address spaces, and plain C++ (plain/).  A pointer without an address
                       space is an error in OpenCL C only: C++ for OpenCL accepts it for every space.
 
 The rows "PoCL" and "plain C++" have one text of each kernel and all generated texts: the tests on
-PoCL and on the double of Metal compile the others so.  With WEBER_TEST_ALL these rows have all
-texts, and those of the two GPUs every kernel.
+PoCL and on the double of Metal compile the others so.  With WEBER_TEST_ALL they have all texts.
 
 Prints a table with the number of texts that were compiled and that failed.  A compiler that is not
 installed is skipped with a reason.  The exit status is 1 if a text failed or if no text was
@@ -196,10 +195,9 @@ def run_all(texts, rtc):
 
     few = sample(texts)
     some = few + [t for t in texts if t.entry is None][4:24]        # hiprtc is the slowest compiler
-    brief, for_sm_80, for_sm_90 = texts, few, few
+    brief = texts
     if not os.environ.get("WEBER_TEST_ALL"):
         brief = few + [t for t in texts if t.entry is None and t not in few]
-        for_sm_80, for_sm_90 = few[::2], few[1::2]
     clang = clang_of(14)
     missing = None if clang else "no clang of 14 or later"
     target = ["-target", "spir64", "-Xclang", "-finclude-default-header", "-Xclang",
@@ -213,8 +211,7 @@ def run_all(texts, rtc):
     library, reason = usable(rtc, CUDA_LIBRARIES, "nvrtc",
                              ["/usr/local/cuda/lib64", "/usr/local/cuda/lib"])
     options = ["--fmad=false", "-default-device", "-w"]
-    for arch, which_texts in (
-            ("compute_80", texts), ("sm_80", for_sm_80), ("sm_90", for_sm_90)):
+    for arch, which_texts in ("compute_80", texts), ("sm_80", few), ("sm_90", few):
         add("CUDA", "NVRTC", "PTX" if arch.startswith("compute") else arch, reason, with_rtc, rtc,
             library, "nvrtc", [f"--gpu-architecture={arch}", *options], which_texts)
     tables = as_tables(texts, texts[0].path.parent / "tables")

@@ -25,8 +25,10 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
     const int code = wb__failures() != failures ? wb_error_code() : 0;
     if (!code)
         return wb__fail(WB_ERROR_ARGUMENT, "host_operation: the function returned %d", status);
-    /* WB_ERROR_NUMBER is the status of a run whose guard is not finite (wb__guard_check). */
-    return code == WB_ERROR_NUMBER ? wb__fail(WB_ERROR_ARGUMENT, "%s", wb_error()) : code;
+    /* As the status of a step these have meanings of their own: the step is declined
+     * (wb__backend.launch), and the guard of the run is not finite (wb__guard_check). */
+    const bool meant = code == WB_ERROR_UNSUPPORTED || code == WB_ERROR_NUMBER;
+    return meant ? wb__fail(WB_ERROR_ARGUMENT, "%s", wb_error()) : code;
 }
 
 static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }

@@ -207,13 +207,12 @@ int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
     if (!k->inner) k->parts = 0;
     k->head.launch = adds ? launch_add : launch_take;
     k->head.destroy = destroy;
-    k->head.base.impl = adds ? "rows added" : "rows taken";
     k->variant = s->variant;
-    const bool sets = adds && k->variant == WB__ROWS_SET;
-    if (adds && !sets && (k->y.dtype == WB_F16 || k->y.dtype == WB_BF16))
+    const bool sets = adds && k->variant == WB__ROWS_SET, combines = adds && !sets;
+    k->head.base.impl = sets ? "rows set" : adds ? "rows added" : "rows taken";
+    if (combines && (k->y.dtype == WB_F16 || k->y.dtype == WB_BF16))
         k->head.base.workspace = (size_t)(k->n * k->inner * 4);
-    if (adds && !sets && k->variant != WB__ROWS_ADD) k->head.base.workspace += (size_t)k->n;
-    if (sets) k->head.base.impl = "rows set";
+    if (combines && k->variant != WB__ROWS_ADD) k->head.base.workspace += (size_t)k->n;
     *kernel = &k->head;
     return 0;
 }

@@ -137,8 +137,8 @@ static void find_last_uses(arena *a, const wb__placement *l, const wb__programs 
 {
     for (int i = 0; i < l->n_allocations + s->n_allocations; i++) {
         const int64_t bytes = i < l->n_allocations ? l->bytes[i] : s->bytes[i - l->n_allocations];
-        a->lifetimes[i] = (lifetime){.first_use = -1, .last_use = -1, .next = -1,
-                                       .bytes = (bytes + 63) / 64 * 64};
+        a->lifetimes[i] = (lifetime){
+            .first_use = -1, .last_use = -1, .next = -1, .bytes = (bytes + 63) / 64 * 64};
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];

@@ -134,25 +134,18 @@ static bool loads(const remaker *r, int g, int source)
     return false;
 }
 
-/* Whether computing x again moves fewer bytes than storing and loading it, and keeps no more
- * memory: the sources that a reader would not load otherwise are no larger than x. */
+/* Whether computing x again costs each reader no more bytes than loading x.  Then the store of x is
+ * saved, and the sources that must be kept for a reader need no more memory than x. */
 static bool pays(const remaker *r, int x, const recipe *c)
 {
-    const int g = member(r, x)->group;
-    const int64_t bytes = wb__value_bytes(value(r, x));
-    int64_t saved = bytes, more = 0;
-    for (int k = r->readers->first[x], last = g; k < r->readers->first[x + 1]; k++) {
+    for (int k = r->readers->first[x]; k < r->readers->first[x + 1]; k++) {
         const int to = member(r, r->readers->user[k])->group;
         int64_t loaded = 0;
-        if (to == g || to == last || to < 0) continue;
-        last = to;
-        for (int i = 0; i < c->n_sources; i++)
+        for (int i = 0; i < c->n_sources && to >= 0 && to != member(r, x)->group; i++)
             if (!loads(r, to, c->source[i])) loaded += wb__value_bytes(value(r, c->source[i]));
-        if (loaded > bytes) return false;
-        saved += bytes;
-        more += loaded;
+        if (loaded > wb__value_bytes(value(r, x))) return false;
     }
-    return more < saved;
+    return true;
 }
 
 static void consider(const remaker *r, int x)
