@@ -13,7 +13,8 @@ typedef enum {
     WB__AUX_OPERAND,        /* c = f(z), aux = z, of c's shape and dtype               */
     WB__AUX_SIGNS,          /* c = f(z), aux = (z > 0), as bits */
     WB__AUX_FACTOR,         /* c = z * f(aux): the gradient of gelu, with f = gelu_slope */
-    WB__AUX_MASK            /* c = where(aux, z, 0): the gradient of relu, aux from SIGNS */
+    WB__AUX_MASK,           /* c = where(aux, z, 0): the gradient of relu, aux from SIGNS */
+    WB__AUX_ADDEND          /* c = z + aux, of c's shape and dtype; without an epilogue */
 } wb__aux;
 
 /* With SIGNS and MASK, aux is u8 [rows of c, wb__relu_bytes(columns of c)] and has a bit per

@@ -171,7 +171,9 @@ static double dot(const product *p, const arrays *r, int64_t z, int64_t i, int64
 /* z = a·b + bias after the epilogue.  A mask is computed from the signs of the same z. */
 static double after(const product *p, double z, double aux)
 {
-    return p->aux == WB__AUX_FACTOR ? z * row_value(p->act, aux) : row_value(p->act, z);
+    return p->aux == WB__AUX_ADDEND   ? z + aux
+           : p->aux == WB__AUX_FACTOR ? z * row_value(p->act, aux)
+                                      : row_value(p->act, z);
 }
 
 static void compare_sums(const product *p, const arrays *r)
@@ -200,7 +202,8 @@ static void compare(const product *p, const arrays *r)
                 double size, sum = dot(p, r, z, i, j, &size), aux = 0;
                 const double tolerance = epsilon(p->dtype) * 2 * size;
                 if (p->bias) sum += get(r->x[BIAS], p->dtype, p->offset + j);
-                if (p->aux == WB__AUX_OPERAND || p->aux == WB__AUX_FACTOR)
+                if (p->aux == WB__AUX_OPERAND || p->aux == WB__AUX_FACTOR ||
+                    p->aux == WB__AUX_ADDEND)
                     aux = get(r->x[AUX], p->dtype, at(&r->views[AUX], z, i, j));
                 if (p->aux == WB__AUX_OPERAND) expect(aux, sum, tolerance, "aux");
                 expect(get(r->x[C], p->dtype, at(&r->views[C], z, i, j)), after(p, sum, aux),
@@ -316,11 +319,15 @@ TEST(test_behind_a_product)
         {WB__OP_relu, WB__AUX_SIGNS, false, "cuBLASLt relu"},
         {WB__OP_relu, WB__AUX_SIGNS, true, "cuBLASLt bias relu"},
         {WB__OP_gelu_slope, WB__AUX_FACTOR, false, "cuBLASLt gelu-back"},
-        {WB__OP_relu, WB__AUX_MASK, false, "cuBLASLt relu-back"}};
+        {WB__OP_relu, WB__AUX_MASK, false, "cuBLASLt relu-back"},
+        {WB__OP_NONE, WB__AUX_ADDEND, false, "cuBLASLt addend"},
+        {WB__OP_NONE, WB__AUX_ADDEND, true, "cuBLASLt bias addend"}};
     for (size_t i = 0; i < WB__COUNT(list); i++)
         for (size_t t = 0; t < WB__COUNT(dtypes); t++)
             for (int turned = 0; turned < 4; turned++) {
-                if (dtypes[t] == WB_F64 && (list[i].aux || list[i].act == WB__OP_gelu)) continue;
+                if (dtypes[t] == WB_F64 && list[i].act != WB__OP_NONE &&
+                    (list[i].aux || list[i].act == WB__OP_gelu))
+                    continue;
                 run(&(product){.dtype = dtypes[t], .m = 21, .n = 40, .k = 33,
                                .a_turned = turned & 1, .b_turned = turned & 2,
                                .bias = list[i].bias, .act = list[i].act, .aux = list[i].aux},

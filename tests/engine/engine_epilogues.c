@@ -14,10 +14,10 @@ enum { STEPS = 6, ROWS = 12, IN = 20, CLASSES = 5, TOKENS = 6, DEPTH = 16, SYMBO
 enum {
     SUMS = 1, GELU = 1 << NEAR_GELU, GELU_AUX = 1 << NEAR_GELU_AUX,
     RELU_AUX = 1 << NEAR_RELU_AUX, GELU_GRAD = 1 << NEAR_GELU_GRAD,
-    RELU_GRAD = 1 << NEAR_RELU_GRAD,
+    RELU_GRAD = 1 << NEAR_RELU_GRAD, ADDEND = 1 << NEAR_ADDEND,
     SUMS_OF_A = 1 << NEAR_SUMS_OF_A, SUMS_OF_B = 1 << NEAR_SUMS_OF_B,
     ATTENTION = 1 << NEAR_ATTENTION,
-    ALL = ATTENTION | SUMS | GELU | GELU_AUX | RELU_AUX | GELU_GRAD | RELU_GRAD
+    ALL = ATTENTION | SUMS | GELU | GELU_AUX | RELU_AUX | GELU_GRAD | RELU_GRAD | ADDEND
 };
 
 typedef struct {
@@ -119,8 +119,8 @@ static void compare(const model *m, const double *want, const double *got, unsig
 
 TEST(every_part_trains_as_the_cpu_does)
 {
-    static const unsigned each[] = {SUMS,      GELU,      GELU_AUX, RELU_AUX,
-                                    GELU_GRAD, RELU_GRAD, SUMS_OF_A | SUMS_OF_B, ATTENTION};
+    static const unsigned each[] = {SUMS,      GELU | ADDEND, GELU_AUX,                  RELU_AUX,
+                                    GELU_GRAD, RELU_GRAD,     SUMS_OF_A | SUMS_OF_B, ATTENTION};
     double want[STEPS], got[STEPS];
     near_ask(true);
     for (size_t i = 0; i < WB__COUNT(models); i++) {
@@ -134,7 +134,7 @@ TEST(every_part_trains_as_the_cpu_does)
             near_forget();
             train(&models[i], near_device(), got);
             compare(&models[i], want, got, allowed);
-            for (int e = NEAR_GELU_AUX; e <= NEAR_RELU_GRAD; e++)
+            for (int e = NEAR_GELU_AUX; e <= NEAR_ADDEND; e++)
                 if (!(allowed >> e & 1)) assert_int_equal(near_count(e), 0);
             if (!(allowed & SUMS)) assert_int_equal(near_count(0), 0);
             const int attentions = i == 2 && allowed & ATTENTION ? 2 * STEPS : 0;
@@ -162,6 +162,8 @@ TEST(all_of_it_is_absorbed)
     train(&models[2], near_device(), losses);
     assert_int_equal(near_count(NEAR_GELU_AUX), STEPS);
     assert_int_equal(near_count(NEAR_GELU_GRAD), STEPS);
+    assert_int_equal(near_count(NEAR_ADDEND), 2 * STEPS);       /* the input of queries, keys and
+                                                                   values */
     assert_true(near_count(0) >= STEPS);
     assert_int_equal(near_count(NEAR_ATTENTION), 2 * STEPS);
     near_forget();

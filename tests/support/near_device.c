@@ -28,7 +28,7 @@ static int kind_of(const wb__step *s)
         {WB__OP_sigmoid, WB__AUX_NONE, NEAR_SIGMOID}, {WB__OP_gelu, WB__AUX_NONE, NEAR_GELU},
         {WB__OP_gelu, WB__AUX_OPERAND, NEAR_GELU_AUX}, {WB__OP_relu, WB__AUX_SIGNS, NEAR_RELU_AUX},
         {WB__OP_gelu_slope, WB__AUX_FACTOR, NEAR_GELU_GRAD},
-        {WB__OP_relu, WB__AUX_MASK, NEAR_RELU_GRAD}};
+        {WB__OP_relu, WB__AUX_MASK, NEAR_RELU_GRAD}, {WB__OP_NONE, WB__AUX_ADDEND, NEAR_ADDEND}};
     for (size_t i = 0; i < WB__COUNT(names); i++)
         if (names[i].op == s->epilogue && names[i].aux == s->aux_kind) return names[i].kind;
     return 0;
@@ -84,6 +84,7 @@ static double epilogue(const wb__step *s, void *const *buffers, int64_t i, int64
     switch (s->aux_kind) {
     case WB__AUX_FACTOR: return z * row_value(s->epilogue, get(&s->aux, buffers, i, j));
     case WB__AUX_MASK: return *bits & bit ? z : 0;
+    case WB__AUX_ADDEND: return z + get(&s->aux, buffers, i, j);
     case WB__AUX_OPERAND: put(&s->aux, buffers, i, j, z); break;
     case WB__AUX_SIGNS: *bits = (unsigned char)(z > 0 ? *bits | bit : *bits & ~bit); break;
     case WB__AUX_NONE: break;

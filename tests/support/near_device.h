@@ -12,7 +12,7 @@ const wb_device *near_device(void);
  * the result. */
 enum {
     NEAR_RELU = 1, NEAR_TANH, NEAR_SIGMOID, NEAR_GELU,  /* epilogues that every device has */
-    NEAR_GELU_AUX, NEAR_RELU_AUX, NEAR_GELU_GRAD, NEAR_RELU_GRAD,
+    NEAR_GELU_AUX, NEAR_RELU_AUX, NEAR_GELU_GRAD, NEAR_RELU_GRAD, NEAR_ADDEND,
     NEAR_SUMS_OF_A = 16, NEAR_SUMS_OF_B, NEAR_ATTENTION, NEAR_KINDS
 };
 void near_allow(unsigned kinds);

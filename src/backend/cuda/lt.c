@@ -127,11 +127,13 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
     routine *r = (routine *)base;
     const bool f64 = r->entry->problem.type == CUDA_R_64F;
     const char *call = "cublasLtMatmulDescSetAttribute";
-    void *at[3];
-    for (int j = 0; j < 3; j++) {
-        const wb__lt_operand *p = &r->operands.operand[j];
-        at[j] = (void *)(uintptr_t)(buffers[p->buffer] + p->at);
-    }
+    const bool adds = r->entry->problem.addend_align != 0;
+    const wb__lt_operand *const operands[] = {
+        &r->operands.operand[0], &r->operands.operand[1], &r->operands.operand[2],
+        adds ? &r->operands.addend : &r->operands.operand[2]};
+    void *at[WB__COUNT(operands)];
+    for (size_t j = 0; j < WB__COUNT(operands); j++)
+        at[j] = (void *)(uintptr_t)(buffers[operands[j]->buffer] + operands[j]->at);
     int status =
         point(r, CUBLASLT_MATMUL_DESC_BIAS_POINTER, r->operands.vector, buffers, &r->vector);
     if (!status)
@@ -141,10 +143,11 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
         const uint64_t workspace = addresses->workspace + addresses->workspace_at;
         void *lent = base->workspace ? (void *)(uintptr_t)workspace : NULL;
         call = "cublasLtMatmul";
-        status = (int)lt.Matmul(r->handle, r->d.desc, f64 ? (const void *)&one_f64 : &one, at[0],
-                                r->d.layout[0], at[1], r->d.layout[1],
-                                f64 ? (const void *)&zero_f64 : &zero, at[2], r->d.layout[2],
-                                at[2], r->d.layout[2], &r->entry->algo, lent, base->workspace,
+        const void *alpha = f64 ? (const void *)&one_f64 : &one;
+        const void *beta = adds ? alpha : f64 ? (const void *)&zero_f64 : &zero;
+        status = (int)lt.Matmul(r->handle, r->d.desc, alpha, at[0], r->d.layout[0], at[1],
+                                r->d.layout[1], beta, at[3], r->d.layout[2], at[2],
+                                r->d.layout[2], &r->entry->algo, lent, base->workspace,
                                 wb__cu_of(d)->stream[q]);
     }
     if (status) return wb__gpu_entry_refused(d, &library, &r->entry->base, status, call);

@@ -15,6 +15,8 @@ typedef struct {
                                            if aux is a bit mask */
     int32_t batch, type, compute, scale, op[2], epilogue;
     int32_t align[3], vector_align, aux_align;      /* alignments in bytes, at most 16 */
+    int32_t addend_align;               /* alignment of a matrix with D's layout that is added; 0:
+                                           none is */
     int32_t reductions;                 /* bit set of CUBLASLT_REDUCTION_SCHEME_* that cuBLASLt may
                                            use */
 } wb__lt_problem;
@@ -25,6 +27,7 @@ typedef struct {
     wb__lt_operand operand[3];          /* A, B, D */
     wb__lt_operand vector, aux;         /* `vector`: the bias, or the sums (wb__sums) that the step
                                            computes; `aux`: the aux tensor of the step */
+    wb__lt_operand addend;
 } wb__lt_operands;
 
 typedef struct {

@@ -128,6 +128,19 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
+/* cuBLASLt takes the addend as its matrix C, here with the layout of D. */
+static const char *add_addend(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands)
+{
+    const wb__view *v = &step->aux, *c = &step->views[2];
+    if (v->dtype != c->dtype) return "cuBLASLt: the addend's dtype";
+    for (int i = 0; i < c->ndim; i++)
+        if (v->dims[i] != c->dims[i] || (c->dims[i] > 1 && v->strides[i] != c->strides[i]))
+            return "cuBLASLt: strides of the addend";
+    if (step->sums_of) return "cuBLASLt: sums beside an addend";
+    p->addend_align = alignment(v, &operands->addend);
+    return NULL;
+}
+
 /* Adds the sums of a step (wb__sums) to the problem.  cuBLASLt computes sums of c only with the
  * epilogue of a gradient, and sums of a or b only without any epilogue. */
 static const char *add_sums(const wb__step *step, bool c_transposed, bool back, wb__lt_problem *p,
@@ -149,6 +162,7 @@ static int16_t epilogue_code(const wb__step *step)
 {
     static const struct { wb__op op; wb__aux aux; int16_t epilogue_code; } table[] = {
         {WB__OP_NONE, WB__AUX_NONE, CUBLASLT_EPILOGUE_DEFAULT},
+        {WB__OP_NONE, WB__AUX_ADDEND, CUBLASLT_EPILOGUE_DEFAULT},
         {WB__OP_relu, WB__AUX_NONE, CUBLASLT_EPILOGUE_RELU},
         {WB__OP_gelu, WB__AUX_NONE, CUBLASLT_EPILOGUE_GELU},
         {WB__OP_gelu, WB__AUX_OPERAND, CUBLASLT_EPILOGUE_GELU_AUX},
@@ -168,7 +182,7 @@ static const char *epilogue(const wb__step *step, bool c_transposed, wb__lt_prob
     const bool bias = step->n_views > 3, plain = step->epilogue == WB__OP_NONE;
     const bool bits = step->aux_kind == WB__AUX_SIGNS || step->aux_kind == WB__AUX_MASK;
     const bool back = step->aux_kind == WB__AUX_FACTOR || step->aux_kind == WB__AUX_MASK;
-    operands->vector.buffer = operands->aux.buffer = -1;
+    operands->vector.buffer = operands->aux.buffer = operands->addend.buffer = -1;
     p->epilogue = epilogue_code(step);
     if (!p->epilogue) return "cuBLASLt: no such epilogue";
     if (c_transposed && (bias || !plain)) return "cuBLASLt: an epilogue of a transposed result";
@@ -180,7 +194,9 @@ static const char *epilogue(const wb__step *step, bool c_transposed, wb__lt_prob
         reason = add_vector(&step->views[3], p->rows, p, operands);
     }
     if (!reason && step->sums_of) reason = add_sums(step, c_transposed, back, p, operands);
-    return !reason && step->aux_kind ? add_aux(&step->aux, bits, step, p, operands) : reason;
+    if (reason || !step->aux_kind) return reason;
+    if (step->aux_kind == WB__AUX_ADDEND) return add_addend(step, p, operands);
+    return add_aux(&step->aux, bits, step, p, operands);
 }
 
 /* ---- the whole problem ----------------------------------------------------------------------- */
@@ -229,7 +245,8 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_op
 const char *wb__lt_name(const wb__lt_problem *p)
 {
     switch (p->epilogue) {
-    case CUBLASLT_EPILOGUE_BIAS: return "cuBLASLt bias";
+    case CUBLASLT_EPILOGUE_BIAS:
+        return p->addend_align ? "cuBLASLt bias addend" : "cuBLASLt bias";
     case CUBLASLT_EPILOGUE_RELU: return "cuBLASLt relu";
     case CUBLASLT_EPILOGUE_RELU_BIAS: return "cuBLASLt bias relu";
     case CUBLASLT_EPILOGUE_GELU: case CUBLASLT_EPILOGUE_GELU_AUX: return "cuBLASLt gelu";
@@ -242,7 +259,7 @@ const char *wb__lt_name(const wb__lt_problem *p)
     case CUBLASLT_EPILOGUE_DGELU: return "cuBLASLt gelu-back";
     case CUBLASLT_EPILOGUE_BGRADA: case CUBLASLT_EPILOGUE_BGRADB: return "cuBLASLt sums";
     case CUBLASLT_EPILOGUE_DGELU_BGRAD: return "cuBLASLt gelu-back sums";
-    default: return "cuBLASLt";
+    default: return p->addend_align ? "cuBLASLt addend" : "cuBLASLt";
     }
 }
 
@@ -328,7 +345,8 @@ int wb__lt_preference(const wb__lt_functions *f, const wb__lt_problem *p,
         SET(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
         SET(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, mask);
         for (int i = 0; i < 4; i++) {
-            const uint32_t bytes = (uint32_t)p->align[WB__MIN(i, 2)];
+            const bool addend = i == 2 && p->addend_align;
+            const uint32_t bytes = (uint32_t)(addend ? p->addend_align : p->align[WB__MIN(i, 2)]);
             SET(which[i], bytes);
         }
         if (o.status) f->MatmulPreferenceDestroy(*preference);

@@ -59,6 +59,7 @@ char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
     if (s->epilogue) wb__text_add(&t, slope ? " + slope" : " + activation");
     if ((s->kind == WB__STEP_MATMUL || s->kind == WB__STEP_CONV) && s->n_views == 4)
         wb__text_add(&t, " + bias");
+    if (s->aux_kind == WB__AUX_ADDEND) wb__text_add(&t, " + addend");
     if (s->sums_of) wb__text_add(&t, " + sums");
     if (k->impl && k->reason) wb__text_add(&t, "  {%s; %s}", k->impl, k->reason);
     else if (k->impl) wb__text_add(&t, "  {%s}", k->impl);

@@ -8,6 +8,7 @@
  *     operand (relu): the kernel writes these, too;
  *   - the gradient of such an activation: it is fused into the product that computes the gradient
  *     of the activation's result;
+ *   - the addition of another product's result, such as in the gradient of what two layers read;
  *   - sums over the rows of a product or of its operands.  For example, the gradient of a layer's
  *     bias is dy summed over its rows, and the gradient of the layer's weight, dyT * x, reads dy.
  *
@@ -62,6 +63,12 @@ static void set(finder *f, wb__product *p, const wb__product *with, int x)
     f->out->of[x].product = (int)(p - f->out->product);
 }
 
+static bool alike(const wb__value *p, const wb__value *q)
+{
+    return p->dtype == q->dtype && p->ndim == q->ndim &&
+           !memcmp(p->dims, q->dims, p->ndim * sizeof p->dims[0]);
+}
+
 /* ---- asking the backend ---------------------------------------------------------------------- */
 
 static wb__view operand(const finder *f, const wb__value *product, int i)
@@ -87,7 +94,7 @@ static bool supported(const finder *f, const wb__product *p)
     const wb__view row = {.dtype = (wb_dtype)v->dtype, .buffer = -1, .ndim = 1,
                           .dims = {v->dims[1]}, .strides = {1}};
     if (p->bias >= 0) s.views[s.n_views++] = row;
-    if (p->aux_kind == WB__AUX_OPERAND || p->aux_kind == WB__AUX_FACTOR) s.aux = s.views[2];
+    if (p->aux >= 0) s.aux = s.views[2];
     if (p->aux_kind == WB__AUX_SIGNS || p->aux_kind == WB__AUX_MASK) {
         const wb__value bits = {.dtype = WB_U8, .ndim = 2,
                                 .dims = {v->dims[0], wb__relu_bytes(v->dims[1])}};
@@ -111,7 +118,8 @@ static wb__product *before(const finder *f, const wb__value *x, int i)
     wb__product *p = made_by(f, input(f, x, i));
     if (!p) return NULL;
     const wb__value *v = value(f, p->value);
-    if (!wb__has_epilogue(&wb__ops[v->op]) || p->epilogue || p->sums >= 0) return NULL;
+    if (!wb__has_epilogue(&wb__ops[v->op]) || p->epilogue || p->aux_kind || p->sums >= 0)
+        return NULL;
     return v->size == x->size && v->ndim == x->ndim ? p : NULL;
 }
 
@@ -141,6 +149,38 @@ static bool match_bias(finder *f, int x)
         if (!is_bias(f, with.bias, p)) continue;
         /* a bias that is computed after the product delays the product's kernel */
         if (ready_at(f, with.bias) > p->value) with.made_at = x;
+        set(f, p, &with, x);
+        return true;
+    }
+    return false;
+}
+
+/* ---- the sum of two products ----------------------------------------------------------------- */
+
+/* Whether x is the result of a library step, with memory of its own. */
+static bool is_result(const finder *f, int x)
+{
+    const int p = f->out->of[x].product;
+    return base_of(f, x) == x && p >= 0 && f->out->product[p].result == x;
+}
+
+/* Matches x, the sum of a product with one reader and of the result of another library step.  The
+ * later of two products adds the earlier one's result. */
+static bool match_addend(finder *f, int x)
+{
+    const wb__value *v = value(f, x);
+    if (v->op != WB__OP_add || v->layout != WB__ROW_MAJOR) return false;
+    for (int i = 0; i < 2; i++) {
+        wb__product *p = before(f, v, i);
+        const int y = input(f, v, !i);
+        if (!p || value(f, p->result)->uses != 1 || !is_result(f, y) || !alike(v, value(f, y)) ||
+            value(f, y)->layout != WB__ROW_MAJOR || ready_at(f, y) >= p->made_at)
+            continue;
+        wb__product with = *p;
+        with.aux_kind = WB__AUX_ADDEND;
+        with.aux = y;
+        with.result = x;
+        if (!supported(f, &with)) continue;
         set(f, p, &with, x);
         return true;
     }
@@ -196,12 +236,6 @@ typedef struct {
     wb__aux kind;
     int product, factor, of;
 } slope;
-
-static bool alike(const wb__value *p, const wb__value *q)
-{
-    return p->dtype == q->dtype && p->ndim == q->ndim &&
-           !memcmp(p->dims, q->dims, p->ndim * sizeof p->dims[0]);
-}
 
 /* Whether p is a matrix product without batch dimensions and with one reader. */
 static bool has_one_reader(const finder *f, int p)
@@ -508,8 +542,8 @@ static bool begin(finder *f, int x)
  * the first one has been used for all values. */
 typedef bool (*pattern)(finder *f, int x);
 
-static const pattern behind_products[] = {match_bias, match_activation, match_gradient,
-                                          match_sums_of_result};
+static const pattern behind_products[] = {match_bias, match_addend, match_activation,
+                                          match_gradient, match_sums_of_result};
 static const pattern beside_products[] = {match_sums_of_operand};
 
 static void match(finder *f, int x, const pattern *rows, size_t n)

@@ -127,8 +127,8 @@ typedef struct {
     int bias;               /* the vector that is added to `value` */
     wb__op epilogue;        /* WB__OP_NONE: none */
     wb__aux aux_kind;
-    int aux;                /* for WB__AUX_OPERAND and WB__AUX_FACTOR: the value that the epilogue
-                               writes or reads */
+    int aux;                /* for WB__AUX_OPERAND, WB__AUX_FACTOR and WB__AUX_ADDEND: the value that
+                               the kernel writes or reads */
     /* bits: for WB__AUX_SIGNS and WB__AUX_MASK, index, in wb__patterns.product, of the product that
      * writes the sign bits; -1: none */
     int bits;
