@@ -185,6 +185,7 @@ static wb_tensor *layer_of(wb_layer *l, wb__over_steps how, int number, wb_tenso
     const int directions = o->bidirectional ? 2 : 1;
     const bool last = how.last && number + 1 == o->layers;
     wb_tensor *y[2];
+    if (!(x = wb__steps_first(x))) return NULL;
     for (int i = 0; i < directions; i++) {
         const pass p = pass_of(l, number * directions + i);
         const wb__steps all = {pass_step, &p};
@@ -193,7 +194,7 @@ static wb_tensor *layer_of(wb_layer *l, wb__over_steps how, int number, wb_tenso
             !wb__unroll(&all, input_product(&p, x), lengths, how.reverse || i == 1, &n, states[i],
                         outputs))
             return NULL;
-        y[i] = last ? states[i][0] : wb_stack_array((int)steps, outputs, 1);
+        y[i] = last ? states[i][0] : wb__stack_steps(steps, outputs);
     }
     return directions == 1 ? y[0] : y[0] && y[1] ? wb_concat_array(2, y, -1) : NULL;
 }

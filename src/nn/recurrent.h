@@ -13,10 +13,15 @@ typedef struct wb__steps {
     const void *ctx;
 } wb__steps;
 
-/* Computes all steps of x [N, T, ...], backwards if `reverse` is true. Replaces the states by the
+/* Computes all steps of x [T, N, ...], backwards if `reverse` is true. Replaces the states by the
  * last ones, and sets outputs[t]. A NULL state counts as zero. `lengths` is i64 [N, 1] or NULL. */
 bool wb__unroll(const wb__steps *s, wb_tensor *x, wb_tensor *lengths, bool reverse, int *n,
                 wb_tensor **states, wb_tensor **outputs);
+/* Returns x [N, T, ...] as [T, N, ...], or the reverse.  Steps are computed in this order, so that
+ * each step is contiguous. */
+wb_tensor *wb__steps_first(wb_tensor *x);
+/* Returns the outputs of n steps, which are [N, ...], as [N, n, ...]. */
+wb_tensor *wb__stack_steps(int64_t n, wb_tensor *const *outputs);
 /* Returns x where `valid`, bool [N, 1], is true, else `before`, which is zero if it is NULL. */
 wb_tensor *wb__where_valid(wb_tensor *valid, wb_tensor *x, wb_tensor *before);
 /* Sets *lengths to the last input as i64 [N, 1], if it has integers, and takes it from *n. `what`

@@ -36,20 +36,30 @@ static bool mask_step(wb_tensor *valid, int n, wb_tensor *const *before, wb_tens
     return *y != NULL;
 }
 
-/* Returns step t of x [N, T, ...], which is [N, ...]. */
+wb_tensor *wb__steps_first(wb_tensor *x)
+{
+    int64_t axes[WB_MAX_DIMS] = {1, 0};
+    for (int i = 2; x && i < x->ndim; i++) axes[i] = i;
+    return x ? wb_permute_array(x, x->ndim, axes) : NULL;
+}
+
+wb_tensor *wb__stack_steps(int64_t n, wb_tensor *const *outputs)
+{
+    return wb__steps_first(wb_stack_array((int)n, outputs, 0));
+}
+
+/* Returns step t of x [T, N, ...], which is [N, ...]. */
 static wb_tensor *step_of(wb_tensor *x, int64_t t)
 {
-    int64_t dims[WB_MAX_DIMS] = {x->dims[0]};
-    for (int i = 2; i < x->ndim; i++) dims[i - 1] = x->dims[i];
-    wb_tensor *now = wb_slice(x, 1, t, t + 1);
-    return now ? wb_reshape_array(now, x->ndim - 1, dims) : NULL;
+    wb_tensor *now = wb_slice(x, 0, t, t + 1);
+    return now ? wb_reshape_array(now, x->ndim - 1, x->dims + 1) : NULL;
 }
 
 bool wb__unroll(const wb__steps *s, wb_tensor *x, wb_tensor *lengths, bool reverse, int *n,
                 wb_tensor **states, wb_tensor **outputs)
 {
     if (!x) return false;
-    const int64_t steps = x->dims[1];
+    const int64_t steps = x->dims[0];
     for (int64_t i = 0; i < steps; i++) {
         const int64_t t = reverse ? steps - 1 - i : i;
         wb_tensor *now = step_of(x, t), *before[WB__OUTPUTS] = {NULL};

@@ -349,6 +349,66 @@ TEST_IN_SCOPE(parts_of_a_vector)
     }
 }
 
+/* ---- a concat of parts of another one --------------------------------------------------------- */
+
+enum { PARTS = 5, PART_ROWS = 4, PART_WIDTH = 8 };
+
+static double part_at(int part, int row, int column)
+{
+    return (part * 31 + row * 7 + column * 3) % 11 - 5;
+}
+
+/* Computes PARTS matrices, stacks them, and multiplies the concat of `n` of them, from left to
+ * right in `order`, by itself.  Returns the number of kernels.  Checks the values. */
+static int kernels_of_run(int n, const int *order, int axis)
+{
+    wb_tensor *part[PARTS], *some[PARTS], *results[2], *run;
+    for (int i = 0; i < PARTS; i++) {
+        float numbers[PART_ROWS * PART_WIDTH];
+        for (int k = 0; k < PART_ROWS * PART_WIDTH; k++)
+            numbers[k] = (float)part_at(i, k / PART_WIDTH, k % PART_WIDTH) - 1;
+        MADE(part[i] = wb_from(numbers, WB_F32, 2, (int64_t[]){PART_ROWS, PART_WIDTH}));
+        WORKS(wb_eval(part[i]));
+        MADE(part[i] = wb_add(part[i], wb_scalar(1)));
+    }
+    for (int i = 0; i < n; i++) some[i] = part[order[i]];
+    MADE(run = wb_concat_array(n, some, 0));
+    MADE(results[0] = wb_matmul(wb_transpose(run), run));
+    MADE(results[1] = wb_stack_array(PARTS, part, axis));
+    wb_memory m;
+    WORKS(wb_memory_estimate(2, results, &m));
+    WORKS(wb_eval_array(2, results));
+    for (int i = 0; i < PARTS; i++)
+        for (int k = 0; k < PART_ROWS * PART_WIDTH; k++) {
+            const int row = k / PART_WIDTH, column = k % PART_WIDTH;
+            const double is = axis ? wb_at(results[1], row, i, column)
+                                   : wb_at(results[1], i, row, column);
+            assert_true(is == part_at(i, row, column));
+        }
+    for (int i = 0; i < PART_WIDTH; i++)
+        for (int j = 0; j < PART_WIDTH; j++) {
+            double sum = 0;
+            for (int k = 0; k < n * PART_ROWS; k++)
+                sum += part_at(order[k / PART_ROWS], k % PART_ROWS, i) *
+                       part_at(order[k / PART_ROWS], k % PART_ROWS, j);
+            assert_true(wb_at(results[0], i, j) == sum);
+        }
+    return m.kernels;
+}
+
+/* A concat whose inputs follow one another in another concat is read there.  Any other one is
+ * copied. */
+TEST_IN_SCOPE(a_run_of_parts)
+{
+    const int all = kernels_of_run(PARTS, (int[]){0, 1, 2, 3, 4}, 0);
+    assert_int_equal(kernels_of_run(3, (int[]){1, 2, 3}, 0), all);
+    assert_int_equal(kernels_of_run(1, (int[]){4}, 0), all);
+    assert_int_equal(kernels_of_run(3, (int[]){3, 2, 1}, 0), all + 3);
+    assert_int_equal(kernels_of_run(3, (int[]){0, 1, 3}, 0), all + 3);
+    assert_int_equal(kernels_of_run(3, (int[]){2, 2, 2}, 0), all + 3);
+    assert_int_equal(kernels_of_run(3, (int[]){1, 2, 3}, 1), all + 3);
+}
+
 /* ---- rows of a variable ---------------------------------------------------------------------- */
 
 enum { ROWS = 64, WIDTH = 6 };

@@ -182,10 +182,12 @@ static wb_tensor *slices(const wb_tensor *x, contribution *const *p, int n)
     return sum;
 }
 
+/* Returns the factors as one.  The last contribution comes first: it belongs to what the program
+ * computed first, and slices of the same tensors are in that order. */
 static wb_tensor *concatenated(contribution *const *p, int n, bool second)
 {
     wb_tensor **part = wb__alloc((size_t)n * sizeof *part), *all = NULL;
-    for (int i = 0; part && i < n; i++) part[i] = second ? p[i]->b : p[i]->g;
+    for (int i = 0; part && i < n; i++) part[n - 1 - i] = second ? p[i]->b : p[i]->g;
     int axis = second ? p[0]->tb : !p[0]->ta;           /* the axis that the product sums over */
     if (part) all = wb_concat_array(n, part, axis);
     wb__free(part);

@@ -165,12 +165,23 @@ static bool only_units(const wb__values *s, const wb__value *v)
     return i == v->ndim && k == x->ndim;
 }
 
-/* Whether the parts of a concat are dense in its memory: the concat is one row, and is not itself a
- * part of another concat. */
-static bool has_dense_parts(const wb__values *s, const wb__placement *l, int concat)
+/* Whether the inputs of a concat follow one another along its first dimension that is not 1. */
+static bool is_along_first(const wb__values *s, const wb__value *a)
 {
-    const wb__value *a = wb__value_at(s, concat);
-    return a->size == a->dims[a->ndim - 1] && l->role[concat].concat < 0;
+    int first = 0;
+    while (first < a->ndim - 1 && a->dims[first] == 1) first++;
+    for (int j = 0; j < a->n_in; j++)
+        for (int i = first + 1; i < a->ndim; i++)
+            if (wb__ir_in(&s->ir, a, j)->dims[i] != a->dims[i]) return false;
+    return true;
+}
+
+/* Whether the parts of a concat are dense in its memory. */
+static bool has_dense_parts(const wb__placement *l, int concat)
+{
+    for (; concat >= 0; concat = l->role[concat].concat)
+        if (l->role[concat].dense != 1) return false;
+    return true;
 }
 
 /* Follows reshapes from x to the value that they reshape; unless `any`, only those that add or drop
@@ -185,7 +196,7 @@ static int content(const wb__values *s, int x, bool any)
 
 int wb__content(const wb__values *s, const wb__placement *l, int concat, int x)
 {
-    return content(s, x, has_dense_parts(s, l, concat));
+    return content(s, x, has_dense_parts(l, concat));
 }
 
 /* Where a value would be in the memory of a concat.  dense: its elements are adjacent.  aligned:
@@ -233,6 +244,54 @@ bool wb__is_covered(const wb__values *s, const wb__value *a)
     return size == a->size;
 }
 
+/* Where input j of the concat a begins, in elements of the concat. */
+static int64_t start_of(const placer *p, const wb__value *a, int j)
+{
+    const int64_t *start = p->values->ir.attrs + a->attr + j * a->ndim;
+    int64_t at = 0;
+    for (int i = 0; i < a->ndim; i++) at = at * a->dims[i] + start[i];
+    return at;
+}
+
+/* Places the concat x, whose inputs are dense parts of another concat and follow one another there
+ * too, in the memory of these parts. */
+static void place_run(placer *p, int x)
+{
+    const wb__value *a = value(p, x);
+    wb__role *r = &p->out->role[x];
+    if (r->concat >= 0 || r->result >= 0 || r->write >= 0 || !a->n_in || r->dense != 1) return;
+    const wb__role *first = NULL;
+    for (int j = 0; j < a->n_in; j++) {
+        const wb__role *in =
+            &p->out->role[wb__content(p->values, p->out, x, wb__input(p->values, a, j))];
+        if (!first) first = in;
+        if (in->concat < 0 || in->concat == x || in->concat != first->concat ||
+            !has_dense_parts(p->out, in->concat))
+            return;
+        const wb__value *whole = value(p, in->concat);
+        if (start_of(p, whole, in->part) - start_of(p, whole, first->part) != start_of(p, a, j))
+            return;
+    }
+    r->concat = first->concat;
+    r->part = first->part;
+}
+
+static void choose_parts_of(placer *p, int concat, const uint8_t *readers)
+{
+    const wb__value *a = value(p, concat);
+    const bool dense = has_dense_parts(p->out, concat);
+    for (int j = 0; j < a->n_in; j++) {
+        const int in = wb__input(p->values, a, j), x = content(p->values, in, dense);
+        const int64_t byte = start_of(p, a, j) * (int64_t)wb__dtype_size((wb_dtype)a->dtype);
+        const part_place at = {.dense = dense, .units = x == content(p->values, in, false),
+                               .aligned = dense && (!p->is_gpu || byte % PART_ALIGN == 0)};
+        const int apart = at.aligned ? 0 : dense ? OPERAND : OPERAND | RESHAPED;
+        if (!may_be_part(p, x, &at) || readers[x] & apart) continue;
+        p->out->role[x].concat = concat;
+        p->out->role[x].part = j;
+    }
+}
+
 static bool choose_parts(placer *p)
 {
     uint8_t *readers = wb__alloc_zero((size_t)p->values->ir.n + 1, sizeof *readers);
@@ -241,18 +300,9 @@ static bool choose_parts(placer *p)
     for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* a concat before its inputs */
         const wb__value *a = value(p, i);
         if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
-        const bool dense = has_dense_parts(p->values, p->out, i);
-        for (int j = 0; j < a->n_in; j++) {
-            const int in = wb__input(p->values, a, j), x = content(p->values, in, dense);
-            const int64_t first = p->values->ir.attrs[a->attr + (j + 1) * a->ndim - 1];
-            const int64_t byte = first * (int64_t)wb__dtype_size((wb_dtype)a->dtype);
-            const part_place at = {.dense = dense, .units = x == content(p->values, in, false),
-                                   .aligned = dense && (!p->is_gpu || byte % PART_ALIGN == 0)};
-            const int apart = at.aligned ? 0 : dense ? OPERAND : OPERAND | RESHAPED;
-            if (!may_be_part(p, x, &at) || readers[x] & apart) continue;
-            p->out->role[x].concat = i;
-            p->out->role[x].part = j;
-        }
+        p->out->role[i].dense = is_along_first(p->values, a);
+        choose_parts_of(p, i, readers);
+        place_run(p, i);
     }
     wb__free(readers);
     return true;
@@ -309,7 +359,7 @@ static void place_part(const placer *p, const wb__value *v, const wb__role *r, w
     at->view.buffer = whole->view.buffer;
     at->view.offset = whole->view.offset;
     for (int k = 0; k < part->ndim; k++) at->view.offset += start[k] * whole->view.strides[k];
-    if (has_dense_parts(p->values, p->out, r->concat)) return;
+    if (has_dense_parts(p->out, r->concat)) return;
     for (int i = 0, k = 0; k < part->ndim; k++) {
         while (i < v->ndim && v->dims[i] == 1 && part->dims[k] != 1) at->view.strides[i++] = 0;
         if (i < v->ndim && v->dims[i] == part->dims[k])

@@ -91,6 +91,16 @@ static wb__step_operand in_buffer(const wb__value *v, int buffer)
 
 /* ---- concats --------------------------------------------------------------------------------- */
 
+/* Whether two operands of the same dimensions are the same memory. */
+static bool is_same(const wb__step_operand *p, const wb__step_operand *q)
+{
+    const wb__view *v = &p->view, *w = &q->view;
+    bool same = p->allocation == q->allocation && v->buffer == w->buffer && v->offset == w->offset;
+    for (int i = 0; i < v->ndim && same; i++)
+        same = v->dims[i] == 1 || v->strides[i] == w->strides[i];
+    return same;
+}
+
 static void concat(wb__emitter *m, int x)
 {
     const wb__value *a = value(m, x);
@@ -99,16 +109,13 @@ static void concat(wb__emitter *m, int x)
     if (!wb__is_covered(m->values, a)) wb__emit_zeros(m, &whole);
     for (int j = 0; j < a->n_in && !m->failed; j++) {
         const int p = wb__input(m->values, a, j);
-        const wb__role *c =
-            &m->placement->role[wb__content(m->values, m->placement, x, p)];
-        if (c->concat == x && c->part == j) continue;
         wb__step_operand part = whole;
         const int64_t *start = m->values->ir.attrs + a->attr + j * a->ndim;
         for (int i = 0; i < a->ndim; i++) {
             part.view.dims[i] = value(m, p)->dims[i];
             part.view.offset += start[i] * whole.view.strides[i];
         }
-        if (value(m, p)->size && wb__step_operand_of(m, p, &from))
+        if (value(m, p)->size && wb__step_operand_of(m, p, &from) && !is_same(&from, &part))
             wb__emit_copy(m, &from, &part, "part");
     }
 }

@@ -127,8 +127,8 @@ typedef struct {
     int bias;               /* the vector that is added to `value` */
     wb__op epilogue;        /* WB__OP_NONE: none */
     wb__aux aux_kind;
-    int aux;                /* for WB__AUX_OPERAND, WB__AUX_FACTOR and WB__AUX_ADDEND: the value that
-                               the kernel writes or reads */
+    int aux;                /* for WB__AUX_OPERAND, WB__AUX_FACTOR and WB__AUX_ADDEND: the value
+                               that the kernel writes or reads */
     /* bits: for WB__AUX_SIGNS and WB__AUX_MASK, index, in wb__patterns.product, of the product that
      * writes the sign bits; -1: none */
     int bits;
@@ -250,7 +250,9 @@ typedef struct {
     int write;          /* the value is computed in the variable of this write; index in
                            wb__request.writes */
     int concat, part;   /* the value is computed inside the memory of the value `concat`, as its
-                           input number `part` */
+                           input number `part`; if the value is itself a concat, it may be this
+                           input and the inputs after it */
+    int dense;          /* of a concat: whether each part is dense, if the concat is */
     int replaced;       /* the value is computed in the memory of this allreduce or scatter_set, its
                            only reader */
 } wb__role;
