@@ -78,7 +78,8 @@ static int run_own(const wb_Recurrence_options *o, wb_layer *cell, int n, wb_ten
     memcpy(states, inputs + 1, (size_t)n_states * sizeof *states);
     wb_tensor **outputs = wb__alloc((size_t)x->dims[1] * sizeof *outputs);
     const wb__steps steps = {call_step, cell};
-    bool ok = outputs && wb__unroll(&steps, wb__steps_first(x), lengths, o->reverse, &n_states, states, outputs);
+    bool ok = outputs && wb__unroll(&steps, wb__steps_first(x), lengths, o->reverse, &n_states,
+                                    states, outputs);
     const int64_t n_steps = x->dims[1], end = o->reverse ? 0 : n_steps - 1;
     if (ok)
         results[0] = !o->last                 ? wb__stack_steps(n_steps, outputs)

@@ -349,7 +349,7 @@ TEST_IN_SCOPE(parts_of_a_vector)
     }
 }
 
-/* ---- a concat of parts of another one --------------------------------------------------------- */
+/* ---- a concat of parts of another one -------------------------------------------------------- */
 
 enum { PARTS = 5, PART_ROWS = 4, PART_WIDTH = 8 };
 
