@@ -4,8 +4,8 @@
  * read.  To compute them again from x costs each kernel two bytes for an element in place of four,
  * and a few operations that take no time beside that; and nothing is stored.  Such a value is
  * rematerialised: the kernels that read it compute it again, from values that are stored anyway.
- * Its own group also computes it, if that group reads it.  The numbers are the same: 1 - y * y is
- * not computed from a y that its own kernel has rounded to bf16. */
+ * Its own group also computes it, if that group reads it.  From a y that its own kernel has rounded
+ * to bf16 it is only computed by scaling: 1 - y * y would lose digits. */
 #include "engine/plan/stages.h"
 
 enum {
@@ -27,6 +27,8 @@ typedef struct {
     int source[MOST_SOURCES], n_sources;
     int also[MOST_OPERATIONS], n_also;  /* values of its group that are computed again with it */
     int operations;
+    bool scales;                        /* the operations on the path to the value being traced only
+                                           scale it */
 } recipe;
 
 static const wb__value *value(const remaker *r, int x) { return wb__value_at(r->values, x); }
@@ -42,6 +44,16 @@ static bool is_cheap(wb__op op)
         return true;
     default: return wb__ops[op].class == WB__COMPARE || wb__ops[op].class == WB__TEST;
     }
+}
+
+/* Whether the result of x has about the relative error of its operands of full size. */
+static bool only_scales(const remaker *r, int x)
+{
+    const wb__value *v = value(r, x);
+    bool by_less = false;
+    for (int i = 0; i < v->n_in; i++) by_less |= wb__ir_in(&r->values->ir, v, i)->size < v->size;
+    return v->op == WB__OP_cast || v->op == WB__OP_neg || v->op == WB__OP_where ||
+           (v->op == WB__OP_mul && by_less);
 }
 
 /* Whether a kernel stores x, unless it is rematerialised. */
@@ -81,8 +93,10 @@ static bool add_operand(const remaker *r, int x, int in, recipe *c)
         return v->op == WB__OP_literal || v->op == WB__OP_iota;
     if (v->size < c->size || (of->rematerialised && of->group < 0)) return true;
     if (of->rematerialised) return trace(r, base, c);
-    if (of->group >= 0 && of->group == member(r, x)->group && is_rounded(v)) return false;
-    if (in != base || v->op == WB__OP_constant || is_stored(r, base)) return add_source(c, base);
+    if (in != base || v->op == WB__OP_constant || is_stored(r, base)) {
+        const bool own = of->group >= 0 && of->group == member(r, x)->group;
+        return (c->scales || !own || !is_rounded(v)) && add_source(c, base);
+    }
     if (c->n_also == MOST_OPERATIONS || !is_cheap((wb__op)v->op)) return false;
     c->also[c->n_also++] = base;
     return trace(r, base, c);
@@ -91,10 +105,13 @@ static bool add_operand(const remaker *r, int x, int in, recipe *c)
 static bool trace(const remaker *r, int x, recipe *c)
 {
     const wb__value *v = value(r, x);
-    if (++c->operations > MOST_OPERATIONS) return false;
-    for (int i = 0; i < v->n_in; i++)
-        if (!add_operand(r, x, wb__input(r->values, v, i), c)) return false;
-    return true;
+    const bool scales = c->scales;
+    bool good = ++c->operations <= MOST_OPERATIONS;
+    c->scales = scales && only_scales(r, x);
+    for (int i = 0; i < v->n_in && good; i++)
+        good = add_operand(r, x, wb__input(r->values, v, i), c);
+    c->scales = scales;
+    return good;
 }
 
 /* Whether each reader of x can compute it again. */
@@ -125,7 +142,7 @@ static bool loads(const remaker *r, int g, int source)
             const int base = r->values->base[wb__input(r->values, v, i)];
             if (base == source) return true;
             if (!member(r, base)->rematerialised || member(r, base)->group == g) continue;
-            recipe c = {.size = value(r, base)->size};
+            recipe c = {.size = value(r, base)->size, .scales = true};
             if (member(r, base)->group < 0 || !trace(r, base, &c)) continue;
             for (int k = 0; k < c.n_sources; k++)
                 if (c.source[k] == source) return true;
@@ -157,7 +174,7 @@ static void consider(const remaker *r, int x)
         r->out->group[g].kind != WB__GROUP_FUSED || !wb__is_elementwise((wb__op)v->op) ||
         !is_cheap((wb__op)v->op) || !wb__space_is(&r->out->group[g], v) || !is_stored(r, x))
         return;
-    recipe c = {.size = v->size};
+    recipe c = {.size = v->size, .scales = true};
     if (!can_all(r, x) || !trace(r, x, &c) || !pays(r, x, &c)) return;
     member(r, x)->rematerialised = true;
     for (int i = 0; i < c.n_also; i++) member(r, c.also[i])->rematerialised = true;
