@@ -267,6 +267,51 @@ TEST(gradients_of_nothing)
     }
 }
 
+/* ---- variances ------------------------------------------------------------------------------- */
+
+enum { SAMPLES = 700, CHANNELS = 4 };
+
+/* Sample i of a channel: spread numbers, far from 0 in channel 1; constant in channel 2; with a
+ * first one 30 deviations away in channel 3.  All are exact in f32. */
+static double sample(int i, int channel)
+{
+    const double x = (i * 7919 % 17 - 8) * 0.125;
+    return channel == 1 ? 20000 + x : channel == 2 ? 3 : channel == 3 && !i ? 18 : x;
+}
+
+/* The variance of a product's rows, which a GPU computes in the pass that computes the mean.  Its
+ * relative error is a few units of rounding of f32, or 30^2 times that in channel 3. */
+TEST_IN_SCOPE(variances_of_rows)
+{
+    float numbers[SAMPLES * CHANNELS], one[CHANNELS * CHANNELS] = {0};
+    for (int i = 0; i < SAMPLES * CHANNELS; i++)
+        numbers[i] = (float)sample(i / CHANNELS, i % CHANNELS);
+    for (int i = 0; i < CHANNELS; i++) one[i * CHANNELS + i] = 1;
+    wb_tensor *x = wb_from(numbers, WB_F32, 2, (int64_t[]){SAMPLES, CHANNELS});
+    wb_tensor *y = wb_from(one, WB_F32, 2, (int64_t[]){CHANNELS, CHANNELS}), *centred, *spread;
+    WORKS(wb_eval(x, y));
+    MADE(x = wb_matmul(x, y));
+    MADE(centred = wb_sub(x, wb_mean(x, .axes = WB_INTS(0), .keep = true)));
+    MADE(spread = wb_mean(wb_square(centred), .axes = WB_INTS(0)));
+    wb_tensor *scaled = wb_mul(centred, wb_rsqrt(wb_add(spread, wb_scalar(1e-5))));
+    WORKS(wb_eval(scaled, spread));
+    for (int c = 0; c < CHANNELS; c++) {
+        double mean = 0, variance = 0;
+        for (int i = 0; i < SAMPLES; i++) mean += sample(i, c) / SAMPLES;
+        for (int i = 0; i < SAMPLES; i++)
+            variance += (sample(i, c) - mean) * (sample(i, c) - mean) / SAMPLES;
+        const double error = (c == 3 ? 900 : 4) * 1.2e-7, got = wb_at(spread, c);
+        if (!(fabs(got - variance) <= error * variance + 1e-20))
+            fail_msg("channel %d: the variance is %.9g, not %.9g", c, got, variance);
+        for (int i = 0; i < SAMPLES; i++) {
+            const double want = (sample(i, c) - mean) / sqrt(variance + 1e-5);
+            const double is = wb_at(scaled, i, c), unit = c == 1 ? 1e-3 : 1e-6;
+            if (!(fabs(is - want) <= error * fabs(want) + unit))
+                fail_msg("channel %d, sample %d: %.9g, not %.9g", c, i, is, want);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     read_options(argc, argv);

@@ -94,6 +94,14 @@ static inline bool wb__is_free_source(const wb__values *s, int x)
     return wb__ops[wb__value_at(s, x)->op].class == WB__SOURCE && !s->needed[x];
 }
 
+/* variance.c.  If value i of `from`, or the value that it reshapes, is a sum of (x - mean)^2 that a
+ * GPU computes in one pass over x, adds it to `to` in this form and returns its index there; else
+ * returns -1.  `map` has the indices, in `to`, of the values before i. */
+int wb__one_pass_variance(const wb__ir *from, wb__ir *to, int i, const int *map);
+/* Sets variance_of[s], where s is the sum of x, to such a value; elsewhere to -1. */
+void wb__find_variances(const wb__ir *ir, int *variance_of);
+/* Adds the sums of value i, so that the kernel that computes the sum of x also computes them. */
+void wb__begin_variance(const wb__ir *from, wb__ir *to, int i, const int *map);
 /* Fills s->base and s->view.  A view that strides cannot express becomes a copy with memory of its
  * own. */
 void wb__find_views(wb__values *s);

@@ -90,21 +90,32 @@ static bool find_only_sliced(const wb__ir *ir, const int *uses, bool *only_slice
     return any;
 }
 
-/* Copies the used values to a new array; if `push`, also pushes slices through elementwise values.
- * *more: a slice was pushed, and another pass may push it further.  False: out of memory. */
-static bool rebuild(const wb__request *r, wb__values *s, bool push, bool *more)
+/* What rebuild changes: nothing; slices move in front of elementwise values; variances become those
+ * of one pass (variance.c). */
+typedef enum { DROP, PUSH, ONE_PASS } change;
+
+/* Copies the used values to a new array, with one kind of change.  *more: a slice was moved, and
+ * another pass may move it further.  False: out of memory. */
+static bool rebuild(const wb__request *r, wb__values *s, change what, bool *more)
 {
     wb__ir old = s->ir, new = {0};
     size_t n = (size_t)old.n + 1;
     int *uses = wb__alloc(n * sizeof *uses), *map = wb__alloc_zero(n, sizeof *map);
     bool *only_sliced = wb__alloc_zero(n, sizeof *only_sliced);
-    const bool good = uses && map && only_sliced;
+    int *variance_of = wb__alloc(n * sizeof *variance_of);
+    const bool good = uses && map && only_sliced && variance_of;
     *more = false;
     if (good) {
         count_uses(r, s, uses);
-        if (push) *more = find_only_sliced(&old, uses, only_sliced);
-        for (int i = 0; i < old.n && !new.failed; i++)
-            if (uses[i] && !only_sliced[i]) map[i] = copy(&old, &new, i, map, only_sliced);
+        if (what == PUSH) *more = find_only_sliced(&old, uses, only_sliced);
+        if (what == ONE_PASS) wb__find_variances(&old, variance_of);
+        for (int i = 0; i < old.n && !new.failed; i++) {
+            if (!uses[i] || only_sliced[i]) continue;
+            map[i] = what == ONE_PASS ? wb__one_pass_variance(&old, &new, i, map) : -1;
+            if (map[i] < 0) map[i] = copy(&old, &new, i, map, only_sliced);
+            if (what == ONE_PASS && variance_of[i] >= 0)
+                wb__begin_variance(&old, &new, variance_of[i], map);
+        }
         for (int i = 0; i < r->order.n; i++) s->of[i] = map[s->of[i]];
         s->ir = new;
         wb__ir_free(&old);
@@ -112,6 +123,7 @@ static bool rebuild(const wb__request *r, wb__values *s, bool push, bool *more)
     wb__free(uses);
     wb__free(map);
     wb__free(only_sliced);
+    wb__free(variance_of);
     return good && !s->ir.failed;
 }
 
@@ -205,8 +217,9 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     bool more = true;
     if (!wb__import(a, s)) return false;
     for (int pass = 0; pass < 4 && more; pass++)
-        if (!rebuild(r, s, true, &more)) return false;
-    if (!rebuild(r, s, false, &more)) return false;
+        if (!rebuild(r, s, PUSH, &more)) return false;
+    if (a->device->backend->is_gpu && !rebuild(r, s, ONE_PASS, &more)) return false;
+    if (!rebuild(r, s, DROP, &more)) return false;
     const size_t n = (size_t)s->ir.n + 1;
     int *uses = wb__alloc(n * sizeof *uses);
     s->needed = wb__alloc_zero(n, sizeof *s->needed);
