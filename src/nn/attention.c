@@ -28,13 +28,31 @@ typedef wb_MultiHeadAttention_options options;
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Computes one projection of x [N, T, features], and splits it into heads: [N, heads, T, d]. */
-static wb_tensor *project(const wb_layer *l, int child, wb_tensor *x, int64_t heads)
+/* Splits y [N, T, features] into heads: [N, heads, T, d]. */
+static wb_tensor *in_heads(wb_tensor *y, int64_t heads)
 {
-    wb_tensor *y = wb_call(wb__layer_child(l, child), x);
     if (!y) return NULL;
-    y = wb_reshape_array(y, 4, (int64_t[]){x->dims[0], x->dims[1], heads, y->dims[2] / heads});
+    y = wb_reshape_array(y, 4, (int64_t[]){y->dims[0], y->dims[1], heads, y->dims[2] / heads});
     return y ? wb_permute_array(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
+}
+
+/* Computes the projections of the inputs.  Those of one input are one product, where that is
+ * faster. */
+static void project(const wb_layer *l, wb_tensor *const *in, wb__attended *x)
+{
+    const options *o = l->options;
+    wb_layer *layer[3];
+    for (int i = 0; i < 3; i++) layer[i] = wb__layer_child(l, i);
+    wb_tensor *y[3], *all = in[0] == in[1] && in[0] == in[2] ? wb__dense_together(3, layer, in[0])
+                                                             : NULL;
+    const int64_t d = o->qk_dim / o->heads, shared_keys = d * o->kv_heads;
+    for (int i = 0; i < 3; i++)
+        y[i] = !all ? wb_call(layer[i], in[i])
+                    : wb_slice(all, -1, i ? o->qk_dim + (i - 1) * shared_keys : 0,
+                               i == 2 ? all->dims[2] : o->qk_dim + i * shared_keys);
+    x->q = in_heads(y[0], o->heads);
+    x->k = in_heads(y[1], o->kv_heads);
+    x->v = in_heads(y[2], o->kv_heads);
 }
 
 /* Returns the keys or values of each head, [N, heads, T, d]: each of x [N, kv_heads, T, d] serves a
@@ -175,8 +193,8 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **output
     wb_tensor *in[3] = {inputs[0], inputs[n > 1 ? 1 : 0], inputs[n > 1 ? 2 : 0]};
     if (!sizes_fit(o, in)) return -1;
     const bool self = in[1] == in[0];
-    wb__attended x = {.q = project(l, 0, in[0], o->heads), .k = project(l, 1, in[1], o->kv_heads),
-                      .v = project(l, 2, in[2], o->kv_heads)};
+    wb__attended x = {0};
+    project(l, in, &x);
     if (!x.q || !x.k || !x.v || !place(l, &x, self, n == 4 ? inputs[3] : NULL)) return -1;
     bool automatic, drops = wb__train_mode(l, &automatic) && o->dropout > 0;
     wb_tensor *y, *weights = NULL;

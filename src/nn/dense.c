@@ -1,6 +1,10 @@
 /* Dense: y = activation(x·weightᵀ + bias). */
 #include "nn/layer.h"
 
+#include "backend/backend.h"
+
+extern const wb__layer_type wb__dense_type;
+
 #define OPTIONS(X)                                                                              \
     X(wb_Dense_options, in, INT, 1) X(wb_Dense_options, out, INT, 1)                            \
     X(wb_Dense_options, activation, FUNCTION, 1) X(wb_Dense_options, no_bias, BOOL, 1)          \
@@ -18,6 +22,36 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
                              (long long)o->in, wb_describe(x));
     x = wb__layer_input(l, x, weight);
     return wb__activate(o->activation, wb_linear(x, weight, wb__layer_child(l, 1)));
+}
+
+/* Whether the layer adds nothing to wb_linear, with or without a bias as the first one. */
+static bool is_linear(wb_layer *l, const wb_layer *first)
+{
+    if (l->type != &wb__dense_type || first->type != &wb__dense_type) return false;
+    const wb_Dense_options *o = l->options, *p = first->options;
+    const wb_tensor *weight = wb__layer_child(l, 0), *other = wb__layer_child(first, 0);
+    return (!o->activation || o->activation == wb_identity) && o->in == p->in &&
+           weight->dtype == other->dtype &&
+           wb_is_none(wb__layer_child(l, 1)) == wb_is_none(wb__layer_child(first, 1)) &&
+           !wb__setting_read(l, &l->recomputed);
+}
+
+wb_tensor *wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x)
+{
+    enum { FEW_ROWS = 128, MOST = 4 };
+    wb_tensor *weight[MOST], *bias[MOST];
+    if (n > MOST || wb__layer_observer) return NULL;
+    for (int i = 0; i < n; i++) {
+        if (!is_linear(dense[i], dense[0])) return NULL;
+        weight[i] = wb__layer_child(dense[i], 0);
+        bias[i] = wb__layer_child(dense[i], 1);
+    }
+    const wb_Dense_options *o = dense[0]->options;
+    if (!wb_device_of(weight[0])->backend->is_gpu || x->size / o->in < FEW_ROWS) return NULL;
+    for (int i = 0; i < n; i++) wb__branch_used(&dense[i]->node);
+    wb_tensor *w = wb_concat_array(n, weight, 0);
+    wb_tensor *b = wb_is_none(bias[0]) ? WB_NONE : wb_concat_array(n, bias, 0);
+    return w && b ? wb_linear(wb__layer_input(dense[0], x, weight[0]), w, b) : NULL;
 }
 
 static void print(const wb_layer *l, wb__text *t)

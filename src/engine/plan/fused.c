@@ -333,7 +333,8 @@ void wb__emit_fused(wb__emitter *m, int group)
 }
 
 /* Emits a kernel that fills `to` with zeros. */
-void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to)
+/* Emits a step that fills `to` with the elements of `from`; NULL: with zeros. */
+static void fill(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to)
 {
     wb__group g = {.ndim = to->view.ndim, .col_dims = WB__MIN(to->view.ndim, 1)};
     for (int i = 0; i < g.ndim; i++) g.axis[i] = i;
@@ -341,7 +342,16 @@ void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to)
     wb__plan_step d;
     program p = {.m = m, .group = &g, .g = -1, .step = &d};
     wb__step_begin(m, WB__STEP_FUSED, &d);
-    const int zero = m->attempt->request->n_numbers + constant(&p, 0);
-    store(&p, add_arg(&p, WB__NUMBER, WB__LEVEL_FULL, (int)to->view.dtype, zero), to);
+    d.first = from != NULL;
+    const int arg = from ? wb__add_operand(m, &d, from)
+                         : m->attempt->request->n_numbers + constant(&p, 0);
+    store(&p, add_arg(&p, from ? WB__LOAD : WB__NUMBER, WB__LEVEL_FULL, (int)to->view.dtype, arg),
+          to);
     finish(&p);
+}
+
+void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to) { fill(m, NULL, to); }
+void wb__emit_first(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to)
+{
+    fill(m, from, to);
 }

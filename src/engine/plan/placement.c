@@ -223,13 +223,38 @@ static bool may_be_part(const placer *p, int x, const part_place *at)
            by->sums_of != WB__SUMS_OF_C;
 }
 
+/* Returns the result of attention whose elements `in`, an input of a concat, has in the order of
+ * memory, if nothing else reads it; else -1. */
+static int attention_part(const placer *p, int in, const int *n_readers)
+{
+    int x = in;
+    const wb__view *v = &p->values->view[in];
+    for (; wb__is_view(p->values, x); x = wb__input(p->values, value(p, x), 0))
+        if (n_readers[x] != 1) return -1;
+    const wb__value *base = value(p, x);
+    const wb__role *r = &p->out->role[x];
+    if (!p->is_gpu || x == in || n_readers[x] != 1 || group_of(p, x) < 0 || r->concat >= 0 ||
+        r->result >= 0 || r->write >= 0 || base->op == WB__OP_attention_lse ||
+        !wb__is_step((wb__op)base->op, WB__STEP_ATTENTION) || base->layout != WB__BTHD ||
+        base->size != value(p, in)->size)
+        return -1;
+    int64_t stride = 1;
+    for (int i = v->ndim - 1; i >= 0; i--) {
+        if (v->dims[i] != 1 && v->strides[i] != stride) return -1;
+        stride *= v->dims[i];
+    }
+    return x;
+}
+
 /* How a value is read.  RESHAPED: by a reshape that strides might not express in the memory of a
  * concat.  OPERAND: by a library operation other than a matrix product. */
 enum { RESHAPED = 1, OPERAND = 2 };
-static void find_readers_of_parts(const placer *p, uint8_t *readers)
+static void find_readers_of_parts(const placer *p, uint8_t *readers, int *n_readers)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
         const wb__value *v = value(p, i);
+        for (int j = 0; j < v->n_in && !wb__is_further_result(v->op); j++)
+            n_readers[wb__input(p->values, v, j)]++;
         if (v->op == WB__OP_reshape && wb__is_view(p->values, i) && !only_units(p->values, v))
             readers[p->values->base[i]] |= RESHAPED;
         if (wb__ops[v->op].class == WB__LIBRARY && v->op != WB__OP_matmul)
@@ -276,17 +301,18 @@ static void place_run(placer *p, int x)
     r->part = first->part;
 }
 
-static void choose_parts_of(placer *p, int concat, const uint8_t *readers)
+static void choose_parts_of(placer *p, int concat, const uint8_t *readers, const int *n_readers)
 {
     const wb__value *a = value(p, concat);
     const bool dense = has_dense_parts(p->out, concat);
     for (int j = 0; j < a->n_in; j++) {
-        const int in = wb__input(p->values, a, j), x = content(p->values, in, dense);
+        const int in = wb__input(p->values, a, j), attention = attention_part(p, in, n_readers);
+        const int x = attention >= 0 ? attention : content(p->values, in, dense);
         const int64_t byte = start_of(p, a, j) * (int64_t)wb__dtype_size((wb_dtype)a->dtype);
         const part_place at = {.dense = dense, .units = x == content(p->values, in, false),
                                .aligned = dense && (!p->is_gpu || byte % PART_ALIGN == 0)};
         const int apart = at.aligned ? 0 : dense ? OPERAND : OPERAND | RESHAPED;
-        if (!may_be_part(p, x, &at) || readers[x] & apart) continue;
+        if (attention < 0 && (!may_be_part(p, x, &at) || readers[x] & apart)) continue;
         p->out->role[x].concat = concat;
         p->out->role[x].part = j;
     }
@@ -294,18 +320,21 @@ static void choose_parts_of(placer *p, int concat, const uint8_t *readers)
 
 static bool choose_parts(placer *p)
 {
-    uint8_t *readers = wb__alloc_zero((size_t)p->values->ir.n + 1, sizeof *readers);
-    if (!readers) return false;
-    find_readers_of_parts(p, readers);
-    for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* a concat before its inputs */
+    const size_t n = (size_t)p->values->ir.n + 1;
+    uint8_t *readers = wb__alloc_zero(n, sizeof *readers);
+    int *n_readers = wb__alloc_zero(n, sizeof *n_readers);
+    const bool good = readers && n_readers;
+    if (good) find_readers_of_parts(p, readers, n_readers);
+    for (int i = p->values->ir.n - 1; good && i >= 0; i--) {    /* a concat before its inputs */
         const wb__value *a = value(p, i);
         if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
         p->out->role[i].dense = is_along_first(p->values, a);
-        choose_parts_of(p, i, readers);
+        choose_parts_of(p, i, readers, n_readers);
         place_run(p, i);
     }
     wb__free(readers);
-    return true;
+    wb__free(n_readers);
+    return good;
 }
 
 /* ---- operands in the memory of the result ---------------------------------------------------- */
@@ -346,9 +375,18 @@ static void choose_replaced(placer *p)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
+/* Returns the view of `part`, an input of the concat that is at `whole`. */
+static wb__view window_of(const wb__value *part, const wb__step_operand *whole, int64_t offset)
+{
+    wb__view v = whole->view;
+    memcpy(v.dims, part->dims, sizeof v.dims);
+    v.offset = offset;
+    return v;
+}
+
 /* Sets *at to the view of v in the memory of the concat r->concat, which is already placed.  v and
  * input r->part of the concat may differ in dimensions of size 1, or in all dimensions if the parts
- * are dense. */
+ * are dense; a result of attention has the part's elements in the order of its layout. */
 static void place_part(const placer *p, const wb__value *v, const wb__role *r, wb__step_operand *at)
 {
     const wb__value *a = value(p, r->concat), *part = wb__ir_in(&p->values->ir, a, r->part);
@@ -360,6 +398,16 @@ static void place_part(const placer *p, const wb__value *v, const wb__role *r, w
     at->view.offset = whole->view.offset;
     for (int k = 0; k < part->ndim; k++) at->view.offset += start[k] * whole->view.strides[k];
     if (has_dense_parts(p->out, r->concat)) return;
+    if (v->layout == WB__BTHD) {
+        const wb__view window = window_of(part, whole, at->view.offset);
+        int64_t dims[WB_MAX_DIMS];
+        wb__view in_order;
+        for (int i = 0; i < v->ndim; i++) dims[i] = v->dims[wb__layout_axis(WB__BTHD, i)];
+        wb__view_through(WB__OP_reshape, v->ndim, dims, NULL, &window, &in_order);
+        for (int i = 0; i < v->ndim; i++)
+            at->view.strides[wb__layout_axis(WB__BTHD, i)] = in_order.strides[i];
+        return;
+    }
     for (int i = 0, k = 0; k < part->ndim; k++) {
         while (i < v->ndim && v->dims[i] == 1 && part->dims[k] != 1) at->view.strides[i++] = 0;
         if (i < v->ndim && v->dims[i] == part->dims[k])

@@ -89,6 +89,13 @@ static wb__step_operand in_buffer(const wb__value *v, int buffer)
     return at;
 }
 
+/* Whether x is in the memory of a leaf, which a write may change before x is read. */
+static bool is_from_variable(const wb__emitter *m, int x, const wb__step_operand *from)
+{
+    return from->view.buffer >= 0 && from->view.buffer < m->placement->result_buffer &&
+           m->placement->role[m->values->base[x]].write < 0;
+}
+
 /* ---- concats --------------------------------------------------------------------------------- */
 
 /* Whether two operands of the same dimensions are the same memory. */
@@ -104,6 +111,7 @@ static bool is_same(const wb__step_operand *p, const wb__step_operand *q)
 static void concat(wb__emitter *m, int x)
 {
     const wb__value *a = value(m, x);
+    const bool gpu = m->attempt->device->backend->is_gpu;
     wb__step_operand whole, from;
     if (!wb__step_operand_of(m, x, &whole)) return;
     if (!wb__is_covered(m->values, a)) wb__emit_zeros(m, &whole);
@@ -115,8 +123,10 @@ static void concat(wb__emitter *m, int x)
             part.view.dims[i] = value(m, p)->dims[i];
             part.view.offset += start[i] * whole.view.strides[i];
         }
-        if (value(m, p)->size && wb__step_operand_of(m, p, &from) && !is_same(&from, &part))
-            wb__emit_copy(m, &from, &part, "part");
+        if (!value(m, p)->size || !wb__step_operand_of(m, p, &from) || is_same(&from, &part))
+            continue;
+        if (gpu && is_from_variable(m, p, &from)) wb__emit_first(m, &from, &part);
+        else wb__emit_copy(m, &from, &part, "part");
     }
 }
 
@@ -133,13 +143,6 @@ static void copy_results(wb__emitter *m)
         const wb__step_operand to = in_buffer(value(m, x), m->placement->result_buffer + i);
         wb__emit_copy(m, &from, &to, "result");
     }
-}
-
-/* Whether x is in the memory of a leaf, which a write may change before x is read. */
-static bool is_from_variable(const wb__emitter *m, int x, const wb__step_operand *from)
-{
-    return from->view.buffer >= 0 && from->view.buffer < m->placement->result_buffer &&
-           m->placement->role[m->values->base[x]].write < 0;
 }
 
 /* Emits copies for the writes that are not in place.  The first call, before variables are written,

@@ -72,42 +72,68 @@ static bool append_segment(wb__plan_step *p, const wb__plan_step *q)
     return true;
 }
 
-/* Turns the later kernels with the same program as kernel i into segments of kernel i, and marks
- * them in `gone`.  False: out of memory. */
-static bool merge_into(wb__programs *m, int i, bool *gone)
+/* Turns the kernels after kernel i, before `end`, with the same program into segments of kernel i,
+ * and marks them in `gone`.  False: out of memory. */
+static bool merge_into(wb__programs *m, int i, int end, bool *gone)
 {
     bool good = true;
-    for (int j = i + 1; good && j < m->n; j++) {
+    for (int j = i + 1; good && j < end; j++) {
         const wb__plan_step *d = &m->step[j];
         if (d->step.kind != WB__STEP_FUSED) break;
-        if (gone[j - m->n_compute] || !same_program(&m->step[i], d)) continue;
-        gone[j - m->n_compute] = true;
+        if (gone[j] || !same_program(&m->step[i], d)) continue;
+        gone[j] = true;
         good = append_segment(&m->step[i], d);
     }
     return good;
 }
 
+static bool merge_range(wb__programs *m, int begin, int end, bool *gone)
+{
+    bool good = true;
+    for (int i = begin; i < end; i++)
+        if (m->step[i].step.kind == WB__STEP_FUSED) flatten(&m->step[i]);
+    for (int i = begin; good && i < end; i++)
+        if (m->step[i].step.kind == WB__STEP_FUSED && !gone[i]) good = merge_into(m, i, end, gone);
+    return good;
+}
+
 static void drop(wb__programs *m, const bool *gone)
 {
-    int n = m->n_compute;
-    for (int i = n; i < m->n; i++) {
-        if (gone[i - m->n_compute]) wb__step_free(&m->step[i]);
+    int n = 0, n_compute = 0;
+    for (int i = 0; i < m->n; i++) {
+        n_compute += i < m->n_compute && !gone[i];
+        if (gone[i]) wb__step_free(&m->step[i]);
         else m->step[n++] = m->step[i];
     }
     m->n = n;
+    m->n_compute = n_compute;
 }
 
-/* Merges kernels that write variables; an optimiser has many, which are small and alike.  Their
- * order does not matter, since none reads a value or a variable that another one writes
- * (placement.c). */
+/* Moves the steps marked `first` to the beginning and returns how many there are; negative: out of
+ * memory. */
+static int move_first(wb__programs *m)
+{
+    int n = 0;
+    for (int i = 0; i < m->n_compute; i++) n += m->step[i].first;
+    if (!n) return 0;
+    wb__plan_step *all = wb__alloc((size_t)m->n_compute * sizeof *all);
+    if (!all) return -1;
+    for (int i = 0, first = 0, rest = n; i < m->n_compute; i++)
+        all[m->step[i].first ? first++ : rest++] = m->step[i];
+    memcpy(m->step, all, (size_t)m->n_compute * sizeof *all);
+    wb__free(all);
+    return n;
+}
+
+/* An optimiser has many kernels that write variables, which are small and alike.  Their order does
+ * not matter, since none reads a value or a variable that another one writes (placement.c).  Copies
+ * of leaves read nothing that a kernel before them writes. */
 bool wb__merge_segments(wb__programs *m)
 {
-    for (int i = m->n_compute; i < m->n; i++)
-        if (m->step[i].step.kind == WB__STEP_FUSED) flatten(&m->step[i]);
-    bool *gone = wb__alloc_zero((size_t)(m->n - m->n_compute) + 1, sizeof *gone), good = gone;
-    for (int i = m->n_compute; good && i < m->n; i++)
-        if (m->step[i].step.kind == WB__STEP_FUSED && !gone[i - m->n_compute])
-            good = merge_into(m, i, gone);
+    const int n_first = move_first(m);
+    bool *gone = n_first < 0 ? NULL : wb__alloc_zero((size_t)m->n + 1, sizeof *gone);
+    const bool good = gone && merge_range(m, 0, n_first, gone) &&
+                      merge_range(m, m->n_compute, m->n, gone);
     if (gone) drop(m, gone);
     wb__free(gone);
     return good;

@@ -305,6 +305,7 @@ typedef struct {
     char *text;
     int waits_for;                      /* the last step, a COLLECTIVE, that must be complete before
                                            this step; -1: none */
+    bool first;                         /* it copies a leaf, and is moved to the beginning */
 } wb__plan_step;
 
 typedef struct {
@@ -356,9 +357,12 @@ void wb__emit_copy(wb__emitter *m, const wb__step_operand *from, const wb__step_
                    const char *reason);
 void wb__emit_fused(wb__emitter *m, int group);                     /* fused.c */
 void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to);
+/* Emits the copy of a leaf.  On a GPU all of these become one kernel at the beginning. */
+void wb__emit_first(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to);
 void wb__emit_library(wb__emitter *m, int group);                   /* library.c */
 void wb__step_free(wb__plan_step *d);
-/* segments.c: merges kernels that write variables and differ only in their operands. */
+/* segments.c: moves the copies of leaves to the beginning.  Merges these, and kernels that write
+ * variables, if they differ only in their operands. */
 bool wb__merge_segments(wb__programs *p);
 
 /* arena.c: assigns an offset to each arena allocation and fills in the views of the steps. */
