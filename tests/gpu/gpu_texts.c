@@ -18,6 +18,11 @@ static const wb__gpu_target targets[] = {
      .max_items = 4096,
      .local_bytes = 1 << 20,
      .max_args_bytes = 1024},
+    {.f64 = true,
+     .tickets = true,
+     .max_items = 1024,
+     .local_bytes = 48 << 10,
+     .max_args_bytes = 4096},
 };
 
 static void dump(const wb__gpu_launch *l, bool fused)
@@ -253,6 +258,40 @@ TEST(fused)
         wb__gpu_work_free(w);
         check(&s, f64);
     }
+}
+
+/* The launches of a sum and a largest element over 30,000 rows of 40 columns. */
+static int launches_of(const wb__gpu_target *t, bool all)
+{
+    const wb__instr_kind kind = all ? WB__REDUCE_ALL : WB__REDUCE_ROWS;
+    wb__space space = {.ndim = 2, .row_dims = 1, .col_dims = 1, .dims = {30000, 40}};
+    wb__instr instr[] = {
+        {.kind = WB__LOAD, .reg = WB__REG_F32, .level = WB__LEVEL_FULL, .dtype = WB_F32, .a = -1,
+         .b = -1, .c = -1},
+        {.kind = (uint8_t)kind, .op = WB__OP_sum, .reg = WB__REG_F32, .dtype = WB_F32, .b = -1,
+         .c = -1, .arg = 1},
+        {.kind = (uint8_t)kind, .op = WB__OP_argmax, .reg = WB__REG_I32, .dtype = WB_I32, .b = -1,
+         .c = -1, .arg = 2}};
+    wb__view views[3] = {VIEW(WB_F32, 0, 30000, 40), VIEW(WB_F32, 1, 30000, 40),
+                         VIEW(WB_I32, 2, 30000, 40)};
+    for (int i = 1; i < 3; i++) views[i].strides[0] = 0, views[i].strides[1] = !all;
+    const wb__step s = {.kind = WB__STEP_FUSED,
+                        .fused = {.n_segments = 1, .n_instr = 3, .n_views = 3, .instr = instr,
+                                  .views = views, .spaces = &space}};
+    wb__gpu_work *w = NULL;
+    check(&s, false);
+    if (wb__gpu_step(t, &s, &w)) fail_msg("%s", wb_error());
+    const int n = w->n;
+    wb__gpu_work_free(w);
+    return n;
+}
+
+/* One launch where the device has tickets, two elsewhere. */
+TEST(reductions_in_chunks)
+{
+    for (int all = 0; all < 2; all++)
+        for (size_t i = 0; i < WB__COUNT(targets); i++)
+            assert_int_equal(launches_of(&targets[i], all), targets[i].tickets ? 1 : 2);
 }
 
 int main(void) { return run_all_cases(); }

@@ -20,6 +20,7 @@
 
 enum {
     WB__GROUP_ITEMS = 256,                      /* items of every group of a fused kernel */
+    WB__FUSE_COUNTERS = 1024,                   /* counters of a kernel with tickets */
     WB__NO_BUFFER = -2  /* buffer index of a view without memory, which numbers a draw's elements */
 };
 
@@ -79,7 +80,7 @@ typedef struct {
     wb__gpu_origin *origins;
     int n_numbers, n_origins;
     int *buffers, n_buffers, n_ids, n_patterns, workspace_word;
-    bool f64, failed, used[WB__OP_COUNT][4];
+    bool f64, failed, tickets, used[WB__OP_COUNT][4];   /* tickets: the text has counters */
     int indent;
 } wb__fuse;
 

@@ -1,8 +1,9 @@
 /* Kernels that reduce rows or everything.  To reduce everything, all points are rows of one column.
  * A group processes a tile of adjacent columns; several of its items share a column, each with some
  * of the rows.  If there are too few columns to occupy the device, the rows are cut into chunks.
- * The results of the chunks are stored in the workspace, and a second kernel combines them in a
- * fixed order. */
+ * The results of the chunks are stored in the workspace.  The group that is the last to store them
+ * combines them in a fixed order, whichever group it is: each group of a tile takes a ticket.
+ * Where devices have no tickets, a second kernel combines them. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@ typedef struct {
     wb__reduction *reductions;
     int n;
     bool all;
+    bool ticket;                    /* the last group combines the chunks */
     int64_t outers, rows, cols;
     int64_t chunks, chunk;          /* over the rows */
     int64_t pieces, start;  /* REDUCE_ALL: number of pieces; index of this piece's first point */
@@ -91,6 +93,7 @@ static void items(reductions *f, wb__fuse *k)
     wb__fuse_uint(k, f->rows, "rows");
     wb__fuse_line(k, "const uint l = LID(0), x = l & (a.across - 1), y = l >> a.log;");
     wb__fuse_line(k, "const uint lanes = %du >> a.log;", WB__GROUP_ITEMS);
+    if (f->ticket) wb__fuse_line(k, "LOCAL uint ticket;");
 }
 
 /* Emits the head of the loop over those rows r in [from, to) that the item processes. */
@@ -137,6 +140,28 @@ static void store_partials(reductions *f, wb__fuse *k)
     wb__fuse_close(k);
 }
 
+/* Emits code by which the last group of a tile that stores its partial results combines those of
+ * all chunks.  The last ticket sets the counter of the tile back to 0, for the next launch. */
+static void combine(reductions *f, wb__fuse *k)
+{
+    char at[48];
+    k->tickets = true;
+    wb__fuse_uint(k, f->chunks, "chunks");
+    wb__fuse_line(k, "FENCE;");
+    wb__fuse_line(k, "BARRIER;");
+    wb__fuse_line(k, "if (l == 0) ticket = TICKET(counters + GRP(0), a.chunks - 1);");
+    wb__fuse_line(k, "BARRIER;");
+    wb__fuse_open(k, "if (ticket == a.chunks - 1)");
+    wb__fuse_line(k, "FENCE;");
+    for (int i = 0; i < f->n; i++) wb__reduction_start(k, &f->reductions[i]);
+    wb__fuse_open(k, "for (uint r = c < a.cols ? y : a.chunks; r < a.chunks; r += lanes)");
+    snprintf(at, sizeof at, "r * a.line + %sc", f->outers > 1 ? "o * a.cols + " : "");
+    for (int i = 0; i < f->n; i++) wb__reduction_merge(k, &f->reductions[i], at);
+    wb__fuse_close(k);
+    store_results(f, k);
+    wb__fuse_close(k);
+}
+
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
@@ -150,15 +175,16 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     wb__fuse_loops(&k, walk);
     f->outers = k.points[WB__OUTER], f->rows = k.points[WB__ROWS], f->cols = k.points[WB__COLS];
     choose(f, &k);
+    const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
     const bool cut = f->chunks > 1 || f->pieces > 1;
-    if (!cut) {                                 /* not cut: this kernel writes the results */
+    f->ticket = cut && f->pieces <= 1 && t->tickets && tiles * f->outers <= WB__FUSE_COUNTERS;
+    if (!cut || f->ticket) {                    /* this kernel writes the results */
         wb__fuse_free(&k);
         if (wb__fuse_start(&k, t, work, f->program)) return WB_ERROR_MEMORY;
         for (int i = 0; i < f->n; i++) k.needed[f->reductions[i].instr] = true;
         wb__fuse_mark_needed(f->program, k.needed, true);
         wb__fuse_loops(&k, walk);
     }
-    const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
     k.impl = f->all ? "a group a stretch of elements" : "a group some rows of some columns";
     for (int d = k.first[WB__ROWS]; d < k.first[WB__ROWS + 1]; d++) k.inner |= 1u << d;
     items(f, &k);
@@ -188,6 +214,7 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     wb__fuse_close(&k);
     if (cut) store_partials(f, &k);
     else store_results(f, &k);
+    if (f->ticket) combine(f, &k);
     return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
 }
 
@@ -206,6 +233,7 @@ static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *w
     wb__fuse_loops(&k, WB__IN_ORDER);
     partials(f, &k);
     reductions g = *f;
+    g.ticket = false;
     g.rows = f->chunks, g.cols = f->outers * f->cols, g.outers = 1;
     const int tall = wb__fuse_log(g.rows, 8);
     g.log = WB__MAX(wb__fuse_log(g.cols, t->is_cpu ? 8 : 5), WB__MIN(8 - tall, 8));
@@ -239,7 +267,7 @@ static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
     (void)first;
     f.program = p;
     const int e = first_kernel(&f, t, m->work);
-    return e || f.chunks == 1 ? e : second_kernel(&f, t, m->work);
+    return e || f.chunks == 1 || f.ticket ? e : second_kernel(&f, t, m->work);
 }
 
 static int count_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
@@ -277,7 +305,7 @@ static int reduction(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
     int e = wb__fused_pieces(t, f->program, ~0u, count_piece, &m);
     if (!e) e = wb__fused_pieces(t, f->program, ~0u, all_of_piece, &m);
     f->chunks = f->before;
-    return e || f->chunks == 1 ? e : second_kernel(f, t, work);
+    return e || f->chunks == 1 || f->ticket ? e : second_kernel(f, t, work);
 }
 
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,

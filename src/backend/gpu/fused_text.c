@@ -146,6 +146,7 @@ static char *whole_text(const wb__fuse *k)
     wb__text_add(&t, "typedef struct {\n%.*s} fused_args;\n", (int)k->fields.length,
                  k->fields.text);
     wb__fuse_functions(k, &t);
+    if (k->tickets) wb__text_add(&t, "COUNTERS(counters, %d)\n", WB__FUSE_COUNTERS);
     wb__text_add(&t, "KERNEL fused(");
     for (int i = 0; i < k->n_buffers; i++) wb__text_add(&t, "BUF(b%d, %d), ", i, i);
     wb__text_add(&t, "ARGS(fused_args, %d))\n{\n%.*s}\n", k->n_buffers, (int)k->body.length,

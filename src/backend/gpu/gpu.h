@@ -18,6 +18,7 @@
 typedef struct {
     bool f64;                   /* kernels may use double */
     bool is_cpu;                /* a CPU with a GPU interface: items run one after another */
+    bool tickets;               /* the prelude has COUNTERS, TICKET and FENCE */
     int max_items;              /* items in a group; at least 256 */
     size_t local_bytes;         /* local memory per group, in bytes */
     size_t max_args_bytes;      /* bytes of arguments; at least 1,024 */
