@@ -122,6 +122,59 @@ TEST(same_bits_in_every_order)
     unsetenv("VGPU_ORDER");
 }
 
+/* Two long rows, each with several groups: one launch for the sums, one for the means, one for the
+ * sums of squares, one for all elements and one for the variances. */
+TEST(long_rows)
+{
+    enum { ROWS = 2 };
+    for (int run = 0; run < 2; run++) {
+        wb_scope *s = wb_scope_open();
+        wb_tensor *x = filled(run, 2, (int64_t[]){ROWS, ELEMENTS});
+        WORKS(wb_eval(x));
+        wb_tensor *mean = wb_mean(x, .axes = {1}, .keep = true), *apart = wb_sub(x, mean);
+        wb_tensor *var = wb_mean(wb_square(apart), .axes = {1}, .keep = true);
+        wb_tensor *y = wb_div(apart, wb_sqrt(wb_add(var, 0.5)));
+        forget_calls();
+        WORKS(wb_eval(y, mean, var));
+        if (!run) assert_int_equal(count_calls("cuLaunchKernel"), 5);
+        for (int64_t r = 0; r < ROWS; r++) {
+            const float *row = data + r * ELEMENTS;
+            double sum = 0, squares = 0;
+            for (int64_t i = 0; i < ELEMENTS; i++) sum += (double)row[i];
+            const double m = sum / ELEMENTS;
+            for (int64_t i = 0; i < ELEMENTS; i++)
+                squares += ((double)row[i] - m) * ((double)row[i] - m);
+            const double v = squares / ELEMENTS;
+            assert_true(fabs(wb_at(mean, r, 0) - m) < 1e-6);
+            assert_true(fabs(wb_at(var, r, 0) - v) < 1e-4);
+            for (int64_t i = 0; i < ELEMENTS; i += 997)
+                assert_true(fabs(wb_at(y, r, i) - ((double)row[i] - m) / sqrt(v + 0.5)) < 1e-5);
+        }
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
+/* The sum of one kernel needs the largest element: it is a launch of its own, like the result. */
+TEST(one_reduction_behind_another)
+{
+    wb_scope *s = wb_scope_open();
+    wb_tensor *x = filled(3, 2, (int64_t[]){2, ELEMENTS});
+    WORKS(wb_eval(x));
+    wb_tensor *y = wb_softmax(x);
+    forget_calls();
+    WORKS(wb_eval(y));
+    assert_int_equal(count_calls("cuLaunchKernel"), 3);
+    for (int64_t r = 0; r < 2; r++) {
+        double sum = 0;
+        for (int64_t i = 0; i < ELEMENTS; i++) sum += exp((double)data[r * ELEMENTS + i]);
+        for (int64_t i = 0; i < ELEMENTS; i += 997) {
+            const double expected = exp((double)data[r * ELEMENTS + i]) / sum;
+            assert_true(fabs(wb_at(y, r, i) / expected - 1) < 1e-5);
+        }
+    }
+    assert_int_equal(wb_scope_close(s), 0);
+}
+
 /* ---- after a failure ------------------------------------------------------------------------- */
 
 /* Each call of an evaluation fails once: the next evaluation finds all counters at 0. */

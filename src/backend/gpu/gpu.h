@@ -26,6 +26,7 @@ typedef struct {
     int max_buffers;            /* most buffers of a kernel; 0: no limit but max_args_bytes */
     uint32_t max_groups[3];     /* groups of a launch, per dimension */
     uint32_t max_points;        /* points that one kernel can index; 0: 2^32 - 1 */
+    int processors;             /* each runs at least 256 items; 0: not known */
 } wb__gpu_target;
 
 /* How a number of the plan (wb__number) is stored in an argument struct, at every launch.  F64, I64
