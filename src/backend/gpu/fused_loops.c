@@ -243,9 +243,11 @@ static bool varies(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
 static void pointer(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
 {
     const wb__view *v = p->view;
+    const char *const stored = wb__gpu_types[v->dtype].stored;
     char type[16];
     const int b = wb__fuse_buffer(k, v->buffer), s = p->id, n = p->vector ? k->vector : 1;
-    snprintf(type, sizeof type, n > 1 ? "%sx%d" : "%s", wb__gpu_types[v->dtype].stored, n);
+    if (n > 1) snprintf(type, sizeof type, "%sx%d", stored, n);
+    else snprintf(type, sizeof type, "%s", stored);
     if (n > 1) k->vector_types |= 1u << v->dtype;
     if (wb__gpu_add_origin(&k->origins, &k->n_origins, v, 4 * (size_t)k->n_words)) {
         if (v->granule) k->origins[k->n_origins - 1].size *= (uint32_t)n;
