@@ -193,14 +193,14 @@ static void check_draw(const hand *h, int view, int64_t i, const void *cpu, cons
         fail_msg("normal %lld: %.9g, not %.9g", (long long)i, b, a);
 }
 
-static void draw_numbers(bool far)
+static void draw_numbers(bool far, bool also_turned)
 {
     enum { R = 370, C = 530 };
     static const wb__number numbers[8] = {{.u = 0x123456789abcdef}, {.u = 0xfffffffff0},
                                           {.f = 0.1}, {.f = -7}, {.f = 3e9}, {.f = -5e11}};
     static hand h;
     begin(&h, R, C);
-    for (int turned = 0; turned < 2; turned++) {
+    for (int turned = 0; turned <= also_turned; turned++) {
         const int v = view_of(&h, WB_I64, turned ? 1 : C, turned ? R : 1);
         h.views[v].buffer = -1;
         h.views[v].offset = turned ? 3 : (int64_t)1 << 34;
@@ -238,8 +238,9 @@ static void draw_numbers(bool far)
 TEST(draws)
 {
     if (no_device()) skip();
-    draw_numbers(false);
-    draw_numbers(true);
+    draw_numbers(false, true);
+    draw_numbers(true, true);
+    draw_numbers(false, false);                 /* by vectors */
 }
 
 int main(void) { return run_cases(open_device, close_device); }

@@ -18,6 +18,11 @@ static const wb__gpu_target targets[] = {
      .max_items = 4096,
      .local_bytes = 1 << 20,
      .max_args_bytes = 1024},
+    {.f64 = true,
+     .tickets = true,
+     .max_items = 1024,
+     .local_bytes = 48 << 10,
+     .max_args_bytes = 4096},
 };
 
 static void dump(const wb__gpu_launch *l, bool fused)
@@ -253,6 +258,104 @@ TEST(fused)
         wb__gpu_work_free(w);
         check(&s, f64);
     }
+}
+
+/* The launches of a sum and a largest element over 30,000 rows of 40 columns. */
+static int launches_of(const wb__gpu_target *t, bool all)
+{
+    const wb__instr_kind kind = all ? WB__REDUCE_ALL : WB__REDUCE_ROWS;
+    wb__space space = {.ndim = 2, .row_dims = 1, .col_dims = 1, .dims = {30000, 40}};
+    wb__instr instr[] = {
+        {.kind = WB__LOAD, .reg = WB__REG_F32, .level = WB__LEVEL_FULL, .dtype = WB_F32, .a = -1,
+         .b = -1, .c = -1},
+        {.kind = (uint8_t)kind, .op = WB__OP_sum, .reg = WB__REG_F32, .dtype = WB_F32, .b = -1,
+         .c = -1, .arg = 1},
+        {.kind = (uint8_t)kind, .op = WB__OP_argmax, .reg = WB__REG_I32, .dtype = WB_I32, .b = -1,
+         .c = -1, .arg = 2}};
+    wb__view views[3] = {VIEW(WB_F32, 0, 30000, 40), VIEW(WB_F32, 1, 30000, 40),
+                         VIEW(WB_I32, 2, 30000, 40)};
+    for (int i = 1; i < 3; i++) views[i].strides[0] = 0, views[i].strides[1] = !all;
+    const wb__step s = {.kind = WB__STEP_FUSED,
+                        .fused = {.n_segments = 1, .n_instr = 3, .n_views = 3, .instr = instr,
+                                  .views = views, .spaces = &space}};
+    wb__gpu_work *w = NULL;
+    check(&s, false);
+    if (wb__gpu_step(t, &s, &w)) fail_msg("%s", wb_error());
+    const int n = w->n;
+    wb__gpu_work_free(w);
+    return n;
+}
+
+/* One launch where the device has tickets, two elsewhere. */
+TEST(reductions_in_chunks)
+{
+    for (int all = 0; all < 2; all++)
+        for (size_t i = 0; i < WB__COUNT(targets); i++)
+            assert_int_equal(launches_of(&targets[i], all), targets[i].tickets ? 1 : 2);
+}
+
+/* The length of vectors in the text of y = x, with x a matrix in memory; 1: there are none. */
+typedef struct {
+    wb_dtype dtype;
+    int64_t rows, cols, row_stride, offset;
+    int granule, expected;
+} moved;
+
+static int vector_of(const wb__gpu_target *t, const moved *m)
+{
+    wb__space space = {.ndim = 2, .row_dims = 1, .col_dims = 1, .dims = {m->rows, m->cols}};
+    const wb__reg reg = m->dtype == WB_F64 ? WB__REG_F64 : m->dtype == WB_U8 ? WB__REG_I32
+                                                                             : WB__REG_F32;
+    wb__instr instr[] = {
+        {.kind = WB__LOAD, .reg = (uint8_t)reg, .level = WB__LEVEL_FULL,
+         .dtype = (uint8_t)m->dtype, .a = -1, .b = -1, .c = -1},
+        {.kind = WB__STORE, .reg = (uint8_t)reg, .level = WB__LEVEL_FULL,
+         .dtype = (uint8_t)m->dtype, .b = -1, .c = -1, .arg = 1}};
+    wb__view views[2] = {VIEW(m->dtype, 0, m->rows, m->cols), VIEW(m->dtype, 1, m->rows, m->cols)};
+    views[0].strides[0] = m->row_stride;
+    views[0].offset = m->offset;
+    views[0].granule = m->granule;
+    const wb__step s = {.kind = WB__STEP_FUSED,
+                        .fused = {.n_segments = 1, .n_instr = 2, .n_views = 2, .instr = instr,
+                                  .views = views, .spaces = &space}};
+    wb__gpu_work *w = NULL;
+    int n = 1;
+    if (wb__gpu_step(t, &s, &w)) fail_msg("%s", wb_error());
+    assert_int_equal(w->n, 1);
+    const char *vector = strstr(w->launch[0].text, "VECTOR(");
+    if (vector) assert_int_equal(sscanf(strchr(vector, ','), ", %d", &n), 1);
+    const int64_t items = (int64_t)w->launch[0].groups[0] * w->launch[0].groups[1] * 256;
+    assert_true(items * n >= m->rows * m->cols);
+    assert_true(m->rows < 1000 || items * n < 2 * m->rows * m->cols);
+    assert_int_equal(w->launch[0].n_origins, m->granule != 0);
+    if (m->granule)
+        assert_int_equal(w->launch[0].origins[0].size, (size_t)n * wb__dtype_size(m->dtype));
+    wb__gpu_work_free(w);
+    return n;
+}
+
+/* Vectors have at most 16 bytes and 8 elements, and are aligned. */
+TEST(vectors)
+{
+    static const moved all[] = {
+        {WB_BF16, 1000, 256, 256, 0, 0, 8}, {WB_F32, 1000, 256, 256, 0, 0, 4},
+        {WB_F64, 1000, 256, 256, 0, 0, 2}, {WB_U8, 1000, 256, 256, 0, 0, 8},
+        {WB_F16, 999, 3, 3, 0, 0, 8},           /* one line, whose last vector is cut off */
+        {WB_F16, 999, 3, 4, 0, 0, 1}, {WB_F16, 1000, 256, 260, 0, 0, 4},
+        {WB_F16, 1000, 254, 256, 0, 0, 2}, {WB_F16, 1000, 256, 257, 0, 0, 1},
+        {WB_F16, 1000, 256, 256, 4, 0, 4}, {WB_F16, 1000, 256, 256, 3, 0, 1},
+        {WB_F16, 1000, 256, 256, 0, 8, 4}, {WB_F16, 1000, 256, 256, 0, 2, 1},
+        {WB_F32, 1000, 256, 256, 0, 16, 4}, {WB_F16, 1, 7, 7, 0, 0, 4}, {WB_F16, 1, 1, 1, 0, 0, 1}};
+    wb__gpu_target t = targets[0];
+    for (size_t i = 0; i < WB__COUNT(all); i++) {
+        const int found = vector_of(&t, &all[i]);
+        if (found != all[i].expected)
+            fail_msg("case %zu: vectors of %d, not %d", i, found, all[i].expected);
+    }
+    t.processors = 132;                         /* an item for each thread of the device */
+    assert_int_equal(vector_of(&t, &all[0]), 4);
+    t.is_cpu = true;
+    assert_int_equal(vector_of(&t, &all[0]), 1);
 }
 
 int main(void) { return run_all_cases(); }

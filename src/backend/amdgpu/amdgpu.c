@@ -89,9 +89,11 @@ static int describe(wb__hip_device *d, int id)
     d->gpu.graphs = wb__hip_has_graphs;
     d->gpu.total = (int64_t)total;
     /* HIP counts a grid in work-items, fewer than 2^32 in each dimension. */
-    d->gpu.target = (wb__gpu_target){.f64 = true, .max_items = items, .local_bytes = local,
+    d->gpu.target = (wb__gpu_target){.f64 = true, .tickets = true, .max_items = items,
+                                     .local_bytes = local,
                                      .max_args_bytes = 4096, .buffer_bytes = sizeof(void *),
-                                     .max_groups = {UINT32_MAX / 1024, UINT16_MAX, UINT16_MAX}};
+                                     .max_groups = {UINT32_MAX / 1024, UINT16_MAX, UINT16_MAX},
+                                     .processors = processors};
     snprintf(d->gpu.about, sizeof d->gpu.about, "%s, %d processors, waves of %d, HIP %d.%d",
              d->arch, processors, wave, wb__hip_version / 10000000, wb__hip_version / 100000 % 100);
     return 0;

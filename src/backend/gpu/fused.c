@@ -1,5 +1,7 @@
 /* Fused steps as kernels.  The kernels of a segment run in this order:
  *
+ *   0. on GPUs, reductions along columns of few long rows, each row by several groups; the results
+ *      are stored in the workspace or where they belong, and the kernels that follow load them
  *   1. all reductions along columns, if a reduction of rows or of everything depends on one; the
  *      results are stored in the workspace, and the kernels that follow load them
  *   2. reductions of rows, then reductions of everything
@@ -59,6 +61,8 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
         if (f->instr[i].kind == WB__UNIFORM || f->instr[i].kind == WB__GAUSSIAN)
             p->views[f->instr[i].c].buffer = WB__NO_BUFFER;
     normalise_empty(&p->space);
+    for (int i = 0; i < f->n_segments; i++)
+        p->points += product(&f->spaces[i], 0, f->spaces[i].ndim);
     return 0;
 }
 
@@ -119,7 +123,7 @@ int wb__fused_pieces(const wb__gpu_target *t, const wb__fuse_program *p, unsigne
     return pieces_from(t, p, dims, 0, make, context);
 }
 
-/* ---- 1: reductions along columns, into the workspace ----------------------------------------- */
+/* ---- 0, 1: reductions along columns, into the workspace -------------------------------------- */
 
 static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
 {
@@ -135,6 +139,24 @@ static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
     return v;
 }
 
+/* Replaces reduction i, along columns, by a load of its results from the view. */
+static void load_results(wb__fuse_program *p, int i, int view)
+{
+    p->instr[i].kind = WB__LOAD;
+    p->instr[i].arg = view;
+    p->instr[i].a = -1;
+}
+
+/* Adds a view of the workspace, from byte *end on, for the results of reduction i.  Returns it. */
+static int add_results(wb__fuse_program *p, int i, size_t *end)
+{
+    const int64_t rows = product(&p->space, 0, p->space.ndim - p->space.col_dims);
+    p->views[p->n_views] = row_view(&p->space, (wb__reg)p->instr[i].reg, *end);
+    *end = wb__gpu_aligned(*end + (size_t)WB__MAX(rows, 1)
+                           * wb__dtype_size(p->views[p->n_views].dtype));
+    return p->n_views++;
+}
+
 /* Adds kernels that store the needed reductions along columns in the workspace, and turns the
  * instructions of these reductions into loads.  *end: bytes of workspace in use, before and
  * after. */
@@ -145,24 +167,123 @@ static int reduce_to_workspace(const wb__gpu_target *t, wb__fuse_program *p, con
     const int64_t rows = product(&p->space, 0, p->space.ndim - p->space.col_dims);
     for (int i = 0; i < n; i++) {
         if (p->instr[i].kind != WB__REDUCE_COLUMNS || !needed[i]) continue;
-        const wb__view v = row_view(&p->space, (wb__reg)p->instr[i].reg, *end);
-        *end = wb__gpu_aligned(*end + (size_t)WB__MAX(rows, 1) * wb__dtype_size(v.dtype));
-        p->views[p->n_views] = v;
+        const int view = add_results(p, i, end);
         stores[p->n_instr] = true;
         p->instr[p->n_instr++] = (wb__instr){.kind = WB__STORE, .reg = p->instr[i].reg,
-                                             .level = WB__LEVEL_PER_ROW, .dtype = (uint8_t)v.dtype,
-                                             .a = i, .b = -1, .c = -1, .arg = p->n_views++};
+                                             .level = WB__LEVEL_PER_ROW, .a = i, .b = -1, .c = -1,
+                                             .dtype = (uint8_t)p->views[view].dtype, .arg = view};
     }
     work->workspace = WB__MAX(work->workspace, *end);
     const int e = rows ? wb__fused_rows(t, p, stores, work) : 0;
     for (int i = n; i < p->n_instr; i++) {
-        wb__instr *reduction = &p->instr[p->instr[i].a];
-        reduction->kind = WB__LOAD;
-        reduction->arg = p->instr[i].arg;
-        reduction->a = -1;
+        load_results(p, p->instr[i].a, p->instr[i].arg);
         stores[i] = false;
     }
     p->n_instr = n;
+    return e;
+}
+
+/* Whether one group for each row would leave most of a GPU idle. */
+static bool has_few_long_rows(const wb__gpu_target *t, const wb__space *s)
+{
+    enum { LONG = 16384, SOME_PROCESSORS = 64 };
+    const int64_t rows = product(s, 0, s->ndim - s->col_dims);
+    const int processors = t->processors ? t->processors : SOME_PROCESSORS;
+    return !t->is_cpu && rows && rows <= 2 * processors
+        && product(s, s->ndim - s->col_dims, s->ndim) >= LONG;
+}
+
+/* Whether an operand of instruction i depends on a reduction along columns.  depends[j]: whether
+ * an instruction before i is such a reduction, or depends on one. */
+static bool depends_on(const wb__fuse_program *p, const bool *depends, int i)
+{
+    const wb__instr *in = &p->instr[i];
+    if (in->kind <= WB__GAUSSIAN) return false;
+    return (in->a >= 0 && depends[in->a]) || (in->b >= 0 && depends[in->b])
+        || (in->c >= 0 && depends[in->c]);
+}
+
+/* Sets the first byte of a view in its buffer, and the byte behind its last one. */
+static void span(const wb__view *v, int64_t *from, int64_t *to)
+{
+    const int64_t size = (int64_t)wb__dtype_size(v->dtype);
+    *from = *to = v->offset;
+    for (int d = 0; d < v->ndim; d++)
+        *(v->strides[d] < 0 ? from : to) += v->strides[d] * (v->dims[d] - 1);
+    *from *= size;
+    *to = (*to + 1) * size;
+}
+
+static bool may_meet(const wb__view *a, const wb__view *b)
+{
+    int64_t from[2], to[2];
+    span(a, &from[0], &to[0]);
+    span(b, &from[1], &to[1]);
+    return a->buffer == b->buffer && from[0] < to[1] && from[1] < to[0];
+}
+
+/* The view of a store of reduction i, which may then store its results there at once: one value for
+ * each row, of the register's dtype, in memory that nothing else of p accesses.  The store becomes
+ * a load that nothing needs.  -1: there is none. */
+static int take_store(wb__fuse_program *p, int i)
+{
+    for (int j = i + 1; j < p->n_instr; j++) {
+        const wb__instr *in = &p->instr[j];
+        if (in->kind != WB__STORE || in->a != i) continue;
+        const int found = in->arg;
+        const wb__view *v = &p->views[found];
+        bool alone = !wb__fuse_varies(p, v) && v->dtype == wb__fuse_whole[p->instr[i].reg];
+        for (int k = 0; k < p->n_views; k++) alone &= k == found || !may_meet(&p->views[k], v);
+        if (!alone) continue;
+        load_results(p, j, found);
+        return found;
+    }
+    return -1;
+}
+
+/* Adds the kernels of those reductions along columns in p that depend on no others, as reductions
+ * of rows: the columns of p are the rows of `turned`, which has space for a copy of p.  In p they
+ * become loads of their results; *end as in reduce_to_workspace.  *n: how many
+ * they are. */
+static int reduce_by_groups(const wb__gpu_target *t, wb__fuse_program *p, wb__fuse_program *turned,
+                            bool *depends, wb__gpu_work *work, size_t *end, int *n)
+{
+    wb__instr *copy = turned->instr;
+    *n = 0;
+    for (int i = 0; i < p->n_instr; i++) {
+        const bool columns = p->instr[i].kind == WB__REDUCE_COLUMNS;
+        const bool waits = depends_on(p, depends, i);
+        depends[i] = waits || columns;
+        copy[i] = p->instr[i];
+        if (copy[i].kind == WB__REDUCE_ROWS) copy[i].kind = WB__STORE;      /* not now */
+        if (!columns || waits) continue;
+        const int stored = take_store(p, i);
+        copy[i].kind = WB__REDUCE_ROWS;
+        copy[i].arg = stored >= 0 ? stored : add_results(p, i, end);
+        ++*n;
+    }
+    *turned = *p;
+    turned->instr = copy;
+    turned->space.row_dims = p->space.col_dims;
+    turned->space.col_dims = 0;
+    work->workspace = WB__MAX(work->workspace, *end);
+    const int e = *n ? wb__fused_reductions(t, turned, WB__REDUCE_ROWS, *end, work) : 0;
+    for (int i = 0; i < p->n_instr && *n; i++)
+        if (p->instr[i].kind == WB__REDUCE_COLUMNS && copy[i].kind == WB__REDUCE_ROWS)
+            load_results(p, i, copy[i].arg);
+    return e;
+}
+
+static int reduce_long_rows(const wb__gpu_target *t, wb__fuse_program *p, wb__gpu_work *work,
+                            size_t *end)
+{
+    const size_t size = (size_t)p->n_instr + 1;
+    wb__fuse_program turned = {.instr = wb__alloc(size * sizeof *turned.instr)};
+    bool *depends = wb__alloc_zero(size, sizeof *depends);
+    int e = turned.instr && depends ? 0 : WB_ERROR_MEMORY, n = 1;
+    while (!e && n) e = reduce_by_groups(t, p, &turned, depends, work, end, &n);
+    wb__free(turned.instr);
+    wb__free(depends);
     return e;
 }
 
@@ -226,6 +347,9 @@ static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, b
         * product(s, s->ndim - s->col_dims, s->ndim);
     size_t end = 0;
     int e = 0;
+    if (has_few_long_rows(t, s) && has_kind(p, NULL, WB__REDUCE_COLUMNS))
+        e = reduce_long_rows(t, p, work, &end);
+    if (e) return e;
     mark_written(p, needed, false);
     if (has_kind(p, needed, WB__REDUCE_COLUMNS)) {
         bool *kept = wb__alloc_zero((size_t)(2 * p->n_instr), sizeof *kept);

@@ -5,6 +5,7 @@
  *   fused_values.c  instructions as text
  *   fused_text.c    the text, the argument struct, the launch
  *   fused_reduction_text.c   reductions as text
+ *   fused_vectors.c   several elements per item
  *   fused_rows.c    kernels without reductions, and with reductions along columns
  *   fused_reductions.c   kernels that reduce rows, or everything
  *
@@ -20,6 +21,7 @@
 
 enum {
     WB__GROUP_ITEMS = 256,                      /* items of every group of a fused kernel */
+    WB__FUSE_COUNTERS = 1024,                   /* counters of a kernel with tickets */
     WB__NO_BUFFER = -2  /* buffer index of a view without memory, which numbers a draw's elements */
 };
 
@@ -29,6 +31,7 @@ typedef struct {
     wb__instr *instr;
     wb__view *views;
     wb__space space;
+    int64_t points;                 /* of all segments of the step */
 } wb__fuse_program;
 
 typedef enum { WB__OUTER, WB__ROWS, WB__COLS } wb__loop;
@@ -48,6 +51,7 @@ typedef struct {
     int id, pattern;  /* id: i of its pointer p<i>; pattern: i of its strides s<i>_<dimension> */
     unsigned struct_strides;                    /* bit set: strides that are struct fields */
     bool in_struct;                             /* the iota's scale and shift are struct fields */
+    bool vector;                /* an item has k->vector elements; strides are in vectors */
     int64_t stride[WB_MAX_DIMS];
 } wb__fuse_operand;
 
@@ -71,6 +75,9 @@ typedef struct {
     bool wide;                                  /* element offsets need 64 bits */
     unsigned struct_dims;                       /* bit set: dimensions that are struct fields */
     unsigned inner;  /* bit set: dimensions whose index changes in the inner loop */
+    int vector;                 /* adjacent elements of an item; 1: no vectors */
+    int64_t elements;           /* along the last dimension, if its last vector is cut off; or 0 */
+    unsigned vector_types;                      /* bit set: dtypes of vectors */
 
     wb__text fields, body;
     uint32_t *words;                            /* the argument struct */
@@ -79,7 +86,7 @@ typedef struct {
     wb__gpu_origin *origins;
     int n_numbers, n_origins;
     int *buffers, n_buffers, n_ids, n_patterns, workspace_word;
-    bool f64, failed, used[WB__OP_COUNT][4];
+    bool f64, failed, tickets, used[WB__OP_COUNT][4];   /* tickets: the text has counters */
     int indent;
 } wb__fuse;
 
@@ -107,7 +114,9 @@ extern const char *const wb__fuse_kinds[4];     /* names of register kinds: "f32
 extern const wb_dtype wb__fuse_whole[4];  /* the dtype that a register holds without conversion */
 
 /* fused_loops.c */
-void wb__fuse_loops(wb__fuse *k, wb__walk walk);
+/* Reduces the space to as few dimensions as possible.  vectors: and makes vectors, if they suit the
+ * operands. */
+void wb__fuse_loops(wb__fuse *k, wb__walk walk, bool vectors);
 /* Emits the indices of the dimensions [from, to).  `count` is the variable that numbers the points
  * of these dimensions. */
 void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to);
@@ -121,10 +130,21 @@ void wb__fuse_offsets(wb__fuse *k, const bool *needed);
  * first index that wb__fuse_bases emits. */
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
 
+/* fused_vectors.c.  wb__fuse_make_vectors chooses the length of vectors, and divides the last
+ * dimension by it.  may_cut: the last vector of a line may be cut off.  The other functions emit
+ * code for vectors of needed instructions: the loads; the loop over the elements, in which values
+ * are emitted; after it, the stores. */
+void wb__fuse_make_vectors(wb__fuse *k, bool may_cut);
+void wb__fuse_load_vectors(wb__fuse *k, const bool *needed);
+void wb__fuse_open_lanes(wb__fuse *k);
+void wb__fuse_store_vectors(wb__fuse *k, const bool *needed);
+
 /* fused_values.c */
 enum { WB__EMITTED_NOT, WB__EMITTED_PER_ROW, WB__EMITTED_FULL };
 /* Sets level[i] to the wb__level of instruction i. */
 void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level);
+/* Sets k->level: WB__LEVEL_FULL for instructions with one value per element of a vector. */
+void wb__fuse_lane_levels(wb__fuse *k);
 /* Adds to `needed` the instructions that the needed ones depend on, directly or not.  The operands
  * of reductions along columns are added only if past_reductions is true. */
 void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions);

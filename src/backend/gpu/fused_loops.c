@@ -124,7 +124,7 @@ static void assign_ids(wb__fuse *k)
     }
 }
 
-void wb__fuse_loops(wb__fuse *k, wb__walk walk)
+void wb__fuse_loops(wb__fuse *k, wb__walk walk, bool vectors)
 {
     const wb__space *s = &k->program->space;
     wb__loop loop[WB_MAX_DIMS];
@@ -151,6 +151,12 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk)
         k->dim[d + 1] *= k->dim[d];
         for (int j = d; j + 1 < k->n_dims; j++) loop[j] = loop[j + 1];
         remove_dim(k, d);
+    }
+    k->vector = 1;
+    if (vectors && k->n_dims) {
+        const wb__loop inner = loop[k->n_dims - 1];
+        wb__fuse_make_vectors(k, walk == WB__ANY_ORDER && k->n_dims == 1);
+        k->points[inner] = wb__quotient_up(k->points[inner], k->vector);
     }
     for (int g = 0, d = 0; g < 4; g++) {
         k->first[g] = d;
@@ -237,10 +243,18 @@ static bool varies(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
 static void pointer(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
 {
     const wb__view *v = p->view;
-    const char *type = wb__gpu_types[v->dtype].stored;
-    const int b = wb__fuse_buffer(k, v->buffer), s = p->id;
-    k->failed |= !wb__gpu_add_origin(&k->origins, &k->n_origins, v, 4 * (size_t)k->n_words);
-    wb__fuse_pair(k, v->offset, "o%d", s);
+    const char *const stored = wb__gpu_types[v->dtype].stored;
+    char type[16];
+    const int b = wb__fuse_buffer(k, v->buffer), s = p->id, n = p->vector ? k->vector : 1;
+    if (n > 1) snprintf(type, sizeof type, "%sx%d", stored, n);
+    else snprintf(type, sizeof type, "%s", stored);
+    if (n > 1) k->vector_types |= 1u << v->dtype;
+    if (wb__gpu_add_origin(&k->origins, &k->n_origins, v, 4 * (size_t)k->n_words)) {
+        if (v->granule) k->origins[k->n_origins - 1].size *= (uint32_t)n;
+    } else {
+        k->failed = true;
+    }
+    wb__fuse_pair(k, v->offset / n, "o%d", s);
     k->f64 |= v->dtype == WB_F64;
     if (v->buffer == WB__GPU_WORKSPACE)
         wb__fuse_line(k, "GLOBAL %s *p%d = PTR(%s, PTR(u8, b%d, a.workspace, a.workspaceh), a.o%d, "
@@ -295,7 +309,9 @@ void wb__fuse_bases(wb__fuse *k)
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48])
 {
     const int one = plain(k, p, k->inner);
-    if (one >= 0) snprintf(text, 48, "i%d", one);
+    const bool by_lane = k->vector > 1 && !p->vector && p->stride[k->n_dims - 1];
+    if (by_lane) snprintf(text, 48, "(y%d + lane)", p->pattern);
+    else if (one >= 0) snprintf(text, 48, "i%d", one);
     else if (varies(k, p, k->inner)) snprintf(text, 48, "y%d", p->pattern);
     else snprintf(text, 48, "0");
 }

@@ -1,20 +1,26 @@
 /* Kernels that reduce rows or everything.  To reduce everything, all points are rows of one column.
  * A group processes a tile of adjacent columns; several of its items share a column, each with some
  * of the rows.  If there are too few columns to occupy the device, the rows are cut into chunks.
- * The results of the chunks are stored in the workspace, and a second kernel combines them in a
- * fixed order. */
+ * The results of the chunks are stored in the workspace.  The group that is the last to store them
+ * combines them in a fixed order, whichever group it is: each group of a tile takes a ticket.
+ * Where devices have no tickets, a second kernel combines them. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_CHUNKS = 4096 };
+enum {
+    MAX_CHUNKS = 4096,
+    AT_ONCE = 4,                /* rows of which an item loads the elements before it adds them */
+    SHORT_PROGRAM = 32          /* instructions of a program for AT_ONCE rows at once */
+};
 
 typedef struct {
     const wb__fuse_program *program;
     wb__reduction *reductions;
     int n;
     bool all;
+    bool ticket;                    /* the last group combines the chunks */
     int64_t outers, rows, cols;
     int64_t chunks, chunk;          /* over the rows */
     int64_t pieces, start;  /* REDUCE_ALL: number of pieces; index of this piece's first point */
@@ -91,19 +97,65 @@ static void items(reductions *f, wb__fuse *k)
     wb__fuse_uint(k, f->rows, "rows");
     wb__fuse_line(k, "const uint l = LID(0), x = l & (a.across - 1), y = l >> a.log;");
     wb__fuse_line(k, "const uint lanes = %du >> a.log;", WB__GROUP_ITEMS);
+    if (f->ticket) wb__fuse_line(k, "LOCAL uint ticket;");
 }
 
-/* Emits the head of the loop over those rows r in [from, to) that the item processes. */
-static void open_rows(wb__fuse *k)
+typedef void row_function(const reductions *f, wb__fuse *k);
+
+/* Emits the loop over those rows r in [from, to) that the item processes.  `row` emits the code for
+ * one row.  With at_once > 1 the loop has a first part for as many rows at once. */
+static void over_rows(const reductions *f, wb__fuse *k, int at_once, row_function *row)
 {
     if (k->target->is_cpu) {  /* each item gets contiguous rows */
         wb__fuse_line(k, "const uint piece = (to - from + lanes - 1) / lanes;");
         wb__fuse_line(k, "const uint start = y * piece < to - from ? from + y * piece : to;");
         wb__fuse_line(k, "const uint end = to - start < piece ? to : start + piece;");
         wb__fuse_open(k, "for (uint r = start; r < end; r++)");
-    } else {
-        wb__fuse_open(k, "for (uint r = from + y; r < to; r += lanes)");
+        row(f, k);
+        wb__fuse_close(k);
+        return;
     }
+    wb__fuse_line(k, "uint next = from + y;");
+    if (at_once > 1) {
+        wb__fuse_open(k, "for (; next < to && to - next > %d * lanes; next += %d * lanes)",
+                      at_once - 1, at_once);
+        wb__fuse_open(k, "UNROLL for (uint step = 0; step < %du; step++)", at_once);
+        wb__fuse_line(k, "const uint r = next + step * lanes;");
+        row(f, k);
+        wb__fuse_close(k);
+        wb__fuse_close(k);
+    }
+    wb__fuse_open(k, "for (; next < to; next += lanes)");
+    wb__fuse_line(k, "const uint r = next;");
+    row(f, k);
+    wb__fuse_close(k);
+}
+
+/* Emits the code that adds the elements of row r of the space. */
+static void add_row(const reductions *f, wb__fuse *k)
+{
+    char index[40] = "r";
+    wb__fuse_unravel(k, "r", k->first[WB__ROWS], k->first[WB__ROWS + 1]);
+    wb__fuse_offsets(k, k->needed);
+    if (k->vector > 1) {
+        snprintf(index, sizeof index, "(r * %du + lane)", k->vector);
+        wb__fuse_load_vectors(k, k->needed);
+        wb__fuse_open_lanes(k);
+    } else if (f->pieces > 1) {
+        snprintf(index, sizeof index, "(r + a.start)");
+    }
+    wb__fuse_values(k, k->needed, WB__LEVEL_FULL);
+    for (int i = 0; i < f->n; i++) wb__reduction_add(k, &f->reductions[i], index);
+    if (k->vector > 1) wb__fuse_close(k);
+    wb__fuse_forget(k);
+}
+
+/* Emits the code that adds the partial results of chunk r. */
+static void add_chunk(const reductions *f, wb__fuse *k)
+{
+    char at[48];
+    snprintf(at, sizeof at, "r * a.line + %sc", f->outers > 1 ? "o * a.cols + " : "");
+    for (int i = 0; i < f->n; i++) wb__reduction_merge(k, &f->reductions[i], at);
 }
 
 static void store_results(reductions *f, wb__fuse *k)
@@ -137,28 +189,68 @@ static void store_partials(reductions *f, wb__fuse *k)
     wb__fuse_close(k);
 }
 
+/* Emits code by which the last group of a tile that stores its partial results combines those of
+ * all chunks.  The last ticket sets the counter of the tile back to 0, for the next launch. */
+static void combine(reductions *f, wb__fuse *k)
+{
+    k->tickets = true;
+    wb__fuse_uint(k, f->chunks, "chunks");
+    wb__fuse_line(k, "FENCE;");
+    wb__fuse_line(k, "BARRIER;");
+    wb__fuse_line(k, "if (l == 0) ticket = TICKET(counters + GRP(0), a.chunks - 1);");
+    wb__fuse_line(k, "BARRIER;");
+    wb__fuse_open(k, "if (ticket == a.chunks - 1)");
+    wb__fuse_line(k, "FENCE;");
+    for (int i = 0; i < f->n; i++) wb__reduction_start(k, &f->reductions[i]);
+    wb__fuse_line(k, "const uint from = 0, to = c < a.cols ? a.chunks : 0;");
+    over_rows(f, k, AT_ONCE, add_chunk);
+    store_results(f, k);
+    wb__fuse_close(k);
+}
+
 /* ---- kernels --------------------------------------------------------------------------------- */
+
+/* Begins the kernel that reads the operands, and chooses its shape. */
+static int begin(reductions *f, wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work)
+{
+    int e = wb__fuse_start(k, t, work, f->program);
+    if (e) return e;
+    for (int i = 0; i < f->n; i++) k->needed[f->program->instr[f->reductions[i].instr].a] = true;
+    wb__fuse_mark_needed(f->program, k->needed, true);
+    const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
+    wb__fuse_loops(k, walk, false);
+    f->outers = k->points[WB__OUTER], f->rows = k->points[WB__ROWS], f->cols = k->points[WB__COLS];
+    choose(f, k);
+    const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
+    const bool cut = f->chunks > 1 || f->pieces > 1;
+    /* rows of one column, whose elements may be adjacent */
+    const bool adjacent = !f->log && f->pieces <= 1 && k->first[WB__COLS] == k->n_dims
+        && k->first[WB__ROWS] < k->n_dims;
+    f->ticket = cut && f->pieces <= 1 && t->tickets && tiles * f->outers <= WB__FUSE_COUNTERS;
+    wb__fuse_free(k);
+    e = wb__fuse_start(k, t, work, f->program);
+    if (e) return e;
+    const bool writes = !cut || f->ticket;      /* this kernel writes the results */
+    for (int i = 0; i < f->n; i++)
+        k->needed[writes ? f->reductions[i].instr
+                         : f->program->instr[f->reductions[i].instr].a] = true;
+    wb__fuse_mark_needed(f->program, k->needed, true);
+    wb__fuse_loops(k, walk, adjacent);
+    f->rows = k->points[WB__ROWS];              /* of vectors, if there are any */
+    f->chunk = WB__MAX(wb__quotient_up(f->rows, f->chunks), 1);
+    f->chunks = WB__MAX(wb__quotient_up(f->rows, f->chunk), 1);
+    return 0;
+}
 
 static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
-    const int e = wb__fuse_start(&k, t, work, f->program);
+    const int e = begin(f, &k, t, work);
     if (e) return e;
-    for (int i = 0; i < f->n; i++) k.needed[f->program->instr[f->reductions[i].instr].a] = true;
-    wb__fuse_mark_needed(f->program, k.needed, true);
-    const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
-    wb__fuse_loops(&k, walk);
-    f->outers = k.points[WB__OUTER], f->rows = k.points[WB__ROWS], f->cols = k.points[WB__COLS];
-    choose(f, &k);
-    const bool cut = f->chunks > 1 || f->pieces > 1;
-    if (!cut) {                                 /* not cut: this kernel writes the results */
-        wb__fuse_free(&k);
-        if (wb__fuse_start(&k, t, work, f->program)) return WB_ERROR_MEMORY;
-        for (int i = 0; i < f->n; i++) k.needed[f->reductions[i].instr] = true;
-        wb__fuse_mark_needed(f->program, k.needed, true);
-        wb__fuse_loops(&k, walk);
-    }
     const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
+    const bool cut = f->chunks > 1 || f->pieces > 1;
+    int instructions = 0;
+    for (int i = 0; i < f->program->n_instr; i++) instructions += k.needed[i];
     k.impl = f->all ? "a group a stretch of elements" : "a group some rows of some columns";
     for (int d = k.first[WB__ROWS]; d < k.first[WB__ROWS + 1]; d++) k.inner |= 1u << d;
     items(f, &k);
@@ -178,16 +270,11 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     wb__fuse_bases(&k);
     if (cut) partials(f, &k);
     for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
-    open_rows(&k);
-    wb__fuse_unravel(&k, "r", k.first[WB__ROWS], k.first[WB__ROWS + 1]);
-    wb__fuse_offsets(&k, k.needed);
-    wb__fuse_values(&k, k.needed, WB__LEVEL_FULL);
     if (f->pieces > 1) wb__fuse_uint(&k, f->start, "start");
-    for (int i = 0; i < f->n; i++)
-        wb__reduction_add(&k, &f->reductions[i], f->pieces > 1 ? "(r + a.start)" : "r");
-    wb__fuse_close(&k);
+    over_rows(f, &k, k.vector > 1 || instructions > SHORT_PROGRAM ? 1 : AT_ONCE, add_row);
     if (cut) store_partials(f, &k);
     else store_results(f, &k);
+    if (f->ticket) combine(f, &k);
     return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
 }
 
@@ -203,9 +290,10 @@ static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *w
     const int e = wb__fuse_start(&k, t, work, &flat);
     if (e) return e;
     for (int i = 0; i < f->n; i++) k.needed[f->reductions[i].instr] = true;
-    wb__fuse_loops(&k, WB__IN_ORDER);
+    wb__fuse_loops(&k, WB__IN_ORDER, false);
     partials(f, &k);
     reductions g = *f;
+    g.ticket = false;
     g.rows = f->chunks, g.cols = f->outers * f->cols, g.outers = 1;
     const int tall = wb__fuse_log(g.rows, 8);
     g.log = WB__MAX(wb__fuse_log(g.cols, t->is_cpu ? 8 : 5), WB__MIN(8 - tall, 8));
@@ -216,9 +304,8 @@ static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *w
     wb__fuse_unravel(&k, "c", 0, k.n_dims);
     wb__fuse_bases(&k);
     for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
-    open_rows(&k);
-    for (int i = 0; i < f->n; i++) wb__reduction_merge(&k, &f->reductions[i], "r * a.cols + c");
-    wb__fuse_close(&k);
+    wb__fuse_uint(&k, g.cols, "line");
+    over_rows(&g, &k, AT_ONCE, add_chunk);
     store_results(&g, &k);
     return wb__fuse_finish(&k, wb__quotient_up(g.cols, 1 << g.log), 1, 1);
 }
@@ -239,7 +326,7 @@ static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
     (void)first;
     f.program = p;
     const int e = first_kernel(&f, t, m->work);
-    return e || f.chunks == 1 ? e : second_kernel(&f, t, m->work);
+    return e || f.chunks == 1 || f.ticket ? e : second_kernel(&f, t, m->work);
 }
 
 static int count_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
@@ -277,7 +364,7 @@ static int reduction(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
     int e = wb__fused_pieces(t, f->program, ~0u, count_piece, &m);
     if (!e) e = wb__fused_pieces(t, f->program, ~0u, all_of_piece, &m);
     f->chunks = f->before;
-    return e || f->chunks == 1 ? e : second_kernel(f, t, work);
+    return e || f->chunks == 1 || f->ticket ? e : second_kernel(f, t, work);
 }
 
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,

@@ -14,23 +14,50 @@ int wb__fuse_log(int64_t n, int most)
 
 /* ---- one item per element -------------------------------------------------------------------- */
 
-/* Rows of at least LONG_ROW elements have groups of their own; shorter rows share groups. */
-enum { LONG_ROW = 128, MAX_GROUPS_Y = 32768 };
+/* Rows of at least LONG_ROW elements have groups of their own; shorter rows share groups.  For rows
+ * of vectors, which need fewer indices, that is LONG_LINE. */
+enum { LONG_ROW = 128, LONG_LINE = 1024, MAX_GROUPS_Y = 32768 };
 
 static void element(wb__fuse *k, const bool *stores)
 {
     wb__fuse_offsets(k, k->needed);
+    if (k->vector > 1) {
+        wb__fuse_load_vectors(k, k->needed);
+        wb__fuse_lane_levels(k);
+        wb__fuse_values(k, k->needed, WB__LEVEL_PER_ROW);
+        wb__fuse_open_lanes(k);
+    }
     wb__fuse_values(k, k->needed, WB__LEVEL_FULL);
     for (int i = 0; i < k->program->n_instr; i++)
         if (stores[i]) wb__fuse_store(k, i);
+    if (k->vector > 1) {
+        wb__fuse_close(k);
+        wb__fuse_store_vectors(k, k->needed);
+    }
     wb__fuse_close(k);
+}
+
+/* The items of a kernel: elements or vectors. */
+static int64_t items_of(const wb__fuse *k)
+{
+    int64_t n = 1;
+    for (int d = 0; d < k->n_dims; d++) n *= k->dim[d];
+    return n;
+}
+
+/* Whether each line along the last dimension has groups of its own. */
+static bool has_lines(const wb__fuse *k)
+{
+    const int64_t line = k->n_dims > 1 ? k->dim[k->n_dims - 1] : 0;
+    return k->vector > 1 ? line >= LONG_LINE || (line && line % WB__GROUP_ITEMS == 0)
+                         : line >= LONG_ROW;
 }
 
 static int by_element(wb__fuse *k, const bool *stores)
 {
-    const int64_t n = k->points[WB__COLS];
+    const int64_t n = items_of(k);
     k->inner = ~0u;
-    k->impl = "one item an element";
+    k->impl = k->vector > 1 ? "some elements an item" : "one item an element";
     wb__fuse_uint(k, n, "n");
     wb__fuse_bases(k);
     wb__fuse_line(k, "const uint i = GID(0);");
@@ -43,10 +70,10 @@ static int by_element(wb__fuse *k, const bool *stores)
 static int by_line(wb__fuse *k, const bool *stores)
 {
     const int last = k->n_dims - 1;
-    const int64_t cols = k->dim[last], rows = k->points[WB__COLS] / cols;
+    const int64_t cols = k->dim[last], rows = items_of(k) / cols;
     const int64_t y = WB__MIN(rows, MAX_GROUPS_Y);
     k->inner = 1u << last;
-    k->impl = "one item an element, by lines";
+    k->impl = k->vector > 1 ? "some elements an item, by lines" : "one item an element, by lines";
     wb__fuse_uint(k, cols, "n");
     wb__fuse_uint(k, rows, "rows");
     wb__fuse_uint(k, y, "high");
@@ -74,9 +101,8 @@ static int each_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
     if (e) return e;
     for (int i = 0; i < p->n_instr; i++) k.needed[i] = stores[i];
     wb__fuse_mark_needed(p, k.needed, true);
-    wb__fuse_loops(&k, WB__ANY_ORDER);
-    return k.n_dims > 1 && k.dim[k.n_dims - 1] >= LONG_ROW ? by_line(&k, stores)
-                                                           : by_element(&k, stores);
+    wb__fuse_loops(&k, WB__ANY_ORDER, true);
+    return has_lines(&k) ? by_line(&k, stores) : by_element(&k, stores);
 }
 
 int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
@@ -135,7 +161,7 @@ static void find_phases(rows *r, int *after)
 
 /* Emits the heads of the loops over the columns, and returns the number of loops.  `index` receives
  * the expression of the column index. */
-static int open_columns(rows *r, bool indices, char index[24])
+static int open_columns(rows *r, bool indices, char index[40])
 {
     wb__fuse *k = &r->k;
     const int from = k->first[WB__COLS], to = k->first[WB__COLS + 1];
@@ -145,7 +171,8 @@ static int open_columns(rows *r, bool indices, char index[24])
         else
             wb__fuse_open(k, "for (uint j = from; j < to; j += a.lanes)");
         wb__fuse_unravel(k, "j", from, to);
-        strcpy(index, "j");
+        if (k->vector > 1) snprintf(index, 40, "(j * %du + lane)", k->vector);
+        else strcpy(index, "j");
         return 1;
     }
     strcpy(index, to == from ? "0" : "j");
@@ -155,7 +182,7 @@ static int open_columns(rows *r, bool indices, char index[24])
         k->struct_dims |= 1u << (d + 16);
         wb__fuse_open(k, "for (uint i%d = 0; i%d < a.e%d; i%d++)", d, d, d, d);
     }
-    if (to == from + 1) snprintf(index, 24, "i%d", from);
+    if (to == from + 1) snprintf(index, 40, "i%d", from);
     return to - from;
 }
 
@@ -163,7 +190,7 @@ static void make_phase(rows *r, int phase, bool argmax)
 {
     wb__fuse *k = &r->k;
     const wb__fuse_program *p = k->program;
-    char index[24];
+    char index[40];
     int first = r->n_reductions, n = 0;
     memset(r->needed, 0, (size_t)p->n_instr * sizeof *r->needed);
     for (int i = 0; i < p->n_instr; i++)
@@ -177,11 +204,19 @@ static void make_phase(rows *r, int phase, bool argmax)
         if (r->phase[i] == phase) wb__reduction_start(k, &r->reductions[i]);
     int open = open_columns(r, argmax, index);
     wb__fuse_offsets(k, r->needed);
+    if (k->vector > 1) {
+        wb__fuse_load_vectors(k, r->needed);
+        wb__fuse_open_lanes(k);
+    }
     wb__fuse_values(k, r->needed, WB__LEVEL_FULL);
     for (int i = 0; i < r->n_reductions; i++)
         if (r->phase[i] == phase) wb__reduction_add(k, &r->reductions[i], index);
     for (int i = 0; i < p->n_instr && phase == r->store_phase; i++)
         if (r->stores[i] && !of_row(r, i)) wb__fuse_store(k, i);
+    if (k->vector > 1) {
+        wb__fuse_close(k);
+        wb__fuse_store_vectors(k, r->needed);
+    }
     if (r->by_item && argmax && open > 1) wb__fuse_line(k, "j++;");
     while (open--) wb__fuse_close(k);
     wb__fuse_forget(k);
@@ -235,11 +270,8 @@ static int make_rows(rows *r)
 {
     wb__fuse *k = &r->k;
     const int64_t n = k->points[WB__ROWS], cols = k->points[WB__COLS];
-    const bool few = k->target->is_cpu ? n >= 512 || cols <= 64 : cols <= 4;
     bool argmax = false;
     for (int i = 0; i < r->n_reductions; i++) argmax |= r->reductions[i].op == WB__OP_argmax;
-    r->by_item = few || wb__reduction_locals(NULL, r->reductions, r->n_reductions) >
-                            (int64_t)k->target->local_bytes;
     const int log = k->target->is_cpu ? 8 : wb__fuse_log(cols, 8);
     for (int d = k->first[WB__COLS]; d < k->n_dims; d++) k->inner |= 1u << d;
     wb__fuse_uint(k, n, "rows");
@@ -276,6 +308,15 @@ static int make_rows(rows *r)
     return wb__fuse_finish(k, wb__quotient_up(n, WB__GROUP_ITEMS >> (r->by_item ? 0 : log)), 1, 1);
 }
 
+/* Whether an item processes whole rows: they are short, or local memory is too small. */
+static bool is_by_item(const rows *r, const wb__gpu_target *t, const wb__space *s)
+{
+    int64_t cols = 1, n = 1;
+    for (int d = 0; d < s->ndim; d++) *(d < s->ndim - s->col_dims ? &n : &cols) *= s->dims[d];
+    return (t->is_cpu ? n >= 512 || cols <= 64 : cols <= 4)
+        || wb__reduction_locals(NULL, r->reductions, r->n_reductions) > (int64_t)t->local_bytes;
+}
+
 static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first, void *context)
 {
     const piece_arguments *m = context;
@@ -294,7 +335,8 @@ static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
         wb__fuse_levels(p, r.k.level);
         find_phases(&r, r.phase + n);
         sort_reductions(&r);
-        wb__fuse_loops(&r.k, WB__BY_ROW);
+        r.by_item = is_by_item(&r, t, &p->space);
+        wb__fuse_loops(&r.k, WB__BY_ROW, !r.by_item);
         e = make_rows(&r);
     }
     wb__free(r.reductions);

@@ -141,17 +141,25 @@ int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work,
 
 static char *whole_text(const wb__fuse *k)
 {
-    wb__text t = {0};
-    wb__text_add(&t, "/* %s */\n", k->impl);
-    wb__text_add(&t, "typedef struct {\n%.*s} fused_args;\n", (int)k->fields.length,
+    wb__text text = {0};
+    wb__text_add(&text, "/* %s */\n", k->impl);
+    wb__text_add(&text, "typedef struct {\n%.*s} fused_args;\n", (int)k->fields.length,
                  k->fields.text);
-    wb__fuse_functions(k, &t);
-    wb__text_add(&t, "KERNEL fused(");
-    for (int i = 0; i < k->n_buffers; i++) wb__text_add(&t, "BUF(b%d, %d), ", i, i);
-    wb__text_add(&t, "ARGS(fused_args, %d))\n{\n%.*s}\n", k->n_buffers, (int)k->body.length,
+    wb__fuse_functions(k, &text);
+    for (int t = 0; t < WB_DTYPE_COUNT; t++) {
+        bool known = !(k->vector_types >> t & 1);
+        for (int i = 0; i < t && !known; i++)
+            known = k->vector_types >> i & 1
+                && !strcmp(wb__gpu_types[i].stored, wb__gpu_types[t].stored);
+        if (!known) wb__text_add(&text, "VECTOR(%s, %d)\n", wb__gpu_types[t].stored, k->vector);
+    }
+    if (k->tickets) wb__text_add(&text, "COUNTERS(counters, %d)\n", WB__FUSE_COUNTERS);
+    wb__text_add(&text, "KERNEL fused(");
+    for (int i = 0; i < k->n_buffers; i++) wb__text_add(&text, "BUF(b%d, %d), ", i, i);
+    wb__text_add(&text, "ARGS(fused_args, %d))\n{\n%.*s}\n", k->n_buffers, (int)k->body.length,
                  k->body.text);
-    if (!t.failed) return t.text;
-    wb__free(t.text);
+    if (!text.failed) return text.text;
+    wb__free(text.text);
     return NULL;
 }
 

@@ -49,6 +49,17 @@ void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level)
     }
 }
 
+void wb__fuse_lane_levels(wb__fuse *k)
+{
+    for (int i = 0; i < k->program->n_instr; i++) {
+        int of[3], n = operands(&k->program->instr[i], of);
+        const int p = k->operand[i];
+        const bool by_lane = p >= 0 && k->operands[p].stride[k->n_dims - 1];
+        k->level[i] = by_lane ? WB__LEVEL_FULL : WB__LEVEL_ONE;
+        while (n--) k->level[i] = WB__MAX(k->level[i], k->level[of[n]]);
+    }
+}
+
 void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions)
 {
     for (int i = p->n_instr - 1; i >= 0; i--) {
@@ -97,8 +108,12 @@ static void load(wb__fuse *k, int i)
     const wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48];
     wb__fuse_at(k, p, at);
-    wb__fuse_line(k, "const %s v%d = OF_%s(p%d[%s]);", KIND(in->reg), i,
-                  wb__gpu_types[p->view->dtype].name, p->id, at);
+    if (p->vector)
+        wb__fuse_line(k, "const %s v%d = OF_%s(l%d.at[lane]);", KIND(in->reg), i,
+                      wb__gpu_types[p->view->dtype].name, p->id);
+    else
+        wb__fuse_line(k, "const %s v%d = OF_%s(p%d[%s]);", KIND(in->reg), i,
+                      wb__gpu_types[p->view->dtype].name, p->id, at);
 }
 
 /* Emits v<i>, the value of instruction i, as the expression `text`. */
@@ -218,6 +233,11 @@ void wb__fuse_store(wb__fuse *k, int i)
     const wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48];
     wb__fuse_at(k, p, at);
-    wb__fuse_line(k, "p%d[%s] = TO_%s_%s(v%d);", p->id, at, wb__gpu_types[p->view->dtype].name,
-                  KIND(k->program->instr[in->a].reg), in->a);
+    if (p->vector)
+        wb__fuse_line(k, "m%d.at[lane] = TO_%s_%s(v%d);", p->id,
+                      wb__gpu_types[p->view->dtype].name, KIND(k->program->instr[in->a].reg),
+                      in->a);
+    else
+        wb__fuse_line(k, "p%d[%s] = TO_%s_%s(v%d);", p->id, at, wb__gpu_types[p->view->dtype].name,
+                      KIND(k->program->instr[in->a].reg), in->a);
 }

@@ -18,6 +18,7 @@
 typedef struct {
     bool f64;                   /* kernels may use double */
     bool is_cpu;                /* a CPU with a GPU interface: items run one after another */
+    bool tickets;               /* the prelude has COUNTERS, TICKET and FENCE */
     int max_items;              /* items in a group; at least 256 */
     size_t local_bytes;         /* local memory per group, in bytes */
     size_t max_args_bytes;      /* bytes of arguments; at least 1,024 */
@@ -25,6 +26,7 @@ typedef struct {
     int max_buffers;            /* most buffers of a kernel; 0: no limit but max_args_bytes */
     uint32_t max_groups[3];     /* groups of a launch, per dimension */
     uint32_t max_points;        /* points that one kernel can index; 0: 2^32 - 1 */
+    int processors;             /* each runs at least 256 items; 0: not known */
 } wb__gpu_target;
 
 /* How a number of the plan (wb__number) is stored in an argument struct, at every launch.  F64, I64

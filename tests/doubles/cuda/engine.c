@@ -6,7 +6,11 @@
  * barrier before any continues.
  *
  * With VGPU_ORDER=backward groups and items run in the opposite order: if a barrier is missing, or
- * a group reads elements that another group writes, the result is different. */
+ * a group reads elements that another group writes, the result is different.  With
+ * VGPU_ORDER=shuffled groups run in another order at each launch.
+ *
+ * A ticket (atomicInc) means that other groups may read what the group has written.  All its items
+ * must have executed __threadfence before, and again after the last ticket. */
 #include "inside.h"
 
 #include <setjmp.h>
@@ -72,7 +76,7 @@ static saved_stack home;
 static int current, n_prepared;
 
 static const vgpu_grid *grid;
-static unsigned n_items, next_item, n_finished;
+static unsigned n_items, next_item, n_finished, n_fences, fences_due;
 static bool backward;
 
 static void go_to_item(unsigned i)
@@ -105,6 +109,19 @@ static void barrier(int line)
     fibers[me].line = line;
     vgpu_switch(&fibers[me].at, &home);
     go_to_item(fibers[me].item);
+}
+
+static void fence(void) { n_fences++; }
+
+static unsigned ticket(unsigned *counter, unsigned most)
+{
+    const unsigned was = *counter;
+    *counter = was >= most ? 0 : was + 1;
+    if (n_fences < n_items)
+        vgpu_wrong("%s: a group takes a ticket after the fences of %u of its %u items", grid->name,
+                   n_fences, n_items);
+    fences_due = was >= most ? n_fences + n_items : 0;
+    return was;
 }
 
 /* Runs fiber f until its next barrier, or until no item is left. */
@@ -140,7 +157,7 @@ static bool at_one_barrier(int waiting)
 static bool run_group(void)
 {
     int waiting = 0;
-    next_item = n_finished = 0;
+    next_item = n_finished = n_fences = fences_due = 0;
     if (grid->shared_end - grid->shared > 16)
         memset(grid->shared, 0xff, (size_t)(grid->shared_end - grid->shared));
     while (next_item < n_items) {
@@ -162,7 +179,21 @@ static bool run_group(void)
         if (still && still < waiting) continue;     /* n_finished > 0: an error above */
         waiting = still;
     }
+    if (n_fences < fences_due)
+        vgpu_wrong("%s: after the last ticket, %u items have no fence", grid->name,
+                   fences_due - n_fences);
     return true;
+}
+
+/* The k-th of n groups to run. */
+static uint64_t group_at(const char *order, uint64_t k, uint64_t n)
+{
+    static uint64_t launches;
+    const uint64_t prime = 7919;
+    if (!strcmp(order, "backward")) return n - 1 - k;
+    if (strcmp(order, "shuffled")) return k;
+    launches += !k;
+    return (k * (n % prime ? prime : 1) + launches * 31) % n;
 }
 
 bool vgpu_run_grid(const vgpu_grid *g)
@@ -176,8 +207,10 @@ bool vgpu_run_grid(const vgpu_grid *g)
     memcpy(&g->here->items, g->items, sizeof g->here->items);
     memcpy(&g->here->groups, g->groups, sizeof g->here->groups);
     g->here->barrier = barrier;
+    g->here->fence = fence;
+    g->here->ticket = ticket;
     for (uint64_t k = 0; k < n && good; k++) {
-        const uint64_t i = backward ? n - 1 - k : k;
+        const uint64_t i = group_at(order, k, n);
         g->here->group.x = (unsigned)(i % g->groups[0]);
         g->here->group.y = (unsigned)(i / g->groups[0] % g->groups[1]);
         g->here->group.z = (unsigned)(i / g->groups[0] / g->groups[1]);

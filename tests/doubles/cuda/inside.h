@@ -264,6 +264,8 @@ typedef struct {
 typedef struct {
     struct { unsigned x, y, z; } item, group, items, groups;
     void (*barrier)(int line);
+    void (*fence)(void);
+    unsigned (*ticket)(unsigned *counter, unsigned most);   /* atomicInc */
 } vgpu_position;
 
 typedef struct {

@@ -49,6 +49,8 @@ typedef decltype(sizeof 0) size_t;
 struct vgpu_position {
     uint3 item, group, items, groups;
     void (*barrier)(int line);
+    void (*fence)();
+    unsigned (*ticket)(unsigned *counter, unsigned most);
 };
 extern "C" __attribute__((visibility("default"))) vgpu_position vgpu_here;
 vgpu_position vgpu_here;
@@ -126,7 +128,8 @@ template <class T> static inline T atomicCAS(T *p, T expected, T v)
     if (was == expected) *p = v;
     return was;
 }
-#define __threadfence() ((void)0)
+#define atomicInc(p, most) (vgpu_here.ticket((p), (most)))
+#define __threadfence() (vgpu_here.fence())
 #define __threadfence_block() ((void)0)
 
 /* ---- how a kernel is called ------------------------------------------------------------------ */

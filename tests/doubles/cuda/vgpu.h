@@ -31,6 +31,7 @@
  *   VGPU_SCHEDULE          the stream that runs next: round (each in turn), latest (the newest
  *                          stream), lazy (only commands that a call waits for), random:SEED
  *   VGPU_ORDER=backward    runs groups, and items in them, from the last to the first
+ *   VGPU_ORDER=shuffled    runs groups in another order at each launch
  *   VGPU_QUEUE=n           how many commands a stream queues before some are run (512)
  *   VGPU_PEERS=0           no device can access the memory of another one
  *   VGPU_POOLS=0           no memory pools

@@ -66,6 +66,8 @@ struct vgpu_three { uint x, y, z; };
 struct vgpu_position {
     vgpu_three item, group, items, groups;
     void (*barrier)(int line);
+    void (*fence)();                    /* as in shim.h; not used */
+    unsigned (*ticket)(unsigned *counter, unsigned most);
 };
 extern "C" __attribute__((visibility("default"))) vgpu_position vgpu_here;
 vgpu_position vgpu_here;

@@ -1,0 +1,156 @@
+/* Vectors: an item processes several adjacent elements at once, which it loads and stores as one
+ * vector of up to 16 bytes.  The space is then one of vectors: the innermost dimension is divided
+ * by the length of a vector, and so are the offsets and other strides of the operands that are
+ * vectors.  Operands that do not vary along that dimension stay scalars.
+ *
+ *     const u16x8 l0 = p0[i0];
+ *     u16x8 m1;
+ *     UNROLL for (uint lane = 0; lane < 8u; lane++) {
+ *         const f32 v0 = OF_BF16(l0.at[lane]);
+ *         ...
+ *         m1.at[lane] = TO_BF16_f32(v2);
+ *     }
+ *     p1[i0] = m1; */
+#include "backend/gpu/fused.h"
+
+enum {
+    LARGEST = 16,               /* bytes of a vector; memory is aligned to as many */
+    LONGEST = 8,                /* elements */
+    LONG_PROGRAM = 64           /* instructions for the longest vectors */
+};
+
+static bool in_memory(const wb__fuse_operand *p)
+{
+    return p->view && p->view->buffer != WB__NO_BUFFER;
+}
+
+/* Whether vectors of n elements along the last dimension suit an operand. */
+static bool suits(const wb__fuse *k, const wb__fuse_operand *p, int n)
+{
+    const int last = k->n_dims - 1;
+    if (!p->stride[last]) return true;
+    if (p->stride[last] != 1) return false;
+    if (!in_memory(p)) return true;
+    const int64_t bytes = (int64_t)wb__dtype_size(p->view->dtype) * n;
+    if (bytes > LARGEST || p->view->offset % n || p->view->granule % bytes) return false;
+    for (int d = 0; d < last; d++)
+        if (p->stride[d] % n) return false;
+    return true;
+}
+
+/* The longest vectors that suit all operands and leave an item to each thread of the device; 1:
+ * there are none.  may_cut: the last vector of a line may be cut off. */
+static int longest(const wb__fuse *k, bool may_cut)
+{
+    const int last = k->n_dims - 1;
+    const int64_t items = (int64_t)WB__GROUP_ITEMS * k->target->processors;
+    int instructions = 0;
+    if (k->target->is_cpu || last < 0) return 1;
+    for (int i = 0; i < k->program->n_instr; i++) instructions += k->needed[i];
+    for (int n = instructions > LONG_PROGRAM ? LONGEST / 2 : LONGEST; n > 1; n /= 2) {
+        /* a line of one vector would be a dimension of size 1, which no index is divided by */
+        bool good = k->dim[last] >= (last ? 2 * n : n), some = false;
+        good &= may_cut || k->dim[last] % n == 0;
+        good &= k->program->points / n >= items;
+        for (int i = 0; i < k->n_operands; i++) {
+            const wb__fuse_operand *p = &k->operands[i];
+            if (!p->used) continue;
+            good &= suits(k, p, n);
+            some |= in_memory(p) && p->stride[last];
+        }
+        if (good && some) return n;
+    }
+    return 1;
+}
+
+void wb__fuse_make_vectors(wb__fuse *k, bool may_cut)
+{
+    const int last = k->n_dims - 1, n = k->vector = longest(k, may_cut);
+    if (n == 1) return;
+    k->elements = k->dim[last] % n ? k->dim[last] : 0;
+    k->dim[last] = wb__quotient_up(k->dim[last], n);
+    for (int i = 0; i < k->n_operands; i++) {
+        wb__fuse_operand *p = &k->operands[i];
+        if (!p->used || !p->stride[last]) continue;
+        p->vector = in_memory(p);
+        for (int d = 0; d < last && p->vector; d++) p->stride[d] /= n;
+        if (!p->vector) p->stride[last] = n;
+    }
+}
+
+/* Whether instruction i is needed, is of this kind and moves a vector, and no needed instruction
+ * before it does so for the same operand. */
+static bool moves(const wb__fuse *k, const bool *needed, int i, wb__instr_kind kind)
+{
+    const wb__instr *instr = k->program->instr;
+    if (!needed[i] || instr[i].kind != kind || !k->operands[k->operand[i]].vector) return false;
+    for (int j = 0; j < i; j++)
+        if (needed[j] && instr[j].kind == kind
+            && k->operands[k->operand[j]].id == k->operands[k->operand[i]].id)
+            return false;
+    return true;
+}
+
+/* Emits the loads or stores of all vectors; `whole` false: of one element, if it is left. */
+static void move_all(wb__fuse *k, const bool *needed, wb__instr_kind kind, bool whole)
+{
+    for (int i = 0; i < k->program->n_instr; i++) {
+        char at[48];
+        if (!moves(k, needed, i, kind)) continue;
+        const wb__fuse_operand *p = &k->operands[k->operand[i]];
+        const char *type = wb__gpu_types[p->view->dtype].stored;
+        wb__fuse_at(k, p, at);
+        if (kind == WB__LOAD && whole) wb__fuse_line(k, "l%d = p%d[%s];", p->id, p->id, at);
+        else if (kind == WB__LOAD)
+            wb__fuse_line(k, "l%d.at[lane] = lane < left ? ((GLOBAL %s *)(p%d + %s))[lane] : 0;",
+                          p->id, type, p->id, at);
+        else if (whole) wb__fuse_line(k, "p%d[%s] = m%d;", p->id, at, p->id);
+        else
+            wb__fuse_line(k, "if (lane < left) ((GLOBAL %s *)(p%d + %s))[lane] = m%d.at[lane];",
+                          type, p->id, at, p->id);
+    }
+}
+
+void wb__fuse_open_lanes(wb__fuse *k)
+{
+    wb__fuse_open(k, "UNROLL for (uint lane = 0; lane < %du; lane++)", k->vector);
+}
+
+/* Emits code that loads or stores all vectors.  The last vector of a space may be cut off: then its
+ * elements are moved one by one. */
+static void move_vectors(wb__fuse *k, const bool *needed, wb__instr_kind kind)
+{
+    if (!k->elements) {
+        move_all(k, needed, kind, true);
+        return;
+    }
+    wb__fuse_open(k, "if (left >= %du)", k->vector);
+    move_all(k, needed, kind, true);
+    wb__fuse_close(k);
+    wb__fuse_open(k, "else");
+    wb__fuse_open_lanes(k);
+    move_all(k, needed, kind, false);
+    wb__fuse_close(k);
+    wb__fuse_close(k);
+}
+
+void wb__fuse_load_vectors(wb__fuse *k, const bool *needed)
+{
+    for (int i = 0; i < k->program->n_instr; i++)
+        for (int store = 0; store < 2; store++) {
+            if (!moves(k, needed, i, store ? WB__STORE : WB__LOAD)) continue;
+            const wb__fuse_operand *o = &k->operands[k->operand[i]];
+            wb__fuse_line(k, "%sx%d %s%d;", wb__gpu_types[o->view->dtype].stored, k->vector,
+                          store ? "m" : "l", o->id);
+        }
+    if (k->elements) {
+        wb__fuse_uint(k, k->elements, "elements");
+        wb__fuse_line(k, "const uint left = a.elements - i0 * %du;", k->vector);
+    }
+    move_vectors(k, needed, WB__LOAD);
+}
+
+void wb__fuse_store_vectors(wb__fuse *k, const bool *needed)
+{
+    move_vectors(k, needed, WB__STORE);
+}
