@@ -17,8 +17,9 @@ enum { MOST_DEFERRED = 64 };    /* upper limit of progress.below, which limits t
 typedef struct {
     int below;          /* of a deferred value: 1 + number of deferred values that it depends on;
                            else 0 */
-    int reader;         /* index of the last fused group, other than the value's own, that reads the
-                           value without broadcasting it; -1: none */
+    int reader;         /* index of the last fused group, other than that which computes the value
+                           or the base of which it is a view, that reads the value without
+                           broadcasting it; of a base also through views; -1: none */
 } progress;
 
 typedef struct {
@@ -93,9 +94,13 @@ static bool reachable(const former *f, int g, const wb__value *v)
 
 /* ---- adding a value to a group --------------------------------------------------------------- */
 
-static void note_reader(former *f, int g, int base, int64_t size)
+/* Notes that group g reads x, an operand of a value of `size` elements. */
+static void note_reader(former *f, int g, int x, int64_t size)
 {
-    if (group_of(f, base) != g && value(f, base)->size == size) f->progress[base].reader = g;
+    const int base = f->values->base[x];
+    if (group_of(f, base) == g) return;
+    if (value(f, x)->size == size) f->progress[x].reader = g;
+    if (value(f, base)->size == size) f->progress[base].reader = g;
 }
 
 static void add_to_space(former *f, int g, int x)
@@ -106,9 +111,9 @@ static void add_to_space(former *f, int g, int x)
         wb__group *to = &f->out->group[g];
         f->out->of[x].ends =
             wb__space_reduction(to, f->values, v, &to->col_dims) != WB__REDUCES_COLUMNS;
-        note_reader(f, g, base_of(f, v, 0), value(f, input(f, v, 0))->size);
+        note_reader(f, g, input(f, v, 0), value(f, input(f, v, 0))->size);
     } else {
-        for (int i = 0; i < v->n_in; i++) note_reader(f, g, base_of(f, v, i), v->size);
+        for (int i = 0; i < v->n_in; i++) note_reader(f, g, input(f, v, i), v->size);
     }
     join(f, g, x);
 }
@@ -229,7 +234,8 @@ static int candidate(const former *f, const wb__value *v)
     const int g = latest_maker(f, v);
     if (g >= 0 && may_join(f, g, v)) return g;
     for (int i = 0; i < v->n_in; i++) {
-        const int r = f->progress[base_of(f, v, i)].reader;
+        const int r = WB__MAX(f->progress[base_of(f, v, i)].reader,
+                              f->progress[input(f, v, i)].reader);
         if (r > g && may_join(f, r, v)) return r;
     }
     return -1;

@@ -241,6 +241,8 @@ static int reduce_behind(wb__ir *ir, wb__value v, int x, unsigned mask)
 {
     int below;
     if (!movable(ir, x, &below)) return -1;
+    const wb__value *y = &ir->value[below];
+    if (ir->sums_stay && wb__ops[y->op].class == WB__LIBRARY && y->ndim == 2) return -1;
     unsigned moved = axes_below(&ir->value[x], &ir->value[below], mask);
     if (!moved) return -1;
     int r = wb__ir_reduce(ir, (wb__op)v.op, below, moved);

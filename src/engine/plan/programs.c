@@ -111,10 +111,11 @@ static bool is_same(const wb__step_operand *p, const wb__step_operand *q)
 static void concat(wb__emitter *m, int x)
 {
     const wb__value *a = value(m, x);
-    const bool gpu = m->attempt->device->backend->is_gpu;
+    const bool covered = wb__is_covered(m->values, a);
+    const bool at_first = covered && m->attempt->device->backend->is_gpu;
     wb__step_operand whole, from;
     if (!wb__step_operand_of(m, x, &whole)) return;
-    if (!wb__is_covered(m->values, a)) wb__emit_zeros(m, &whole);
+    if (!covered) wb__emit_zeros(m, &whole);
     for (int j = 0; j < a->n_in && !m->failed; j++) {
         const int p = wb__input(m->values, a, j);
         wb__step_operand part = whole;
@@ -125,7 +126,7 @@ static void concat(wb__emitter *m, int x)
         }
         if (!value(m, p)->size || !wb__step_operand_of(m, p, &from) || is_same(&from, &part))
             continue;
-        if (gpu && is_from_variable(m, p, &from)) wb__emit_first(m, &from, &part);
+        if (at_first && is_from_variable(m, p, &from)) wb__emit_first(m, &from, &part);
         else wb__emit_copy(m, &from, &part, "part");
     }
 }

@@ -90,9 +90,52 @@ static bool find_only_sliced(const wb__ir *ir, const int *uses, bool *only_slice
     return any;
 }
 
-/* What rebuild changes: nothing; slices move in front of elementwise values; variances become those
- * of one pass (variance.c). */
-typedef enum { DROP, PUSH, ONE_PASS } change;
+/* ---- sums of a product's rows ---------------------------------------------------------------- */
+
+/* Sets shape[x], for a matrix x that a library step computes, to a reshape of x that an elementwise
+ * value reads, if none reads x itself; elsewhere to -1. */
+static void find_shapes(const wb__ir *ir, const int *uses, int *shape)
+{
+    enum { DIRECTLY = -2 };
+    for (int i = 0; i < ir->n; i++) shape[i] = -1;
+    for (int i = 0; i < ir->n; i++) {
+        const wb__value *v = &ir->value[i];
+        for (int j = 0; j < v->n_in && uses[i] && wb__is_elementwise((wb__op)v->op); j++) {
+            const int in = ir->inputs[v->in + j];
+            const wb__value *p = &ir->value[in];
+            const bool reshaped = p->op == WB__OP_reshape;
+            const int x = reshaped ? ir->inputs[p->in] : in;
+            if (wb__ops[ir->value[x].op].class != WB__LIBRARY || ir->value[x].ndim != 2) continue;
+            if (!reshaped) shape[x] = DIRECTLY;
+            else if (shape[x] == -1) shape[x] = in;
+        }
+    }
+}
+
+/* A kernel that reads a reshape of the matrix x cannot sum the rows of x itself.  If value i is such
+ * a sum, makes it a sum over the reshape and returns its index in `to`; else returns -1. */
+static int sum_in_shape(const wb__ir *from, wb__ir *to, int i, const int *map, const int *shape)
+{
+    const wb__value *v = &from->value[i];
+    if (v->op != WB__OP_sum || from->attrs[v->attr] != 1) return -1;
+    const int x = from->inputs[v->in];
+    if (shape[x] < 0 || from->value[x].ndim != 2) return -1;
+    const wb__value *r = &from->value[shape[x]];
+    if (r->dims[r->ndim - 1] != from->value[x].dims[1]) return -1;
+    const int reshaped = wb__ir_move(to, WB__OP_reshape, map[x], r->ndim, r->dims, 0, NULL);
+    const int sum = wb__ir_reduce(to, WB__OP_sum, reshaped, (1u << (r->ndim - 1)) - 1);
+    return wb__ir_move(to, WB__OP_reshape, sum, v->ndim, v->dims, 0, NULL);
+}
+
+/* What rebuild changes: nothing; slices move in front of elementwise values; a GPU reads values
+ * once for several sums (sum_in_shape, variance.c). */
+typedef enum { DROP, PUSH, READ_ONCE } change;
+
+static int read_once(const wb__ir *from, wb__ir *to, int i, const int *map, const int *shape)
+{
+    const int made = wb__one_pass_variance(from, to, i, map);
+    return made >= 0 ? made : sum_in_shape(from, to, i, map, shape);
+}
 
 /* Copies the used values to a new array, with one kind of change.  *more: a slice was moved, and
  * another pass may move it further.  False: out of memory. */
@@ -102,18 +145,22 @@ static bool rebuild(const wb__request *r, wb__values *s, change what, bool *more
     size_t n = (size_t)old.n + 1;
     int *uses = wb__alloc(n * sizeof *uses), *map = wb__alloc_zero(n, sizeof *map);
     bool *only_sliced = wb__alloc_zero(n, sizeof *only_sliced);
-    int *variance_of = wb__alloc(n * sizeof *variance_of);
-    const bool good = uses && map && only_sliced && variance_of;
+    int *variance_of = wb__alloc(n * sizeof *variance_of), *shape = wb__alloc(n * sizeof *shape);
+    const bool good = uses && map && only_sliced && variance_of && shape;
     *more = false;
+    new.sums_stay = old.sums_stay || what == READ_ONCE;
     if (good) {
         count_uses(r, s, uses);
         if (what == PUSH) *more = find_only_sliced(&old, uses, only_sliced);
-        if (what == ONE_PASS) wb__find_variances(&old, variance_of);
+        if (what == READ_ONCE) {
+            wb__find_variances(&old, variance_of);
+            find_shapes(&old, uses, shape);
+        }
         for (int i = 0; i < old.n && !new.failed; i++) {
             if (!uses[i] || only_sliced[i]) continue;
-            map[i] = what == ONE_PASS ? wb__one_pass_variance(&old, &new, i, map) : -1;
+            map[i] = what == READ_ONCE ? read_once(&old, &new, i, map, shape) : -1;
             if (map[i] < 0) map[i] = copy(&old, &new, i, map, only_sliced);
-            if (what == ONE_PASS && variance_of[i] >= 0)
+            if (what == READ_ONCE && variance_of[i] >= 0)
                 wb__begin_variance(&old, &new, variance_of[i], map);
         }
         for (int i = 0; i < r->order.n; i++) s->of[i] = map[s->of[i]];
@@ -124,6 +171,7 @@ static bool rebuild(const wb__request *r, wb__values *s, change what, bool *more
     wb__free(map);
     wb__free(only_sliced);
     wb__free(variance_of);
+    wb__free(shape);
     return good && !s->ir.failed;
 }
 
@@ -218,7 +266,7 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     if (!wb__import(a, s)) return false;
     for (int pass = 0; pass < 4 && more; pass++)
         if (!rebuild(r, s, PUSH, &more)) return false;
-    if (a->device->backend->is_gpu && !rebuild(r, s, ONE_PASS, &more)) return false;
+    if (a->device->backend->is_gpu && !rebuild(r, s, READ_ONCE, &more)) return false;
     if (!rebuild(r, s, DROP, &more)) return false;
     const size_t n = (size_t)s->ir.n + 1;
     int *uses = wb__alloc(n * sizeof *uses);
