@@ -146,6 +146,57 @@ TEST_IN_SCOPE(masks)
     assert_true(difference(both, y) > 1e-4);
 }
 
+/* Returns the largest difference between a and b, and counts what is not a number as infinite. */
+static double apart(wb_tensor *a, wb_tensor *b)
+{
+    wb_tensor *difference = wb_max(wb_abs(wb_sub(a, b)));
+    if (!difference) fail_msg("%s", wb_error());
+    const double is = wb_item(difference);
+    return is == is ? is : INFINITY;
+}
+
+/* The result and the gradients are the same whether the projections of one input are one product,
+ * as they are on a GPU, or not, as when the three inputs are different tensors. */
+static void projects_together(wb_layer *l, double tolerance)
+{
+    enum { N = 3, T = 43, D = 32 };
+    wb_tensor *x[3], *apart_loss, *loss, *g[3], *together;
+    for (int i = 0; i < 3; i++) {
+        MADE(x[i] = wb_reshape(wb_sin(wb_arange(N * T * D, WB_F32)), N, T, D));
+        MADE(x[i] = wb_variable(wb_astype(x[i], wb_dtype_of(wb_get(l, "q_proj.weight")))));
+        WORKS(wb_eval(x[i]));
+    }
+    MADE(loss = wb_sum(wb_square(wb_call(l, x[0]))));
+    MADE(apart_loss = wb_sum(wb_square(wb_call(l, x[0], x[1], x[2]))));
+    wb_tree *of_one, *of_three;
+    MADE(of_one = wb_gradient(loss, l));
+    MADE(of_three = wb_gradient(apart_loss, l));
+    MADE(together = wb_gradient(loss, x[0]));
+    for (int i = 0; i < 3; i++) MADE(g[i] = wb_gradient(apart_loss, x[i]));
+    wb_tensor *sum = wb_add(wb_add(g[0], g[1]), g[2]);
+    static const char *const paths[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight",
+                                        "out_proj.weight", "q_proj.bias", "k_proj.bias",
+                                        "v_proj.bias"};
+    for (size_t i = 0; i < WB__COUNT(paths); i++) {
+        wb_tensor *a = wb_get(of_one, paths[i]), *b = wb_get(of_three, paths[i]);
+        if (!b || wb_is_none(b)) continue;
+        const double size = wb_item(wb_max(wb_abs(b))) + 1;
+        if (!(apart(a, b) <= tolerance * size))
+            fail_msg("%s: gradients %g apart, of %g", paths[i], apart(a, b), size);
+    }
+    const double size = wb_item(wb_max(wb_abs(sum))) + 1;
+    if (!(apart(together, sum) <= tolerance * size))
+        fail_msg("gradients of the input %g apart, of %g", apart(together, sum), size);
+    assert_true(fabs(wb_item(loss) - wb_item(apart_loss)) <= tolerance * fabs(wb_item(loss)));
+}
+
+TEST_IN_SCOPE(projections)
+{
+    projects_together(wb_MultiHeadAttention(32, 4, .causal = true, .bias = true), 1e-5);
+    projects_together(wb_MultiHeadAttention(32, 4, .kv_heads = 2, .rotary = 100), 1e-5);
+    projects_together(wb_MultiHeadAttention(32, 2, .bias = true, .dtype = WB_BF16), 0.03);
+}
+
 /* Both orders of the features, and errors. */
 TEST_IN_SCOPE(rotations)
 {

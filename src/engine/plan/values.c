@@ -112,8 +112,8 @@ static void find_shapes(const wb__ir *ir, const int *uses, int *shape)
     }
 }
 
-/* A kernel that reads a reshape of the matrix x cannot sum the rows of x itself.  If value i is such
- * a sum, makes it a sum over the reshape and returns its index in `to`; else returns -1. */
+/* A kernel that reads a reshape of the matrix x cannot sum the rows of x itself.  If value i is
+ * such a sum, makes it a sum over the reshape and returns its index in `to`; else returns -1. */
 static int sum_in_shape(const wb__ir *from, wb__ir *to, int i, const int *map, const int *shape)
 {
     const wb__value *v = &from->value[i];
