@@ -365,6 +365,8 @@ TABLE = [
     ("a reduction of long rows does not wait for the one before it", "src/backend/gpu/fused.c", "if (!columns || waits) continue;", "if (!columns) continue;", ["cuda_folds"]),
     ("a workspace begins at the arena's start", "src/backend/gpu/gpu.c", "put_word(to + l->workspace_at, workspace_at);", "put_word(to + l->workspace_at, 0);", [TRAINING]),
     ("bf16 is truncated, not rounded", "src/base/numbers/formulas.h", "r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;", "r = u >> 16;", ["base_dtype"]),
+    ("adjacent rows are copied with their padding", "src/backend/gpu/kernels/product.k", "run.a != origin + r || run.low > e || run.high < e + count", "run.a != origin + r", [WRITTEN]),
+    ("a step's elements of A replace those of the step before", "src/backend/gpu/kernels/product.k", "left + deep * INNER_APART(&a), x, row", "left, x, row", [WRITTEN]),
     ("the last of equal maxima gets the gradient", "src/backend/gpu/kernels/pool.k", "((x) > (m) || ((x) != (x) && (m) == (m)))", "((x) >= (m) || ((x) != (x) && (m) == (m)))", [WRITTEN]),
     ("a launch keeps the argument of the launch before", "src/backend/gpu/runtime/kernel.c", "if (m->serial == p->address[i]) continue;", "if (p->address[i]) continue;", [ORDER]),
     ("more memory is used than is allowed", "src/backend/gpu/runtime/memory.c", "const bool fits = c->used + c->cached + (int64_t)bytes <= c->limit;", "const bool fits = true;", [MEMORY]),

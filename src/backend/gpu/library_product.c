@@ -278,35 +278,73 @@ static int tile(product *p, int per, wb__gpu_work *work)
     return run(p, work, "product_tile", defines, groups * splits * 256, 256);
 }
 
-static int block(product *p, wb__gpu_work *work)
+/* Sets the most rows and columns of an item of product_panel, `tall` and `broad` or less: smaller
+ * items, up to ITEMS of them, keep more processors busy while each has ENOUGH products.  Returns
+ * the number of items. */
+static int64_t panel_items(product *p, int64_t rows, int64_t columns, int64_t tall, int64_t broad)
 {
-    enum { ROWS = 6, WANT = 16 };
-    const int64_t most = p->dtype == WB_F64 ? 16 : 32;
-    const int64_t columns = p->n > 16 ? most : p->n > 8 ? 16 : 8;
+    enum { ITEMS = 32, ENOUGH = 1 << 17 };
+    const int64_t splits = narrow(p->args.p.splits);
+    tall = ceil_div(ceil_div(p->m, ceil_div(p->m, tall)), rows) * rows;
+    broad = WB__MIN(broad, ceil_div(p->n, columns) * columns);
+    for (;;) {
+        const int64_t items = ceil_div(p->m, tall) * ceil_div(p->n, broad) * p->z * splits;
+        const bool enough = tall * broad * (p->k / splits) > ENOUGH;
+        if (items >= ITEMS || !enough || (broad == columns && tall == rows)) {
+            p->args.p.item_rows = (uint32_t)tall;
+            p->args.p.item_columns = (uint32_t)broad;
+            return items;
+        }
+        if (broad > columns) broad = ceil_div(broad / 2, columns) * columns;
+        else tall -= rows;
+    }
+}
+
+/* Whether product_panel is faster than product_block: it copies A once for all columns of an item,
+ * which few columns repay only if runs are long and contiguous. */
+static bool copies_repay(const product *p)
+{
+    return p->family == wb__gpu_text_matmul || p->n > 32 ||
+           (p->inner >= 16 && narrow(p->args.p.a_step) == 1);
+}
+
+static int block(product *p, const wb__gpu_target *t, wb__gpu_work *work)
+{
+    enum { ROWS = 6, TALL = 24, WANT = 16, LOCAL_BYTES = 40 << 10 };
+    const int64_t size = p->dtype == WB_F64 ? 8 : 4, deep = 512 / size, broad = 1024 / size;
+    const bool panel = copies_repay(p) && t->local_bytes >= LOCAL_BYTES;
+    const int64_t most = (panel ? 64 : 128) / size;
+    const int64_t columns = WB__MIN(most, p->n > 16 ? 32 : p->n > 8 ? 16 : 8);
     const int64_t panels = ceil_div(p->n, columns), groups = ceil_div(p->m, ROWS) * panels * p->z;
     const int64_t each = panels * p->k * columns, packs = p->shared_b ? 1 : p->z;
     const int64_t packed = (packs * each + 15) / 16 * 16;
     wb__product_args *args = &p->args.p;
-    char defines[64];
+    char defines[160];
     split_steps(p, parts_for(p, groups, WANT, 512));
     args->inner = wb__wide_of(p->inner);
     args->steps = wb__wide_of(p->steps);
     args->packed_z = wb__wide_of(p->shared_b ? 0 : each);
     args->partial_at = wb__wide_of(packed);
     p->wide |= packed >= WB__GPU_NARROW;
-    snprintf(defines, sizeof defines, "#define BLOCK\n#define COLUMNS %d\n", (int)columns);
-    work->impl = "product, blocks by rows";
+    snprintf(defines, sizeof defines,
+             "#define %s\n#define ROWS %d\n#define COLUMNS %d\n#define DEEP %d\n"
+             "#define TALL %d\n#define BROAD %d\n",
+             panel ? "PANEL" : "BLOCK", ROWS, (int)columns, (int)deep, TALL, (int)broad);
+    work->impl = panel ? "product, blocks by rows, A copied" : "product, blocks by rows";
     int e = launch(p, work, defines,
                    (wb__gpu_plan){.entry = "product_pack", .n_buffers = 2,
                                   .buffers = {p->b->buffer, WB__GPU_WORKSPACE},
-                                  .total = packs * panels * p->k, .items = 64});
+                                  .total = packs * panels * ceil_div(p->k, deep), .items = 1});
     if (!e)
         e = launch(p, work, defines,
-                   (wb__gpu_plan){.entry = "product_block", .n_buffers = 4,
+                   (wb__gpu_plan){.entry = panel ? "product_panel" : "product_block",
+                                  .n_buffers = 4,
                                   .buffers = {p->a->buffer,
                                               p->bias ? p->bias->buffer : p->c->buffer,
                                               p->c->buffer, WB__GPU_WORKSPACE},
-                                  .total = groups * narrow(args->splits), .items = 1});
+                                  .total = panel ? panel_items(p, ROWS, columns, TALL, broad)
+                                                 : groups * narrow(args->splits),
+                                  .items = 1});
     return e ? e : finish(p, work, defines, packed);
 }
 
@@ -339,7 +377,7 @@ int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_wor
     p.activation = s->epilogue ? wb__ops[s->epilogue].expression : NULL;
     p.wide = wb__gpu_wide(s->views, s->n_views, WB__MAX(elements, 16 << 20));
     const bool tiny = p.k == 0 || elements * p.k < 4096;
-    if (t->is_cpu) return tiny || p.m < 4 || p.n < 4 ? simple(&p, t, work) : block(&p, work);
+    if (t->is_cpu) return tiny || p.m < 4 || p.n < 4 ? simple(&p, t, work) : block(&p, t, work);
     if (tiny || p.m < 16 || p.n < 16) return simple(&p, t, work);
     const int64_t large = ceil_div(p.m, 128) * ceil_div(p.n, 128) * p.z;
     const bool fits = t->local_bytes >= (p.dtype == WB_F64 ? 2u : 1u) * 2 * 16 * 129 * 4;
