@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Counts what the GPU plans of the workloads do, without a GPU.
 
-  bench/plans.py BUILD [--only W4b,G1] [--dtypes f32,bf16] [--show] [--update]
+  bench/plans.py BUILD [--only W4b,G1] [--dtypes f32,bf16] [--show N] [--update]
 
 BUILD is a build folder with bench/weber_bench and the test doubles of CUDA.  The doubles run dry
 (tests/doubles/cuda/vgpu.h): plans of any size are built as for an H100, and compute nothing.
 Prints a line for each workload and dtype, and compares it with bench/results/plans.md: more nodes,
 bytes or memory than there is a failure.  --update writes that file.  --show lists the kernels that
-move the most bytes.
+move the most bytes.  G1-96 is G1 with a batch of 96, in bf16 only, on a device of 1 TB.
 
   nodes    nodes of the CUDA graph of a training step
   kernels  steps of the plan
@@ -30,9 +30,10 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TABLE = ROOT / "bench" / "results" / "plans.md"
-WORKLOADS = ("W1", "W2", "W3", "W4a", "W4b", "W5", "W6", "G1", "G2")
+LARGE = ("G1-96", "G1-256", "G2-96", "G2-256")      # with their batch
+WORKLOADS = ("W1", "W2", "W3", "W4a", "W4b", "W5", "W6", "G1", "G2", *LARGE)
 DTYPES = ("f32", "tf32", "bf16")
-MEMORY = 80 << 30
+MEMORY = {False: 80 << 30, True: 1 << 40}           # of the device; True: of LARGE
 
 # Stated rates of an H100 that a good kernel reaches: bytes and FLOPs a second, seconds a node.
 BYTES = 2.8e12
@@ -46,14 +47,16 @@ BOUNDED = ("nodes", "moved", "memory")
 def run(build, workload, dtype):
     """Returns the lines that a few dry steps log."""
     doubles = build / "tests" / "vgpu"
+    name, *batch = workload.split("-")
     with tempfile.TemporaryDirectory() as cache:
         env = os.environ | {
             "WEBER_CUDA_LIBRARY": str(doubles / "libcuda.so.1"), "WEBER_CUDA_PATH": str(doubles),
-            "WEBER_CACHE_DIR": cache, "VGPU_DRY": "1", "VGPU_MEMORY": str(MEMORY),
-            "VGPU_DEVICES": "1", "WEBER_DEBUG": "plan"}
+            "WEBER_CACHE_DIR": cache, "VGPU_DRY": "1", "VGPU_DEVICES": "1",
+            "VGPU_MEMORY": str(MEMORY[workload in LARGE]), "WEBER_DEBUG": "plan"}
         done = subprocess.run(
-            [build / "bench" / "weber_bench", "--workload", workload, "--device", "CUDA", "--mode",
-             "weber-compiled", "--dtype", dtype, "--losses", "6"],
+            [build / "bench" / "weber_bench", "--workload", name, "--device", "CUDA", "--mode",
+             "weber-compiled", "--dtype", dtype, "--losses", "6",
+             *(["--batch", *batch] if batch else [])],
             env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{workload} {dtype}: exit status {done.returncode}\n{done.stderr[-2000:]}")
@@ -139,6 +142,8 @@ def main():
     print(HEAD.splitlines()[-2])
     for workload in a.only.split(","):
         for dtype in a.dtypes.split(","):
+            if workload in LARGE and dtype != "bf16":
+                continue
             name = f"{workload} {dtype}"
             m = measure(a.build.resolve(), workload, dtype, a.show)
             rows.append(row(name, m))
