@@ -11,6 +11,7 @@ loop take at the peak of a scheduler, over the cycles in which it issues the loo
 import ctypes
 import glob
 import hashlib
+import inspect
 import json
 import os
 import re
@@ -141,32 +142,7 @@ def tool(name):
 
 # ---- AMD -----------------------------------------------------------------------------------------
 
-# The functions of OpenCL that the prelude declares: AMD's library of them is not installed with
-# clang.
-LIBRARY = """
-#define OF_(T) __attribute__((overloadable, const, always_inline)) T
-#define ITEM_(name, at) \\
-    OF_(size_t) name(uint d) { return d == 0 ? at##_x() : d == 1 ? at##_y() : at##_z(); }
-ITEM_(get_local_id, __builtin_amdgcn_workitem_id)
-ITEM_(get_group_id, __builtin_amdgcn_workgroup_id)
-ITEM_(get_local_size, __builtin_amdgcn_workgroup_size)
-OF_(size_t) get_global_id(uint d) { return get_group_id(d) * get_local_size(d) + get_local_id(d); }
-void __attribute__((overloadable, convergent, always_inline)) barrier(cl_mem_fence_flags f)
-{
-    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup");
-    __builtin_amdgcn_s_barrier();
-}
-OF_(uint) mul_hi(uint x, uint y) { return (uint)(((ulong)x * y) >> 32); }
-OF_(float) fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
-OF_(float) fmax(float x, float y) { return __builtin_fmaxf(x, y); }
-OF_(float) sqrt(float x) { return __builtin_sqrtf(x); }
-OF_(float) fabs(float x) { return __builtin_fabsf(x); }
-OF_(float) floor(float x) { return __builtin_floorf(x); }
-"""
-
-# As hiprtc without __launch_bounds__; OpenCL's default is 256 items.
-GROUPS = "__attribute__((amdgpu_flat_work_group_size(1, 1024))) "
-
+HIP = Path(__file__).resolve().parent / "hip.h"       # without AMD's headers and libraries
 AMD_MACS = {"v_fma_f32": 1, "v_fmac_f32": 1, "v_mad_f32": 1, "v_mac_f32": 1, "v_fma_f64": 1,
             "v_fmac_f64": 1, "v_pk_fma_f32": 2, "v_pk_fma_f16": 2, "v_fma_mix_f32": 1,
             "v_dot2_f32_f16": 2, "v_dot2c_f32_f16": 2, "v_fmaak_f32": 1, "v_fmamk_f32": 1}
@@ -180,14 +156,14 @@ def gcn_instruction(name, operands):
     i = Instruction(name, operands)
     plain = re.sub(r"_(e32|e64|dpp|sdwa)$", "", name)
     matrix = re.match(r"v_mfma_f32_((\d+)x(\d+)x(\d+))(f32|f16|bf16)", plain)
-    memory = re.match(r"(global|flat|buffer)_(load|store)_(\w+?)(_d16.*)?$", plain)
+    memory = re.match(r"(global|flat)_(load|store)_(\w+?)(_d16.*)?$", plain)     # not of spills
     local = re.match(r"ds_read(2|2st64)?_(\w+?)(_d16.*)?$", plain)
     if matrix:
         m, n, k = map(int, matrix.groups()[1:4])
         f32_whole = matrix[5] == "f32" and matrix[1] == "16x16x4"
         i.macs = m * n * k * (1 if f32_whole else BLOCKS.get(matrix[1], 1)) / 64
         i.on_matrix = True
-    elif memory and "off" not in operands.split(", ")[:1]:
+    elif memory:
         setattr(i, memory[2], WIDTHS.get(memory[3], 4))
     elif local:
         i.local = WIDTHS.get(local[2], 4) * (2 if local[1] else 1)
@@ -230,16 +206,10 @@ class Clang:
         self.name = "clang " + re.search(r"version (\S+)", version.stdout)[1]
 
     def compile(self, path):
-        whole = Path(path).with_suffix(".cl")
-        text = Path(path).read_text()
-        text = re.sub(r"^KERNEL (?=\w+\()", GROUPS + "KERNEL ", text, flags=re.M)
-        whole.write_text(text + LIBRARY)
         done = subprocess.run(
-            [self.clang, "-x", "cl", "-cl-std=CL1.2", "-target", "amdgcn-amd-amdhsa",
-             f"-mcpu={self.arch}", "-nogpulib", "-include", "opencl-c-base.h", "-D_OPENCL_H_",
-             "-DWB_DECLARE", "-DFP_FAST_FMAF", "-w", "-O3", "-S", "-o", "-", str(whole)],
-            capture_output=True, text=True, check=False)
-        whole.unlink()
+            [self.clang, "-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib",
+             f"--offload-arch={self.arch}", "-include", str(HIP), "-ffp-contract=off", "-O3", "-w",
+             "-S", "-o", "-", str(path)], capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{path}: {done.stderr[-1500:]}")
         usage = {}
@@ -315,18 +285,24 @@ def share(f, narrow):
 
 # ---- many texts ----------------------------------------------------------------------------------
 
+def salt(compiler):
+    """What the figures depend on, except for the text."""
+    parts = ((Nvrtc, read_sass, sass_instruction, sass_width, read_usage)
+             if isinstance(compiler, Nvrtc) else (Clang, read_gcn, gcn_instruction))
+    return "\n".join([compiler.name, compiler.arch, *RTC_OPTIONS, HIP.read_text(),
+                      *(inspect.getsource(p) for p in (*parts, loops_of, figures))])
+
+
 class Cache:
     """The figures of texts by hash, in a file."""
     def __init__(self, path):
         self.path = Path(path)
         self.known = json.loads(self.path.read_text()) if self.path.exists() else {}
-        self.salt = Path(__file__).read_text()
 
     def compile(self, compiler, paths):
         """[the figures of the kernels of each text]"""
-        keys = [hashlib.sha256("\n".join((self.salt, compiler.name, compiler.arch,
-                                          Path(p).read_text())).encode()).hexdigest()
-                for p in paths]
+        head = salt(compiler)
+        keys = [hashlib.sha256((head + Path(p).read_text()).encode()).hexdigest() for p in paths]
         new = {k: p for k, p in zip(keys, paths) if k not in self.known}
         with ThreadPoolExecutor(CORES) as pool:
             self.known |= zip(new, pool.map(compiler.compile, new.values()))

@@ -30,7 +30,7 @@ COLUMNS = ("registers", "spills", "local", "loop", "FMA", "each", "load", "local
 
 MODEL = """
 `./run kernels --update` writes this file, and `./run kernels` compares with it. No figure was
-measured on a GPU: NVRTC compiled the texts for sm_80 and sm_90, and clang, as OpenCL C, for gfx90a.
+measured on a GPU: NVRTC compiled the texts for sm_80 and sm_90, and clang, as HIP, for gfx90a.
 
 The hot loop is the one with the most multiply-adds, without loops inside it; without multiply-adds,
 the one that loads the most bytes. Its instructions are *loop*, its multiply-adds *FMA* (of one
