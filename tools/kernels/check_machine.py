@@ -59,6 +59,9 @@ def figures():
         expect(key, f[key], wanted)
     expect("share", machine.share(f, True), 1)          # 64 * 32 / 256 of 5 cycles
     expect("share in TF32", machine.share(f | {"issued": 64}, False), 0.25)
+    code = machine.read_sass(SASS.replace("16816", "1684"))["product"]
+    f = machine.figures("sm_80", 40, 0, 0, code)        # 16, and the inner loop's two count 32
+    expect("the inner loop", (f["loop"], f["macs"]), (5, 2))
     code = machine.read_gcn(GCN)["product"]
     f = machine.figures("gfx90a", 32, 0, 512, code)
     for key, wanted in {"instructions": 8, "loop": 6, "issued": 2, "macs": 2 + 128, "load": 8,

@@ -2,8 +2,8 @@
 
 NVRTC compiles for NVIDIA's GPUs, and nvdisasm and cuobjdump show the code; clang compiles for
 AMD's.  A loop is the code from a label to a branch back to it, without the loops inside it.  The
-hot loop of a kernel is the one with the most multiply-adds; without any, the one that loads the
-most bytes.
+hot loop of a kernel is the one with the most multiply-adds, where those of a loop inside another
+count sixteen times; without any, the one that loads the most bytes.
 
 The share of the peak is an upper bound by issue slots: the cycles that the multiply-adds of the
 loop take at the peak of a scheduler, over the cycles in which it issues the loop's instructions.
@@ -227,43 +227,46 @@ class Clang:
 # ---- figures -------------------------------------------------------------------------------------
 
 def loops_of(code):
-    """The indices of the instructions of each loop, without those of the loops inside it."""
+    """[(the loops around it, the indices of its instructions)] of each loop, without the
+    instructions of the loops inside it"""
     places = {label: at for at, label in enumerate(code) if isinstance(label, str)}
-    ranges = set()
+    ends = {}                                   # by beginning; of several the last: `continue`
     for at, i in enumerate(code):
         target = isinstance(i, Instruction) and re.search(r"\.L\w+", i.operands)
         branches = target and re.match(r"BRA\b|s_c?branch", i.name)
         if branches and places.get(target[0], at) < at:
-            ranges.add((places[target[0]], at))
-    first = {}                                  # of one beginning the longest: `continue`
-    for begin, end in ranges:
-        first[begin] = max(end, first.get(begin, 0))
+            ends[places[target[0]]] = at
     loops = []
-    for begin, end in first.items():
-        inner = [(b, e) for b, e in first.items() if begin <= b and e <= end and b != begin]
-        loops.append([at for at in range(begin, end + 1) if isinstance(code[at], Instruction)
-                      and not any(b <= at <= e for b, e in inner)])
-    return [loop for loop in loops if len(loop) > 1]        # code ends with a branch to itself
+    for begin, end in ends.items():
+        inner = [(b, e) for b, e in ends.items() if begin < b and e <= end]
+        around = sum(b < begin and end <= e for b, e in ends.items())
+        own = [at for at in range(begin, end + 1) if isinstance(code[at], Instruction)
+               and not any(b <= at <= e for b, e in inner)]
+        if len(own) > 1:                        # code ends with a branch to itself
+            loops.append((around, own))
+    return loops
 
 
 def figures(arch, registers, spills, local, code):
     """A dictionary of numbers: of the kernel, of its hot loop, and of the code that moves the most
     bytes to and from global memory, which is a loop or the whole kernel."""
-    def total(part, field):
-        return sum(getattr(code[at], field) for at in part)
+    def total(part, *fields):
+        return sum(getattr(code[at], field) for at in part for field in fields)
 
     def mean(part, field):
         widths = [getattr(code[at], field) for at in part if getattr(code[at], field)]
         return sum(widths) / len(widths) if widths else 0
 
+    def most(*fields):
+        """The loop in which the sum of the first fields, or of the next ones, is largest."""
+        return max(loops_of(code), default=(0, []), key=lambda loop: (
+            *(16 ** loop[0] * total(loop[1], *f) for f in fields), len(loop[1])))[1]
+
     whole = [at for at, i in enumerate(code) if isinstance(i, Instruction)]
-    loops = loops_of(code)
-    hot = max(loops, default=[], key=lambda l: (total(l, "macs"), total(l, "load")
-                                                + total(l, "local"), len(l)))
-    moving = max(loops, default=[], key=lambda l: total(l, "load"))
+    hot, moving = most(["macs"], ["load", "local"]), most(["load"])
     if not total(moving, "load"):
         moving = whole
-    moved = total(moving, "load") + total(moving, "store")
+    moved = total(moving, "load", "store")
     macs = total(hot, "macs")
     return {"registers": registers, "spills": spills, "local": local, "instructions": len(whole),
             "loop": len(hot), "macs": macs, "matrix": any(code[at].on_matrix for at in hot),

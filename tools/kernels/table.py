@@ -32,8 +32,9 @@ MODEL = """
 `./run kernels --update` writes this file, and `./run kernels` compares with it. No figure was
 measured on a GPU: NVRTC compiled the texts for sm_80 and sm_90, and clang, as HIP, for gfx90a.
 
-The hot loop is the one with the most multiply-adds, without loops inside it; without multiply-adds,
-the one that loads the most bytes. Its instructions are *loop*, its multiply-adds *FMA* (of one
+The hot loop is the one with the most multiply-adds, where those of a loop inside another count
+sixteen times; without multiply-adds, the one that loads the most bytes. Loops inside it are not
+counted. Its instructions are *loop*, its multiply-adds *FMA* (of one
 item: an m16n8k16 instruction has 64), instructions a multiply-add *each*. *registers* are those of
 an item, *spills* the bytes of memory of its own, which also has arrays with indices that are not
 constants, and *local* the bytes of a group's memory. *load* and *local load* are the mean bytes of
@@ -61,7 +62,8 @@ def options_of(body):
 
 
 def chosen(texts):
-    """{(kernel, dtype): text}; of the texts with the same options the first"""
+    """{(kernel, row name, dtype, flags): text}; of the texts with the same options the first.  The
+    flags are options that a row does not name, but that may leave out the kernel."""
     rows = {}
     for text in sorted(texts, key=lambda t: (len(options_of(t.body)), t.body)):
         options = options_of(text.body)
@@ -69,9 +71,10 @@ def chosen(texts):
         if text.entry is None or not dtype or any(map(SKIPPED.fullmatch, options)):
             continue
         named = [o for o in options if not UNNAMED.fullmatch(o)]
+        flags = tuple(o for o in options if UNNAMED.fullmatch(o) and " " not in o)
         for kernel in re.findall(r"^KERNEL (\w+)\(", text.body, re.M):
             name = " ".join([kernel, *([] if kernel in PLAIN else named)]).lower()
-            rows.setdefault((kernel, name, dtype), text)
+            rows.setdefault((kernel, name, dtype, flags), text)
     return rows
 
 
@@ -80,9 +83,9 @@ def measure(compiler, rows, cache):
     texts = sorted({t.path for t in rows.values()})
     made = dict(zip(texts, cache.compile(compiler, texts)))
     table = {}
-    for (kernel, name, dtype), text in sorted(rows.items(), key=lambda row: row[0][1:]):
+    for (kernel, name, dtype, _), text in sorted(rows.items(), key=lambda row: row[0][1:]):
         f = made[text.path].get(kernel)
-        if not f:
+        if not f or f"{name} {dtype}" in table:
             continue
         peak = machine.share(f, dtype == "bf16")
         table[f"{name} {dtype}"] = dict(zip(COLUMNS, (
