@@ -12,7 +12,8 @@ extern "C" {
 
 /** A tensor with a copy of `data`: prod(dims) elements of `dtype`, row-major, on the default device
  * (device.h).  With `ndim` 0 the tensor is one number.  A dimension may be 0; `data` may then be
- * NULL.  Errors: more than WB_MAX_DIMS dimensions, a negative dimension, 2^32 elements or more. */
+ * NULL.  Errors: more than WB_MAX_DIMS dimensions, a negative dimension or one of 2^32 or more,
+ * 2^40 elements or more. */
 WB_API wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims);
 
 /** A tensor of the caller's memory, without a copy, on the CPU.  `data` has the alignment of the C

@@ -7,8 +7,7 @@
 
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size)
 {
-    int64_t n = 1, bound = 1;           /* bound: as n, but sizes of 0 count as 1; must stay below
-                                           2^32 */
+    int64_t n = 1, bound = 1;           /* bound: as n, but sizes of 0 count as 1 */
     if (ndim < 0 || ndim > WB_MAX_DIMS) {
         wb__fail(WB_ERROR_SHAPE, "%s: %d dimensions; a tensor has at most %d", what, ndim,
                  WB_MAX_DIMS);
@@ -25,10 +24,11 @@ bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *si
         }
     }
     for (int i = 0; i < ndim; i++) {
-        if (dims[i] && bound > (((int64_t)1 << 32) - 1) / dims[i]) {
+        if (dims[i] > WB__MAX_DIM || (dims[i] && bound > WB__MAX_SIZE / dims[i])) {
             wb__fail(WB_ERROR_SHAPE,
-                     "%s: too large: a tensor has fewer than 2^32 elements, and so has each part "
-                     "of an empty one (dimension %d is %lld)", what, i, (long long)dims[i]);
+                     "%s: too large: a tensor has fewer than 2^40 elements, and so has each part "
+                     "of an empty one, and fewer than 2^32 along a dimension (dimension %d is "
+                     "%lld)", what, i, (long long)dims[i]);
             return false;
         }
         bound *= WB__MAX(dims[i], 1);

@@ -244,9 +244,12 @@ void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 /* Checks of arguments.  `what` is the name of the operation, with which the error messages
  * begin. */
 
+#define WB__MAX_DIM ((int64_t)UINT32_MAX)           /* of one dimension */
+#define WB__MAX_SIZE (((int64_t)1 << 40) - 1)       /* of a tensor */
+
 /* Whether a tensor can have these dimensions.  If so, sets *size to its number of elements.  Else
- * sets the error: too many dimensions, a negative size, or sizes (each 0 counted as 1) whose
- * product is 2^32 or more. */
+ * sets the error: too many dimensions, a size that is negative or above WB__MAX_DIM, or sizes (each
+ * 0 counted as 1) whose product is above WB__MAX_SIZE. */
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size);
 bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim,
                    int64_t *dims);

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/text.h"
 #include "base/toml.h"
+#include "engine/tensor.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -15,23 +16,39 @@
 TEST(zeros_beside_large_sizes)
 {
     const int64_t wide = (int64_t)1 << 32;
-    REFUSED(wb_zeros(0, wide, wide), WB_ERROR_SHAPE, "2^32");
-    REFUSED(wb_zeros(wide, wide, 0), WB_ERROR_SHAPE, "2^32");
+    REFUSED(wb_zeros(0, wide, 1), WB_ERROR_SHAPE, "2^32 along");
+    REFUSED(wb_zeros(1, 0, wide), WB_ERROR_SHAPE, "2^32 along");
+    REFUSED(wb_zeros(0, wide / 2, 1 << 9), WB_ERROR_SHAPE, "2^40");
+    REFUSED(wb_zeros(wide / 2, 1 << 9, 0), WB_ERROR_SHAPE, "2^40");
     REFUSED(wb_zeros(0, INT64_MAX), WB_ERROR_SHAPE, "2^32");
     REFUSED(wb_rand(0, wide), WB_ERROR_SHAPE, "2^32");
-    wb_tensor *x = wb_zeros(0, 3, wide / 4);            /* close to the limit of 2^32 */
-    assert_int_equal(wb_size(x), 0);
-    assert_int_equal(wb_size(wb_sum(x, .axes = WB_INTS(0))), 3 * (wide / 4));
+    wb_tensor *x = wb_zeros(0, 3, wide / 4);            /* flat, close to the limit of 2^32 */
     assert_int_equal(wb_dim(wb_flatten(x), 1), 3 * (wide / 4));
+    x = wb_zeros(0, 768, wide / 4);                     /* close to the limit of 2^40 */
+    assert_int_equal(wb_size(x), 0);
+    assert_int_equal(wb_size(wb_sum(x, .axes = WB_INTS(0))), 768 * (wide / 4));
+    REFUSED(wb_flatten(x), WB_ERROR_SHAPE, "reshape", "2^32 along");
+    REFUSED(wb_reshape(wb_sum(x, .axes = WB_INTS(0)), -1), WB_ERROR_SHAPE, "reshape", "2^32 along");
     REFUSED(wb_reshape(x, 0, wide, wide), WB_ERROR_SHAPE, "reshape");
     REFUSED(wb_reshape(x, 0, 4 * wide), WB_ERROR_SHAPE, "reshape");
     REFUSED(wb_expand_array(wb_zeros(0, 1), 2, (int64_t[]){0, wide}), WB_ERROR_SHAPE, "expand");
-    REFUSED(wb_pad(x, 2, wide / 2, 0), WB_ERROR_SHAPE, "2^32");
-    REFUSED(wb_concat(1, x, x), WB_ERROR_SHAPE, "2^32");
-    REFUSED(wb_matmul(wb_zeros(0, 1 << 20, 1), wb_zeros(1, 1 << 20)), WB_ERROR_SHAPE, "2^32");
+    REFUSED(wb_pad(x, 2, wide / 2, 0), WB_ERROR_SHAPE, "2^40");
+    REFUSED(wb_concat(1, x, x), WB_ERROR_SHAPE, "2^40");
+    REFUSED(wb_matmul(wb_zeros(0, 1 << 20, 1), wb_zeros(1, 1 << 20)), WB_ERROR_SHAPE, "2^40");
     REFUSED(wb_maxpool(wb_zeros(0, 1, 2, 2), .window = {1 << 30, 1 << 30}, .stride = {1, 1},
                        .pad = {(1 << 30) - 1, (1 << 30) - 1, (1 << 30) - 1, (1 << 30) - 1}),
             WB_ERROR_SHAPE, "maxpool");
+}
+
+/* wb_any and wb_all count in 64 bits where 32 bits could come to 0 again. */
+TEST(counts_of_many_elements)
+{
+    for (int64_t n = 65535; n <= 65536; n++)
+        for (int all = 0; all < 2; all++) {
+            wb_tensor *x = wb_expand(wb_ones(1, 1), n, 65537);
+            const wb_tensor *y = all ? wb_all(x) : wb_any(x), *count = y->in[0];
+            assert_int_equal(count->dtype, n > 65535 ? WB_I64 : WB_I32);
+        }
 }
 
 TEST(lists_that_are_null)

@@ -116,6 +116,8 @@ TEST(topics_of_opencl)
     run("kernel", "OpenCL", "");
     logs("Debug: kernel: opencl:0: -cl-std=CL1.2");
     logs("KERNEL ");
+    logs("Debug: kernel: opencl:0: step matmul [2,4] f32");
+    logs("; text ");
     assert_null(strstr(p.err, "dispatch: "));
 }
 

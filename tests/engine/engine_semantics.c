@@ -363,7 +363,7 @@ TEST_IN_SCOPE(errors)
     wb_clear_error();
     int64_t nine[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
     REFUSED(wb_full_array(0, WB_F32, 9, nine), WB_ERROR_SHAPE, "9", "dimensions", "8");
-    REFUSED(wb_full_array(0, WB_F32, 2, (int64_t[]){1 << 17, 1 << 16}), WB_ERROR_SHAPE, "2^32");
+    REFUSED(wb_full_array(0, WB_F32, 2, (int64_t[]){1 << 20, 1 << 20}), WB_ERROR_SHAPE, "2^40");
     REFUSED(wb_zeros(3, -2), WB_ERROR_SHAPE, "-2", "dimension", "1");
     REFUSED(wb_from(NULL, WB_F32, 1, (int64_t[]){3}), WB_ERROR_ARGUMENT, "from", "data");
     REFUSED(wb_add(wb_zeros(3), wb_zeros(4)), WB_ERROR_SHAPE, "[3] f32", "[4] f32");
@@ -382,8 +382,8 @@ TEST_IN_SCOPE(errors)
     REFUSED(wb_where(wb_zeros(2), wb_zeros(2), wb_zeros(2)), WB_ERROR_DTYPE, "[2] f32", "bool");
     REFUSED(wb_take(wb_zeros(2), wb_zeros(2)), WB_ERROR_DTYPE, "[2] f32", "integers");
     REFUSED(wb_gradient(wb_zeros(2), wb_zeros(2)), WB_ERROR_SHAPE, "[2] f32", "element");
-    REFUSED(wb_matmul(wb_expand(wb_zeros(1, 1), 1 << 20, 1), wb_expand(wb_zeros(1, 1), 1, 1 << 13)),
-            WB_ERROR_SHAPE, "2^32");
+    REFUSED(wb_matmul(wb_expand(wb_zeros(1, 1), 1 << 20, 1), wb_expand(wb_zeros(1, 1), 1, 1 << 20)),
+            WB_ERROR_SHAPE, "2^40");
     REFUSED(wb_add(WB_NONE, wb_zeros(1)), WB_ERROR_ARGUMENT, "WB_NONE");
     REFUSED(wb_dropout(wb_zeros(2), 1.5), WB_ERROR_ARGUMENT, "1.5");
     assert_int_not_equal(wb_assign(wb_zeros(2), wb_zeros(2)), 0);

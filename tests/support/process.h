@@ -7,7 +7,7 @@
 /* The result of a process: its exit status, or minus the signal's number, and its output. */
 typedef struct {
     int status;
-    char out[16384], err[16384];
+    char out[1 << 16], err[1 << 16];
 } process;
 
 /* Runs a program in a folder.  `environment` ("NAME=value") and `arguments` end with NULL.  Weber's

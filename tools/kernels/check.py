@@ -37,6 +37,7 @@ CORES = os.cpu_count() or 1
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-parameter",
             "-Wno-unknown-pragmas"]
 CUDA_LIBRARIES = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
+CUDA_FOLDERS = ["/usr/local/cuda/lib64", "/usr/local/cuda/lib"]
 # Since ROCm 6 hiprtc is a library of its own; before, it was part of the runtime.
 HIP_LIBRARIES = ["libhiprtc.so.7", "libhiprtc.so.6", "libamdhip64.so.5"]
 
@@ -51,12 +52,16 @@ class Text:
         self.path = None
 
 
+def prelude():
+    """The text before every kernel, as cmake/embed.cmake makes it."""
+    formulas = (SOURCE / "base/numbers/formulas.h").read_text()
+    text = (SOURCE / "backend/gpu/prelude.k").read_text()
+    return text.replace('#include "base/numbers/formulas.h"\n', formulas)
+
+
 def read_texts(folder):
     """Writes each different text once, with the prelude, to FOLDER/whole; returns the texts."""
-    prelude = (SOURCE / "backend/gpu/prelude.k").read_text()
-    formulas = (SOURCE / "base/numbers/formulas.h").read_text()
-    # cmake/embed.cmake does the same
-    prelude = prelude.replace('#include "base/numbers/formulas.h"\n', formulas)
+    head = prelude()
     whole = folder / "whole"
     whole.mkdir(exist_ok=True)
     texts = {}
@@ -65,7 +70,7 @@ def read_texts(folder):
         known = texts.setdefault((text.body, text.f64), text)
         if known is text:
             text.path = whole / path.name
-            text.path.write_text(("#define WB_F64\n" if text.f64 else "") + prelude + text.body)
+            text.path.write_text(("#define WB_F64\n" if text.f64 else "") + head + text.body)
     return list(texts.values())
 
 
@@ -211,8 +216,7 @@ def run_all(texts, rtc):
         ["-x", "cl", "-cl-std=CL1.2", *target[:2], "-include", "opencl-c-base.h", "-D_OPENCL_H_",
          "-DWB_DECLARE"], brief)
 
-    library, reason = usable(rtc, CUDA_LIBRARIES, "nvrtc",
-                             ["/usr/local/cuda/lib64", "/usr/local/cuda/lib"])
+    library, reason = usable(rtc, CUDA_LIBRARIES, "nvrtc", CUDA_FOLDERS)
     options = ["--fmad=false", "-default-device", "-w"]
     for arch, which_texts in ("compute_80", texts), ("sm_80", few), ("sm_90", few):
         add("CUDA", "NVRTC", "PTX" if arch.startswith("compute") else arch, reason, with_rtc, rtc,
@@ -261,4 +265,5 @@ def main():
     return 0 if texts and done and not failed else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

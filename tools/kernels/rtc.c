@@ -3,6 +3,7 @@
  *   rtc LIBRARY PREFIX OPTION... -- FILE...
  *
  * PREFIX is "nvrtc" or "hiprtc": NVRTC and hiprtc have the same functions with these prefixes.
+ * With RTC_CUBIN=1 NVRTC's code of FILE is written to FILE.cubin.
  * Prints for each FILE "ok FILE", or "failed FILE" and the messages of the compiler, each line
  * after "| ".  Exit status: 0 if all files were compiled, 1 if one failed, 3 if the library cannot
  * be used. */
@@ -19,6 +20,7 @@ static int (*compile)(program, int n, const char *const *options);
 static int (*log_size)(program, size_t *);
 static int (*get_log)(program, char *);
 static int (*destroy)(program *);
+static int (*code_size)(program, size_t *), (*get_code)(program, char *);   /* NULL: not written */
 
 static int find(void *library, const char *prefix, const char *name, void *to)
 {
@@ -44,12 +46,27 @@ static char *contents(const char *path)
     return text;
 }
 
+static int write_code(program p, const char *path)
+{
+    char name[4096];
+    size_t size = 0;
+    if (code_size(p, &size) || !size) return 1;
+    snprintf(name, sizeof name, "%s.cubin", path);
+    char *code = malloc(size);
+    FILE *f = code && !get_code(p, code) ? fopen(name, "wb") : NULL;
+    int failed = !f || fwrite(code, 1, size, f) != size;
+    if (f) failed |= fclose(f) != 0;
+    free(code);
+    return failed;
+}
+
 static int compile_file(const char *path, int n, const char *const *options)
 {
     char *text = contents(path);
     program p = NULL;
     size_t size = 0;
     int status = !text || create(&p, text, path, 0, NULL, NULL) || compile(p, n, options);
+    if (!status && get_code) status = write_code(p, path);
     printf("%s %s\n", status ? "failed" : "ok", path);
     if (status && p && !log_size(p, &size) && size > 1) {
         char *messages = calloc(size + 1, 1);
@@ -81,6 +98,11 @@ int main(int argc, char **argv)
         || !find(library, argv[2], "GetProgramLogSize", &log_size)
         || !find(library, argv[2], "GetProgramLog", &get_log)
         || !find(library, argv[2], "DestroyProgram", &destroy))
+        return 3;
+    const char *writes = getenv("RTC_CUBIN");
+    if (writes && *writes == '1'
+        && (!find(library, argv[2], "GetCUBINSize", &code_size)
+            || !find(library, argv[2], "GetCUBIN", &get_code)))
         return 3;
     for (int i = first + 1; i < argc; i++) {
         failed |= compile_file(argv[i], first - 3, (const char *const *)argv + 3) != 0;

@@ -74,8 +74,7 @@ wb_tensor *wb_norm_with(wb_tensor *x, double p, const wb_reduce_options *o)
 
 /* ---- any, all -------------------------------------------------------------------------------- */
 
-/* Counts the elements that are 0 or not 0.  A tensor has fewer than 2^32 elements, so a count is 0
- * modulo 2^32 only if it is 0. */
+/* Counts the elements that are 0 or not 0.  A count below 2^32 is 0 modulo 2^32 only if it is 0. */
 static wb_tensor *test(const char *what, wb_tensor *x, const wb_reduce_options *options, bool all)
 {
     wb_reduce_options o;
@@ -83,7 +82,8 @@ static wb_tensor *test(const char *what, wb_tensor *x, const wb_reduce_options *
     if (!wb__operand(what, x) || !wb__read_axes(what, x, options, &o, &mask)) return NULL;
     x = wb__as(x, WB_BOOL);
     if (all && x) x = wb_not(x);
-    x = wb__reduce(WB__OP_sum, wb__as(x, WB_I32), mask, o.keep);
+    const wb_dtype counts = x && x->size > UINT32_MAX ? WB_I64 : WB_I32;
+    x = wb__reduce(WB__OP_sum, wb__as(x, counts), mask, o.keep);
     return x ? all ? wb_eq(x, number(x, 0)) : wb_ne(x, number(x, 0)) : NULL;
 }
 

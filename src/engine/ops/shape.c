@@ -45,7 +45,8 @@ wb_tensor *wb_reshape_array(wb_tensor *x, int ndim, const int64_t *wanted)
     if (known != x->size) return cannot_reshape(x, ndim, wanted, true);
     if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims))
         return wb__unchanged(x);
-    if (!x->size && !wb__check_dims("reshape", ndim, dims, &known)) return NULL;
+    if ((!x->size || x->size > WB__MAX_DIM) && !wb__check_dims("reshape", ndim, dims, &known))
+        return NULL;
     return wb__node(WB__OP_reshape, (wb_dtype)x->dtype, ndim, dims, 1, &x, 0, NULL);
 }
 

@@ -3,7 +3,9 @@
  * binds arguments, only those that differ from the previous launch are bound. */
 #include "backend/gpu/runtime/aside.h"
 #include "backend/gpu/runtime/collective.h"
+#include "base/text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,6 +205,22 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
     return status;
 }
 
+/* Logs the launches of a step, which has none of our own if a vendor's routine executes it all. */
+static void log_launches(const wb__gpu_device *d, const wb__gpu_kernel *k)
+{
+    wb__text t = {0};
+    for (int i = 0; i < k->n; i++) {
+        const wb__gpu_bound_launch *p = &k->launches[i];
+        const uint32_t *groups = p->launch->groups, *items = p->launch->items;
+        wb__text_add(&t, "; text %016" PRIx64 ", %s, %" PRIu64 " items", p->program->hash,
+                     p->launch->entry, (uint64_t)groups[0] * groups[1] * groups[2] * items[0] *
+                     items[1] * items[2]);
+    }
+    wb__log(WB_LOG_DEBUG, "kernel: %s:%d: step %s%s", d->driver->backend->tag, d->base.ordinal,
+            k->what, t.text ? t.text : "");
+    wb__free(t.text);
+}
+
 int wb__gpu_prepare(const wb_device *base, const wb__step *step, wb__kernel **kernel)
 {
     wb__gpu_device *d = base->state;
@@ -212,6 +230,7 @@ int wb__gpu_prepare(const wb_device *base, const wb__step *step, wb__kernel **ke
     const int status = prepare(d, step, &k);
     wb__gpu_leave(d);
     if (k) d->holders++;
+    if (!status && wb__debug("kernel")) log_launches(d, k);
     if (status) wb__gpu_destroy(base, k ? &k->base : NULL);
     else *kernel = &k->base;
     return status;

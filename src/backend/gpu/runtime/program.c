@@ -4,6 +4,7 @@
 
 #include "backend/kernel_cache.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +17,13 @@ void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *me
     if (wb__debug("kernel"))
         wb__log(WB_LOG_ERROR, "kernel: %s:%d: does not compile:\n%s\n%s", d->driver->backend->tag,
                 d->base.ordinal, text, message ? message : "");
+}
+
+static uint64_t hash_of(const char *text, int flags)
+{
+    uint64_t h = 0xcbf29ce484222325u + (uint64_t)flags;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return h ^ h >> 29;
 }
 
 /* The text for the compiler: definitions, the prelude, the kernel. */
@@ -60,8 +68,8 @@ static void *make(wb__gpu_device *d, const char *text, int flags)
     int status = whole ? WB_ERROR_UNSUPPORTED : WB_ERROR_MEMORY;
     while (status == WB_ERROR_UNSUPPORTED && d->driver->options(d, flags, options, OPTIONS)) {
         if (wb__debug("kernel"))
-            wb__log(WB_LOG_DEBUG, "kernel: %s:%d: %s\n%s", d->driver->backend->tag,
-                    d->base.ordinal, options, text);
+            wb__log(WB_LOG_DEBUG, "kernel: %s:%d: %s (text %016" PRIx64 ")\n%s",
+                    d->driver->backend->tag, d->base.ordinal, options, hash_of(text, flags), text);
         status = make_with(d, whole, options, &program);
         if (program && *first) {
             wb__log(WB_LOG_INFO, "%s; %s with %.*s does", first, d->maker,
@@ -76,13 +84,6 @@ static void *make(wb__gpu_device *d, const char *text, int flags)
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
-
-static uint64_t hash_of(const char *text, int flags)
-{
-    uint64_t h = 0xcbf29ce484222325u + (uint64_t)flags;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-    return h ^ h >> 29;
-}
 
 static void drop(wb__gpu_device *d, wb__gpu_program *p)
 {
