@@ -295,7 +295,7 @@ static void test_product_vectors(void **unused)
         }
     }
     product(WB_BF16, 1, 1, 1408, 1536, 40, BIAS, WB__OP_relu);     /* large tiles */
-    product(WB_F32, 1, 1, 1408, 1536, 24, A_TURNED, WB__OP_NONE);
+    product(WB_F32, 1, 1, 1408, 1536, 16, A_TURNED, WB__OP_NONE);
     vectors = false;
 }
 
