@@ -50,7 +50,8 @@ VENDOR_FILES = (
     "src/cli/ranks.c",
     "src/dist/place.",              # the variables that launchers set
     "src/device/registry",
-    "src/backend/gpu/prelude.k",    # the only kernel text that depends on the language
+    "src/backend/gpu/prelude.k",    # the only kernel texts that depend on the language
+    "src/backend/gpu/kernels/fragments.k",
     # document the names of the backends
     "include/weber/device.h", "include/weber/distributed.h")
 

@@ -12,6 +12,8 @@
 static const wb__backend *cl;
 static const wb_device *device;
 static bool as_gpu;                     /* the device is treated as a GPU */
+static int lanes;                       /* items of a wave that computes fragments, or 0 */
+static bool vectors;                    /* operands begin at multiples of 16 bytes */
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
@@ -147,9 +149,15 @@ static void compare(const wb__step *s, const buffer *b, int at, bool exact,
     }
 }
 
-/* Runs the step with the device as a processor and as a GPU, and compares.  View i has buffer i,
- * which in the second run begins at a random place of its memory.  `prepare` may set values of the
- * inputs. */
+static bool has_fragments(const wb__step *s)
+{
+    return (s->kind == WB__STEP_MATMUL || s->kind == WB__STEP_CONV) &&
+           (s->views[0].dtype == WB_F16 || s->views[0].dtype == WB_BF16);
+}
+
+/* Runs the step with the device as a processor, as a GPU and as a GPU with fragments, and compares.
+ * View i has buffer i, which on a GPU begins at a random place of its memory.  `prepare` may set
+ * values of the inputs. */
 static void check_with(wb__step *s, int result, bool exact, void (*prepare)(buffer *, const void *),
                        const void *context)
 {
@@ -166,11 +174,13 @@ static void check_with(wb__step *s, int result, bool exact, void (*prepare)(buff
     for (int i = 0; i < s->n_views; i++) memcpy(b[i].host[1], b[i].host[0], b[i].bytes);
     if (!exact) size = magnitudes(s, b, result);
     run_on(&wb__cpu, s, host, NULL);
-    for (int turn = 0; turn < 2; turn++) {
-        as_gpu = turn;
+    for (int turn = 0; turn < 3; turn++) {
+        as_gpu = turn > 0;
+        lanes = turn == 2 ? draw() % 2 ? 32 : 64 : 0;
+        if (lanes && !has_fragments(s)) continue;
         for (int i = 0; i < s->n_views; i++) {
             s->views[i].granule = turn ? (int)wb__dtype_size(b[i].type) : 0;
-            place[i] = (size_t)s->views[i].granule * (draw() % 9);
+            place[i] = (size_t)s->views[i].granule * (draw() % 9) * (vectors ? 8 : 1);
             memory[i] = cl->allocate(device, place[i] + b[i].bytes);
             assert_non_null(memory[i]);
             assert_int_equal(cl->upload(device, memory[i], place[i], b[i].host[1], b[i].bytes), 0);
@@ -199,8 +209,9 @@ static void check(wb__step *s, int result, bool exact) { check_with(s, result, e
 /* Row-major in the order of `axes` (outermost first), with `gap` elements between runs. */
 static wb__view view_of(wb_dtype t, int ndim, const int64_t *dims, const int *axes, int64_t gap)
 {
-    wb__view v = {.dtype = t, .ndim = ndim, .offset = GUARD + (int64_t)(draw() % 5)};
+    wb__view v = {.dtype = t, .ndim = ndim, .offset = GUARD};
     int64_t size = 1;
+    if (!vectors) v.offset += draw() % 5;
     for (int i = ndim - 1; i >= 0; i--) {
         const int axis = axes ? axes[i] : i;
         v.dims[axis] = dims[axis];
@@ -270,6 +281,22 @@ static void test_product_dtypes(void **unused)
         }
         product(floats[t], 1, 1, 24, 20, 3000, BIAS, WB__OP_sigmoid);
     }
+}
+
+/* Operands whose elements are loaded as vectors: sizes and addresses are multiples of 16 bytes. */
+static void test_product_vectors(void **unused)
+{
+    vectors = true;
+    for (size_t t = 0; t < WB__COUNT(floats); t++) {
+        if (!cl->has_dtype(device, floats[t])) continue;
+        for (int how = 0; how < 4; how++) {
+            product(floats[t], 1, 2, 72, 88, 104, how | BIAS, how);
+            product(floats[t], 1, 1, 32, 40, 3000, how | (how ? C_TURNED : 0), WB__OP_NONE);
+        }
+    }
+    product(WB_BF16, 1, 1, 1408, 1536, 40, BIAS, WB__OP_relu);     /* large tiles */
+    product(WB_F32, 1, 1, 1408, 1536, 16, A_TURNED, WB__OP_NONE);
+    vectors = false;
 }
 
 /* Batch dimensions that cannot be merged into one. */
@@ -352,6 +379,25 @@ static void test_convolution_dtypes(void **unused)
             convolution(floats[t], &shapes[6], (wb__conv_kind)kind, 3, kind == 0, 0);
         }
     }
+}
+
+/* As test_product_vectors: channels are multiples of 16 bytes, and also a window of 1. */
+static void test_convolution_vectors(void **unused)
+{
+    static const shape wide[] = {
+        {2, 32, 10, 9, 48, 3, 3, {2, 1}, {1, 2}, {1, 1, 2, 2}, 2},
+        {2, 24, 8, 8, 40, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},
+    };
+    vectors = true;
+    for (size_t t = 0; t < 2; t++) {                            /* f32 and f16 */
+        if (!cl->has_dtype(device, floats[t])) continue;
+        for (size_t i = 0; i < WB__COUNT(wide); i++)
+            for (int kind = 0; kind < 3; kind++) {
+                convolution(floats[t], &wide[i], (wb__conv_kind)kind, 3, kind == 0, 0);
+                if (i) convolution(floats[t], &wide[i], (wb__conv_kind)kind, 0, false, 0);
+            }
+    }
+    vectors = false;
 }
 
 /* ---- pools ----------------------------------------------------------------------------------- */
@@ -494,6 +540,7 @@ int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_w
 {
     wb__gpu_target target = *t;
     target.is_cpu = !as_gpu;
+    target.fragments_f16 = target.fragments_bf16 = lanes;
     return __real_wb__gpu_step(&target, step, work);
 }
 
@@ -518,8 +565,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products), cmocka_unit_test(test_product_dtypes),
-        cmocka_unit_test(test_product_batches), cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_convolution_dtypes), cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_product_vectors), cmocka_unit_test(test_product_batches),
+        cmocka_unit_test(test_convolutions), cmocka_unit_test(test_convolution_dtypes),
+        cmocka_unit_test(test_convolution_vectors), cmocka_unit_test(test_pools),
         cmocka_unit_test(test_rows), cmocka_unit_test(test_copies),
     };
     return cmocka_run_group_tests(tests, begin, end);

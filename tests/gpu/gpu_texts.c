@@ -11,8 +11,12 @@
 #include <inttypes.h>
 
 static const wb__gpu_target targets[] = {
-    {.f64 = true, .max_items = 1024, .local_bytes = 48 << 10, .max_args_bytes = 4096},
-    {.f64 = false, .max_items = 256, .local_bytes = 32 << 10, .max_args_bytes = 1024},
+    {.f64 = true, .max_items = 1024, .local_bytes = 48 << 10, .max_args_bytes = 4096,
+     .fragments_f16 = 32, .fragments_bf16 = 32},
+    {.f64 = false, .max_items = 256, .local_bytes = 32 << 10, .max_args_bytes = 1024,
+     .fragments_f16 = 32},
+    {.f64 = true, .max_items = 1024, .local_bytes = 64 << 10, .max_args_bytes = 4096,
+     .fragments_bf16 = 64},
     {.f64 = true,
      .is_cpu = true,
      .max_items = 4096,

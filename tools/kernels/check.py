@@ -112,7 +112,8 @@ def sample(texts):
         if text.entry is None:
             few.append(text)
         else:
-            options = re.findall(r"^#define (?:CONV_\w+|POOL_\w+|SIMPLE|TILE|BLOCK|PER \d+)$",
+            options = re.findall(r"^#define (?:CONV_\w+|POOL_\w+|SIMPLE|BLOCK|BM \d+|[AB]_ALONG \d"
+                                 r"|FRAGMENTS \d+)$",
                                  text.body, re.M)
             seen.setdefault((text.entry, *options), text)
     return list(seen.values()) + few[:4] + [t for t in few[4:] if t.tickets][:4]

@@ -65,6 +65,17 @@ static int enable_peer(const wb__hip_device *source)
  * position i whenever devices are searched. */
 static wb__hip_device devices[WB__GPU_MAX_DEVICES];
 
+/* Sets which fragments the device computes (kernels/fragments.k).  gfx90a replaces small numbers of
+ * f16 by 0. */
+static void set_fragments(wb__hip_device *d)
+{
+    const bool cdna = !strncmp(d->arch, "gfx90a", 6) || !strncmp(d->arch, "gfx94", 5) ||
+                      !strncmp(d->arch, "gfx950", 6);
+    const int lanes = cdna ? 64 : !strncmp(d->arch, "gfx110", 6) ? 32 : 0;
+    d->gpu.target.fragments_bf16 = lanes;
+    d->gpu.target.fragments_f16 = strncmp(d->arch, "gfx90a", 6) ? lanes : 0;
+}
+
 static int describe(wb__hip_device *d, int id)
 {
     const wb__hip_layout *at = wb__hip_properties;
@@ -94,6 +105,7 @@ static int describe(wb__hip_device *d, int id)
                                      .max_args_bytes = 4096, .buffer_bytes = sizeof(void *),
                                      .max_groups = {UINT32_MAX / 1024, UINT16_MAX, UINT16_MAX},
                                      .processors = processors};
+    set_fragments(d);
     snprintf(d->gpu.about, sizeof d->gpu.about, "%s, %d processors, waves of %d, HIP %d.%d",
              d->arch, processors, wave, wb__hip_version / 10000000, wb__hip_version / 100000 % 100);
     return 0;

@@ -36,6 +36,7 @@ static int describe(wb__cu_device *d, int ordinal)
                                      .max_args_bytes = 4096, .buffer_bytes = sizeof(CUdeviceptr),
                                      .max_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX},
                                      .processors = processors};
+    if (d->arch >= 80) d->gpu.target.fragments_f16 = d->gpu.target.fragments_bf16 = 32;
     snprintf(d->gpu.about, sizeof d->gpu.about, "compute capability %d.%d, %d processors, driver"
              " for CUDA %d.%d%s", major, minor, processors, wb__cu_driver_version / 1000,
              wb__cu_driver_version % 1000 / 10, pools ? "" : ", without memory pools");

@@ -25,6 +25,8 @@ typedef struct {
     size_t buffer_bytes;        /* argument bytes of each buffer */
     int max_buffers;            /* most buffers of a kernel; 0: no limit but max_args_bytes */
     uint32_t max_groups[3];     /* groups of a launch, per dimension */
+    /* items of a wave that multiplies fragments of a dtype (kernels/fragments.k); 0: it has none */
+    int fragments_f16, fragments_bf16;
     uint32_t max_points;        /* points that one kernel can index; 0: 2^32 - 1 */
     int processors;             /* each runs at least 256 items; 0: not known */
 } wb__gpu_target;

@@ -24,6 +24,7 @@ typedef struct {
     } args;
     size_t args_bytes;
     const char *family, *defines;           /* the text, and its first line */
+    const char *between, *behind;           /* the texts after product.k, or NULL */
     const wb__view *a, *b, *c, *bias;       /* bias: NULL if there is none */
     const char *activation;                 /* the expression of the epilogue; NULL: none */
     wb_dtype dtype;
@@ -217,7 +218,12 @@ static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_p
     plan.origins[3].view = p->bias;
     plan.origins[3].at = offsetof(wb__product_args, bias_at);
     plan.f64 = p->dtype == WB_F64;
-    char *text = wb__gpu_text((int)p->dtype, p->wide, head, p->family, wb__gpu_text_product);
+    char *rest = p->behind ? wb__printf("%s%s%s", wb__gpu_text_product, p->between, p->behind)
+                           : NULL;
+    char *text = p->behind && !rest ? NULL
+                                    : wb__gpu_text((int)p->dtype, p->wide, head, p->family,
+                                                   rest ? rest : wb__gpu_text_product);
+    wb__free(rest);
     wb__free(head);
     return wb__gpu_launch_of(work, text, &plan);
 }
@@ -263,19 +269,38 @@ static int simple(product *p, const wb__gpu_target *t, wb__gpu_work *work)
                elements * narrow(p->args.p.splits), 256);
 }
 
-static int tile(product *p, int per, wb__gpu_work *work)
+static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
-    enum { DEEP = 16, WANT = 264 };
-    const int64_t side = 16 * per, groups = ceil_div(p->m, side) * ceil_div(p->n, side) * p->z;
-    const int64_t parts = parts_for(p, groups, WANT, 8 * DEEP);
-    const int64_t piece = ceil_div(ceil_div(p->k, DEEP), parts) * DEEP;
+    enum { WANT = 264, WAVES = 4 };
+    const wb_dtype d = p->dtype;
+    const bool f64 = d == WB_F64;
+    const int lanes = d == WB_BF16 ? t->fragments_bf16 : d == WB_F16 ? t->fragments_f16 : 0;
+    const int64_t large = ceil_div(p->m, 128) * ceil_div(p->n, 128) * p->z;
+    const bool fits = lanes ? t->local_bytes >= 48 << 10 : !f64;
+    const int64_t side = fits && p->m >= 128 && p->n >= 128 && large >= 128 ? 128 : 64;
+    const int64_t deep = lanes ? 32 : side == 128 ? 8 : 16, items = lanes ? WAVES * lanes : 256;
+    const int64_t groups = ceil_div(p->m, side) * ceil_div(p->n, side) * p->z;
+    const int64_t parts = parts_for(p, groups, WANT, 128);
+    const int64_t piece = ceil_div(ceil_div(p->k, deep), parts) * deep;
     const int64_t splits = ceil_div(p->k, piece);
-    char defines[48];
+    char defines[200];
     p->args.p.piece = wb__wide_of(piece);
     p->args.p.splits = wb__wide_of(splits);
-    snprintf(defines, sizeof defines, "#define TILE\n#define PER %d\n", per);
-    work->impl = per == 8 ? "product, tiles of 128" : "product, tiles of 64";
-    return run(p, work, "product_tile", defines, groups * splits * 256, 256);
+    p->behind = wb__gpu_text_tile;
+    p->between = lanes ? wb__gpu_text_fragments : "";
+    int n = snprintf(defines, sizeof defines, "#define BM %d\n#define BN BM\n#define BK %d\n"
+                     "#define ITEMS %d\n", (int)side, (int)deep, (int)items);
+    if (lanes)
+        snprintf(defines + n, sizeof defines - (size_t)n, "#define V 8\n#define FRAGMENTS %d\n"
+                 "#define A_ALONG %u\n#define B_ALONG %u\n", lanes, p->args.p.a_along,
+                 p->args.p.b_along);
+    else
+        snprintf(defines + n, sizeof defines - (size_t)n, "%s#define V %d\n#define KVEC %s\n",
+                 f64 || d == WB_F32 ? "#define VEC KVEC\n"
+                                    : "#define WIDENED\n#define VEC ushort4\n",
+                 f64 ? 2 : 4, f64 ? "double2" : "float4");
+    work->impl = side == 128 ? "product, tiles of 128" : "product, tiles of 64";
+    return run(p, work, "product_tile", defines, groups * splits * items, items);
 }
 
 /* Sets the most rows and columns of an item of product_panel, `tall` and `broad` or less: smaller
@@ -379,7 +404,5 @@ int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_wor
     const bool tiny = p.k == 0 || elements * p.k < 4096;
     if (t->is_cpu) return tiny || p.m < 4 || p.n < 4 ? simple(&p, t, work) : block(&p, t, work);
     if (tiny || p.m < 16 || p.n < 16) return simple(&p, t, work);
-    const int64_t large = ceil_div(p.m, 128) * ceil_div(p.n, 128) * p.z;
-    const bool fits = t->local_bytes >= (p.dtype == WB_F64 ? 2u : 1u) * 2 * 16 * 129 * 4;
-    return tile(&p, fits && p.m >= 128 && p.n >= 128 && large >= 128 ? 8 : 4, work);
+    return tile(&p, t, work);
 }

@@ -172,6 +172,7 @@ static bool describe(wb__mtl_device *d)
                                      .max_buffers = MTL_MAX_BUFFERS - 1,
                                      .local_bytes = mtl_maxThreadgroupMemoryLength(device),
                                      .max_groups = {UINT32_MAX / 256, UINT16_MAX, UINT16_MAX}};
+    if (mtl_supportsFamily(device, MTLGPUFamilyApple7)) d->gpu.target.fragments_f16 = 32;
     snprintf(d->gpu.about, sizeof d->gpu.about, "%s memory, macOS %s",
              unified ? "unified" : "separate", version);
     snprintf(d->gpu.maker, sizeof d->gpu.maker, "%s, macOS %s", name, version);

@@ -24,7 +24,7 @@ typedef signed char BOOL;               /* `bool` on Apple's processors; both ar
 typedef struct { NSUInteger width, height, depth; } MTLSize;
 
 enum {
-    MTLGPUFamilyMetal3 = 5001,
+    MTLGPUFamilyApple7 = 1007, MTLGPUFamilyMetal3 = 5001,
     MTLResourceStorageModeShared = 0, MTLResourceStorageModePrivate = 2 << 4,
     MTLMathModeSafe = 0, MTLLanguageVersion3_0 = 3 << 16,
     MTLCommandBufferStatusCompleted = 4, MTLCommandBufferStatusError = 5,

@@ -30,6 +30,7 @@ struct uint3 { unsigned x, y, z; };
 struct dim3 { unsigned x, y, z; };
 struct int2 { int x, y; };
 struct uint2 { unsigned x, y; };
+struct alignas(8) ushort4 { unsigned short x, y, z, w; };
 struct alignas(16) int4 { int x, y, z, w; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(8) float2 { float x, y; };
