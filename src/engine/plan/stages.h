@@ -1,9 +1,9 @@
 /* The stages that build a plan (plan.c describes each) and their results.  Each stage gets the
  * results of the earlier stages as const.
  *
- *   values      values.c, import.c, ir.c, view.c
+ *   values      values.c, import.c, ir.c, variance.c, view.c
  *   patterns    patterns.c
- *   groups      groups.c, spaces.c, merge.c
+ *   groups      groups.c, spaces.c, merge.c, remake.c
  *   placement   placement.c
  *   programs    programs.c, fused.c, library.c, segments.c, arena.c
  *   plan        prepare.c, describe.c, trace.c, plan.c
