@@ -3,7 +3,9 @@
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
-#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+/* HIP counts the waves of a SIMD that shall be resident, not groups. */
+#define __launch_bounds__(items, waves)                                                            \
+    __attribute__((amdgpu_flat_work_group_size(1, items), amdgpu_waves_per_eu(waves)))
 #define FN_ static __device__ inline __attribute__((always_inline))
 
 typedef __SIZE_TYPE__ size_t;

@@ -227,8 +227,8 @@ class Clang:
 # ---- figures -------------------------------------------------------------------------------------
 
 def loops_of(code):
-    """[(the loops around it, the indices of its instructions)] of each loop, without the
-    instructions of the loops inside it"""
+    """[(the loops around it, the indices of its instructions, the beginning of the outermost loop
+    around it)] of each loop, without the instructions of the loops inside it"""
     places = {label: at for at, label in enumerate(code) if isinstance(label, str)}
     ends = {}                                   # by beginning; of several the last: `continue`
     for at, i in enumerate(code):
@@ -239,11 +239,11 @@ def loops_of(code):
     loops = []
     for begin, end in ends.items():
         inner = [(b, e) for b, e in ends.items() if begin < b and e <= end]
-        around = sum(b < begin and end <= e for b, e in ends.items())
+        outer = [b for b, e in ends.items() if b < begin and end <= e]
         own = [at for at in range(begin, end + 1) if isinstance(code[at], Instruction)
                and not any(b <= at <= e for b, e in inner)]
         if len(own) > 1:                        # code ends with a branch to itself
-            loops.append((around, own))
+            loops.append((len(outer), own, min(outer, default=begin)))
     return loops
 
 
@@ -258,9 +258,16 @@ def figures(arch, registers, spills, local, code):
         return sum(widths) / len(widths) if widths else 0
 
     def most(*fields):
-        """The loop in which the sum of the first fields, or of the next ones, is largest."""
-        return max(loops_of(code), default=(0, []), key=lambda loop: (
-            *(16 ** loop[0] * total(loop[1], *f) for f in fields), len(loop[1])))[1]
+        """The loop in which the sum of the first fields, or of the next ones, is largest, within
+        the outermost loop in which it is largest."""
+        loops = loops_of(code)
+        sums = {}
+        for _, own, root in loops:
+            sums[root] = [a + total(own, *f) for a, f in zip(sums.get(root, [0] * 9), fields)]
+        best = max(sums, default=None, key=sums.get)
+        return max((loop for loop in loops if loop[2] == best), default=(0, []),
+                   key=lambda loop: (*(16 ** loop[0] * total(loop[1], *f) for f in fields),
+                                     len(loop[1])))[1]
 
     whole = [at for at, i in enumerate(code) if isinstance(i, Instruction)]
     hot, moving = most(["macs"], ["load", "local"]), most(["load"])

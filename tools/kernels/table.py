@@ -32,9 +32,9 @@ MODEL = """
 `./run kernels --update` writes this file, and `./run kernels` compares with it. No figure was
 measured on a GPU: NVRTC compiled the texts for sm_80 and sm_90, and clang, as HIP, for gfx90a.
 
-The hot loop is the one with the most multiply-adds, where those of a loop inside another count
-sixteen times; without multiply-adds, the one that loads the most bytes. Loops inside it are not
-counted. Its instructions are *loop*, its multiply-adds *FMA* (of one
+The hot loop is within the outermost loop that has the most multiply-adds, and is the one with the
+most there, where those of a loop inside another count sixteen times; without multiply-adds, the one
+that loads the most bytes. Loops inside it are not counted. Its instructions are *loop*, its multiply-adds *FMA* (of one
 item: an m16n8k16 instruction has 64), instructions a multiply-add *each*. *registers* are those of
 an item, *spills* the bytes of memory of its own, which also has arrays with indices that are not
 constants, and *local* the bytes of a group's memory. *load* and *local load* are the mean bytes of
@@ -72,7 +72,7 @@ def chosen(texts):
             continue
         named = [o for o in options if not UNNAMED.fullmatch(o)]
         flags = tuple(o for o in options if UNNAMED.fullmatch(o) and " " not in o)
-        for kernel in re.findall(r"^KERNEL (\w+)\(", text.body, re.M):
+        for kernel in re.findall(r"^KERNEL(?:_OF\(.*?\))? (\w+)\(", text.body, re.M):
             name = " ".join([kernel, *([] if kernel in PLAIN else named)]).lower()
             rows.setdefault((kernel, name, dtype, flags), text)
     return rows
