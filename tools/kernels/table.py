@@ -34,11 +34,12 @@ measured on a GPU: NVRTC compiled the texts for sm_80 and sm_90, and clang, as H
 
 The hot loop is within the outermost loop that has the most multiply-adds, and is the one with the
 most there, where those of a loop inside another count sixteen times; without multiply-adds, the one
-that loads the most bytes. Loops inside it are not counted. Its instructions are *loop*, its multiply-adds *FMA* (of one
-item: an m16n8k16 instruction has 64), instructions a multiply-add *each*. *registers* are those of
-an item, *spills* the bytes of memory of its own, which also has arrays with indices that are not
-constants, and *local* the bytes of a group's memory. *load* and *local load* are the mean bytes of
-a load from global and from local memory, in the loop if it has loads.
+that loads the most bytes. Loops inside it are not counted. Its instructions are *loop*, its
+multiply-adds *FMA* (of one item: an m16n8k16 instruction has 64), instructions a multiply-add
+*each*. *registers* are those of an item, *spills* the bytes of memory of its own, which also has
+arrays with indices that are not constants, and *local* the bytes of a group's memory. *load* and
+*local load* are the mean bytes of a load from global and from local memory, in the loop if it has
+loads.
 
 *peak* is an upper bound of the share of the peak: the cycles of the loop's multiply-adds at the
 peak, over the cycles in which a scheduler issues the loop's instructions. The peak of f32 is that
