@@ -409,6 +409,44 @@ TEST_IN_SCOPE(a_run_of_parts)
     assert_int_equal(kernels_of_run(3, (int[]){1, 2, 3}, 1), all + 3);
 }
 
+/* ---- attention beside other values ----------------------------------------------------------- */
+
+/* Evaluates the concat of `ndim` dimensions, along `axis`, of `more` and of attention's result with
+ * its heads behind the steps, in one plan and in parts.  Both are the same. */
+static void beside(int64_t n, int ndim, const int64_t *dims, int axis, wb_tensor *more)
+{
+    enum { HEADS = 4, STEPS = 8, DEPTH = 8 };
+    wb_tensor *x[3], *apart, *all;
+    for (int i = 0; i < 3; i++) {
+        x[i] = wb_sin(wb_add(wb_arange(n * HEADS * STEPS * DEPTH, WB_F32), wb_scalar(i)));
+        MADE(x[i] = wb_reshape(x[i], n, HEADS, STEPS, DEPTH));
+        WORKS(wb_eval(x[i]));
+    }
+    for (int i = 0; i < 2; i++) {
+        wb_tensor *y = wb_attention(x[0], x[1], x[2], WB_NONE);
+        if (i) WORKS(wb_eval(y));
+        y = wb_reshape_array(wb_permute(y, 0, 2, 1, 3), ndim, dims);
+        MADE(y = wb_concat(axis, more, y));
+        WORKS(wb_eval(y));
+        if (i) apart = y;
+        else all = y;
+    }
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(all, apart)))) < 1e-5);
+}
+
+TEST_IN_SCOPE(attention_in_a_concat)
+{
+    beside(2, 3, (int64_t[]){2, 8, 32}, 2, wb_zeros(2, 8, 32));
+    beside(2, 3, (int64_t[]){2, 8, 32}, 2, wb_zeros(2, 8, 3));          /* not aligned */
+    beside(2, 3, (int64_t[]){2, 8, 32}, 1, wb_zeros(2, 1, 32));
+    beside(2, 2, (int64_t[]){16, 32}, 0, wb_zeros(3, 32));
+    beside(2, 2, (int64_t[]){16, 32}, 1, wb_zeros(16, 8));
+    beside(1, 3, (int64_t[]){4, 2, 32}, 1, wb_zeros(4, 1, 32));         /* strides cannot express */
+    beside(2, 3, (int64_t[]){8, 2, 32}, 1, wb_zeros(8, 1, 32));
+    beside(2, 4, (int64_t[]){2, 8, 2, 16}, 3, wb_zeros(2, 8, 2, 4));
+    beside(2, 1, (int64_t[]){512}, 0, wb_zeros(8));
+}
+
 /* ---- rows of a variable ---------------------------------------------------------------------- */
 
 enum { ROWS = 64, WIDTH = 6 };

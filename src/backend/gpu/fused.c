@@ -243,8 +243,7 @@ static int take_store(wb__fuse_program *p, int i)
 
 /* Adds the kernels of those reductions along columns in p that depend on no others, as reductions
  * of rows: the columns of p are the rows of `turned`, which has space for a copy of p.  In p they
- * become loads of their results; *end as in reduce_to_workspace.  *n: how many
- * they are. */
+ * become loads of their results; *end as in reduce_to_workspace.  *n: how many they are. */
 static int reduce_by_groups(const wb__gpu_target *t, wb__fuse_program *p, wb__fuse_program *turned,
                             bool *depends, wb__gpu_work *work, size_t *end, int *n)
 {

@@ -278,7 +278,8 @@ static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
     const int64_t large = ceil_div(p->m, 128) * ceil_div(p->n, 128) * p->z;
     const bool fits = lanes ? t->local_bytes >= 48 << 10 : !f64;
     const int64_t side = fits && p->m >= 128 && p->n >= 128 && large >= 128 ? 128 : 64;
-    const int64_t deep = lanes ? 32 : side == 128 ? 8 : 16, items = lanes ? WAVES * lanes : 256;
+    const int64_t deep = lanes ? 32 : side == 128 || f64 ? 8 : 16;
+    const int64_t items = lanes ? WAVES * lanes : 256;
     const int64_t groups = ceil_div(p->m, side) * ceil_div(p->n, side) * p->z;
     const int64_t parts = parts_for(p, groups, WANT, 128);
     const int64_t piece = ceil_div(ceil_div(p->k, deep), parts) * deep;

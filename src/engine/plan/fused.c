@@ -332,7 +332,6 @@ void wb__emit_fused(wb__emitter *m, int group)
     finish(&p);
 }
 
-/* Emits a kernel that fills `to` with zeros. */
 /* Emits a step that fills `to` with the elements of `from`; NULL: with zeros. */
 static void fill(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to)
 {

@@ -17,9 +17,9 @@ enum { MOST_DEFERRED = 64 };    /* upper limit of progress.below, which limits t
 typedef struct {
     int below;          /* of a deferred value: 1 + number of deferred values that it depends on;
                            else 0 */
-    int reader;         /* index of the last fused group, other than that which computes the value
-                           or the base of which it is a view, that reads the value without
-                           broadcasting it; of a base also through views; -1: none */
+    int reader;         /* index of the last fused group that reads the value, or a view of all of
+                           it, without broadcasting it; not that of the group that computes it;
+                           -1: none */
 } progress;
 
 typedef struct {

@@ -223,27 +223,74 @@ static bool may_be_part(const placer *p, int x, const part_place *at)
            by->sums_of != WB__SUMS_OF_C;
 }
 
-/* Returns the result of attention whose elements `in`, an input of a concat, has in the order of
- * memory, if nothing else reads it; else -1. */
-static int attention_part(const placer *p, int in, const int *n_readers)
+/* Where input j of the concat a begins, in elements of the concat. */
+static int64_t start_of(const placer *p, const wb__value *a, int j)
 {
+    const int64_t *start = p->values->ir.attrs + a->attr + j * a->ndim;
+    int64_t at = 0;
+    for (int i = 0; i < a->ndim; i++) at = at * a->dims[i] + start[i];
+    return at;
+}
+
+/* Sets *out to the view of x, with the layout BTHD, in the memory `window` of a concat's input that
+ * has x's elements in the order of x's memory.  False: strides cannot express it. */
+static bool view_in_window(const wb__value *x, const wb__view *window, wb__view *out)
+{
+    int64_t dims[WB_MAX_DIMS];
+    wb__view in_order;
+    for (int i = 0; i < x->ndim; i++) dims[i] = x->dims[wb__layout_axis(WB__BTHD, i)];
+    if (!wb__view_through(WB__OP_reshape, x->ndim, dims, NULL, window, &in_order)) return false;
+    for (int i = 0; i < x->ndim; i++)
+        out->strides[wb__layout_axis(WB__BTHD, i)] = in_order.strides[i];
+    return true;
+}
+
+/* The elements of input j of the dense concat a. */
+static wb__view window_in(const placer *p, const wb__value *a, int j)
+{
+    wb__view v;
+    wb__contiguous(a, &v);
+    memcpy(v.dims, wb__ir_in(&p->values->ir, a, j)->dims, sizeof v.dims);
+    v.offset = start_of(p, a, j);
+    return v;
+}
+
+/* Whether attention can write its result x, with good alignment, as input j of the concat a. */
+static bool attention_fits(const placer *p, const wb__value *x, const wb__value *a, int j)
+{
+    const wb__view window = window_in(p, a, j);
+    const int64_t each = (int64_t)wb__dtype_size((wb_dtype)a->dtype);
+    wb__view v = window;
+    if (!view_in_window(x, &window, &v) || window.offset * each % PART_ALIGN) return false;
+    for (int i = 0; i < x->ndim - 1; i++)
+        if (x->dims[i] > 1 && v.strides[i] * each % PART_ALIGN) return false;
+    return x->dims[x->ndim - 1] == 1 || v.strides[x->ndim - 1] == 1;
+}
+
+/* Input j of the concat may be a view of a result of attention, by permutations and reshapes that
+ * leave its elements in the order of memory.  Returns this result, if attention can write it in the
+ * memory of the concat, and if nothing else reads it; else -1. */
+static int attention_part(const placer *p, int concat, int j, const int *n_readers)
+{
+    const wb__value *a = value(p, concat);
+    const int in = wb__input(p->values, a, j);
     int x = in;
     const wb__view *v = &p->values->view[in];
     for (; wb__is_view(p->values, x); x = wb__input(p->values, value(p, x), 0))
         if (n_readers[x] != 1) return -1;
     const wb__value *base = value(p, x);
     const wb__role *r = &p->out->role[x];
-    if (!p->is_gpu || x == in || n_readers[x] != 1 || group_of(p, x) < 0 || r->concat >= 0 ||
-        r->result >= 0 || r->write >= 0 || base->op == WB__OP_attention_lse ||
-        !wb__is_step((wb__op)base->op, WB__STEP_ATTENTION) || base->layout != WB__BTHD ||
-        base->size != value(p, in)->size)
+    if (!p->is_gpu || p->out->role[concat].concat >= 0 || x == in || n_readers[x] != 1 ||
+        group_of(p, x) < 0 || r->concat >= 0 || r->result >= 0 || r->write >= 0 ||
+        base->op == WB__OP_attention_lse || base->layout != WB__BTHD || !base->size ||
+        !wb__is_step((wb__op)base->op, WB__STEP_ATTENTION) || base->size != value(p, in)->size)
         return -1;
     int64_t stride = 1;
     for (int i = v->ndim - 1; i >= 0; i--) {
         if (v->dims[i] != 1 && v->strides[i] != stride) return -1;
         stride *= v->dims[i];
     }
-    return x;
+    return attention_fits(p, base, a, j) ? x : -1;
 }
 
 /* How a value is read.  RESHAPED: by a reshape that strides might not express in the memory of a
@@ -260,6 +307,9 @@ static void find_readers_of_parts(const placer *p, uint8_t *readers, int *n_read
         if (wb__ops[v->op].class == WB__LIBRARY && v->op != WB__OP_matmul)
             for (int j = 0; j < v->n_in; j++) readers[base_of(p, v, j)] |= OPERAND;
     }
+    for (int i = 0; i < p->patterns->n; i++)    /* an addend has the strides of the result */
+        if (p->patterns->product[i].aux_kind == WB__AUX_ADDEND)
+            readers[p->patterns->product[i].aux] |= OPERAND;
 }
 
 bool wb__is_covered(const wb__values *s, const wb__value *a)
@@ -267,15 +317,6 @@ bool wb__is_covered(const wb__values *s, const wb__value *a)
     int64_t size = 0;
     for (int i = 0; i < a->n_in; i++) size += wb__ir_in(&s->ir, a, i)->size;
     return size == a->size;
-}
-
-/* Where input j of the concat a begins, in elements of the concat. */
-static int64_t start_of(const placer *p, const wb__value *a, int j)
-{
-    const int64_t *start = p->values->ir.attrs + a->attr + j * a->ndim;
-    int64_t at = 0;
-    for (int i = 0; i < a->ndim; i++) at = at * a->dims[i] + start[i];
-    return at;
 }
 
 /* Places the concat x, whose inputs are dense parts of another concat and follow one another there
@@ -297,6 +338,8 @@ static void place_run(placer *p, int x)
         if (start_of(p, whole, in->part) - start_of(p, whole, first->part) != start_of(p, a, j))
             return;
     }
+    const int64_t begin = start_of(p, value(p, first->concat), first->part);
+    if (p->is_gpu && begin * (int64_t)wb__dtype_size((wb_dtype)a->dtype) % PART_ALIGN) return;
     r->concat = first->concat;
     r->part = first->part;
 }
@@ -306,7 +349,8 @@ static void choose_parts_of(placer *p, int concat, const uint8_t *readers, const
     const wb__value *a = value(p, concat);
     const bool dense = has_dense_parts(p->out, concat);
     for (int j = 0; j < a->n_in; j++) {
-        const int in = wb__input(p->values, a, j), attention = attention_part(p, in, n_readers);
+        const int in = wb__input(p->values, a, j);
+        const int attention = attention_part(p, concat, j, n_readers);
         const int x = attention >= 0 ? attention : content(p->values, in, dense);
         const int64_t byte = start_of(p, a, j) * (int64_t)wb__dtype_size((wb_dtype)a->dtype);
         const part_place at = {.dense = dense, .units = x == content(p->values, in, false),
@@ -375,14 +419,6 @@ static void choose_replaced(placer *p)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* Returns the view of `part`, an input of the concat that is at `whole`. */
-static wb__view window_of(const wb__value *part, const wb__step_operand *whole, int64_t offset)
-{
-    wb__view v = whole->view;
-    memcpy(v.dims, part->dims, sizeof v.dims);
-    v.offset = offset;
-    return v;
-}
 
 /* Sets *at to the view of v in the memory of the concat r->concat, which is already placed.  v and
  * input r->part of the concat may differ in dimensions of size 1, or in all dimensions if the parts
@@ -399,13 +435,8 @@ static void place_part(const placer *p, const wb__value *v, const wb__role *r, w
     for (int k = 0; k < part->ndim; k++) at->view.offset += start[k] * whole->view.strides[k];
     if (has_dense_parts(p->out, r->concat)) return;
     if (v->layout == WB__BTHD) {
-        const wb__view window = window_of(part, whole, at->view.offset);
-        int64_t dims[WB_MAX_DIMS];
-        wb__view in_order;
-        for (int i = 0; i < v->ndim; i++) dims[i] = v->dims[wb__layout_axis(WB__BTHD, i)];
-        wb__view_through(WB__OP_reshape, v->ndim, dims, NULL, &window, &in_order);
-        for (int i = 0; i < v->ndim; i++)
-            at->view.strides[wb__layout_axis(WB__BTHD, i)] = in_order.strides[i];
+        const wb__view window = window_in(p, a, r->part);
+        view_in_window(v, &window, &at->view);      /* attention_part has tried it */
         return;
     }
     for (int i = 0, k = 0; k < part->ndim; k++) {

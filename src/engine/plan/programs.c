@@ -112,7 +112,8 @@ static void concat(wb__emitter *m, int x)
 {
     const wb__value *a = value(m, x);
     const bool covered = wb__is_covered(m->values, a);
-    const bool at_first = covered && m->attempt->device->backend->is_gpu;
+    const bool at_first =              /* not every GPU computes in f64; all copy it */
+        covered && m->attempt->device->backend->is_gpu && a->dtype != WB_F64;
     wb__step_operand whole, from;
     if (!wb__step_operand_of(m, x, &whole)) return;
     if (!covered) wb__emit_zeros(m, &whole);

@@ -98,7 +98,8 @@ static inline bool wb__is_free_source(const wb__values *s, int x)
  * GPU computes in one pass over x, adds it to `to` in this form and returns its index there; else
  * returns -1.  `map` has the indices, in `to`, of the values before i. */
 int wb__one_pass_variance(const wb__ir *from, wb__ir *to, int i, const int *map);
-/* Sets variance_of[s], where s is the sum of x, to such a value; elsewhere to -1. */
+/* Sets variance_of[s], where s is the sum of x, to the index of the sum of (x - mean)^2; elsewhere
+ * to -1. */
 void wb__find_variances(const wb__ir *ir, int *variance_of);
 /* Adds the sums of value i, so that the kernel that computes the sum of x also computes them. */
 void wb__begin_variance(const wb__ir *from, wb__ir *to, int i, const int *map);
@@ -357,7 +358,7 @@ void wb__emit_copy(wb__emitter *m, const wb__step_operand *from, const wb__step_
                    const char *reason);
 void wb__emit_fused(wb__emitter *m, int group);                     /* fused.c */
 void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to);
-/* Emits the copy of a leaf.  On a GPU all of these become one kernel at the beginning. */
+/* Emits the copy of a leaf, which runs at the beginning.  Copies of one dtype become one kernel. */
 void wb__emit_first(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to);
 void wb__emit_library(wb__emitter *m, int group);                   /* library.c */
 void wb__step_free(wb__plan_step *d);

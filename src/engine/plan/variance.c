@@ -3,7 +3,7 @@
  * A batch norm sums (x - mean)^2 over the rows of a channel, so a second kernel reads x again when
  * the mean is known.  With any number k near the values, and d = x - k,
  *
- *     sum (x - mean)^2  =  sum d^2 - (sum d)^2 / n,
+ *     sum (x - mean)^2  =  sum d^2 - (sum d) (sum d) / n,
  *
  * whose sums one kernel computes together with that of x.  k is the channel's first value.  The
  * subtraction loses log2(1 + (mean - k)^2 / variance) bits, which is one or two bits for nearly all
@@ -19,7 +19,7 @@
 static bool reduces_rows(const wb__value *x, unsigned mask)
 {
     bool reduced = false;
-    for (int i = 0; i < x->ndim; i++) {
+    for (int i = 0; i < x->ndim && x->size; i++) {
         if (x->dims[i] == 1) continue;
         if (!(mask >> i & 1) && reduced) return true;
         reduced |= mask >> i & 1;
@@ -125,9 +125,10 @@ int wb__one_pass_variance(const wb__ir *from, wb__ir *to, int i, const int *map)
     const double share = (double)two_pass->size / (double)from->value[s.x].size;
     add_sums(to, &s, (unsigned)from->attrs[two_pass->attr], map, sums);
     for (int k = 0; k < 2; k++) sums[k] = as_shaped(to, sums[k], v);
-    const int square = wb__ir_elementwise(to, WB__OP_square, sums[0], -1);
-    const int less =
-        wb__ir_elementwise(to, WB__OP_mul, square, wb__ir_literal(to, share, WB_F32));
+    /* (sum d / n) sum d is finite if sum d^2 is; (sum d)^2 need not be. */
+    const int mean =
+        wb__ir_elementwise(to, WB__OP_mul, sums[0], wb__ir_literal(to, share, WB_F32));
+    const int less = wb__ir_elementwise(to, WB__OP_mul, mean, sums[0]);
     return wb__ir_elementwise(to, WB__OP_maximum,
                               wb__ir_elementwise(to, WB__OP_sub, sums[1], less),
                               wb__ir_literal(to, 0, WB_F32));

@@ -205,7 +205,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
     return status;
 }
 
-/* Logs the launches of a step, which has none of our own if a vendor's routine executes it all. */
+/* Logs the launches of our own kernels for a step: none, if a vendor's library executes it all. */
 static void log_launches(const wb__gpu_device *d, const wb__gpu_kernel *k)
 {
     wb__text t = {0};
