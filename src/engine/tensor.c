@@ -152,6 +152,8 @@ const wb_device *wb__device_of(const wb_tensor *x)
     return x->device ? x->device : x->storage ? x->storage->device : wb_default_device();
 }
 
+bool wb__on_gpu(const wb_tensor *x) { return wb__device_of(x)->backend->is_gpu; }
+
 void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *offset)
 {
     const wb__storage *s = x->storage;

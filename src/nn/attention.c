@@ -36,20 +36,22 @@ static wb_tensor *in_heads(wb_tensor *y, int64_t heads)
     return y ? wb_permute_array(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
 }
 
-/* Computes the projections of the inputs.  Those of one input are one product, where that is
- * faster. */
+/* Computes the projections of the inputs; NULL: failed.  Those of one input are one product, where
+ * that is faster. */
 static void project(const wb_layer *l, wb_tensor *const *in, wb__attended *x)
 {
     const options *o = l->options;
     wb_layer *layer[3];
     for (int i = 0; i < 3; i++) layer[i] = wb__layer_child(l, i);
-    wb_tensor *y[3], *all = in[0] == in[1] && in[0] == in[2] ? wb__dense_together(3, layer, in[0])
-                                                             : NULL;
+    wb_tensor *y[3], *all = NULL;
+    const bool joined = in[0] == in[1] && in[0] == in[2] &&
+                        wb__dense_together(3, layer, in[0], &all);
+    if (joined && !all) return;
     const int64_t d = o->qk_dim / o->heads, shared_keys = d * o->kv_heads;
     for (int i = 0; i < 3; i++)
-        y[i] = !all ? wb_call(layer[i], in[i])
-                    : wb_slice(all, -1, i ? o->qk_dim + (i - 1) * shared_keys : 0,
-                               i == 2 ? all->dims[2] : o->qk_dim + i * shared_keys);
+        y[i] = !joined ? wb_call(layer[i], in[i])
+                       : wb_slice(all, -1, i ? o->qk_dim + (i - 1) * shared_keys : 0,
+                                  i == 2 ? all->dims[2] : o->qk_dim + i * shared_keys);
     x->q = in_heads(y[0], o->heads);
     x->k = in_heads(y[1], o->kv_heads);
     x->v = in_heads(y[2], o->kv_heads);

@@ -1,8 +1,6 @@
 /* Dense: y = activation(x·weightᵀ + bias). */
 #include "nn/layer.h"
 
-#include "backend/backend.h"
-
 extern const wb__layer_type wb__dense_type;
 
 #define OPTIONS(X)                                                                              \
@@ -36,22 +34,23 @@ static bool is_linear(wb_layer *l, const wb_layer *first)
            !wb__setting_read(l, &l->recomputed);
 }
 
-wb_tensor *wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x)
+bool wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x, wb_tensor **y)
 {
     enum { FEW_ROWS = 128, MOST = 4 };
     wb_tensor *weight[MOST], *bias[MOST];
-    if (n > MOST || wb__layer_observer) return NULL;
+    if (n > MOST || wb__layer_observer) return false;
     for (int i = 0; i < n; i++) {
-        if (!is_linear(dense[i], dense[0])) return NULL;
+        if (!is_linear(dense[i], dense[0])) return false;
         weight[i] = wb__layer_child(dense[i], 0);
         bias[i] = wb__layer_child(dense[i], 1);
     }
     const wb_Dense_options *o = dense[0]->options;
-    if (!wb_device_of(weight[0])->backend->is_gpu || x->size / o->in < FEW_ROWS) return NULL;
+    if (!wb__on_gpu(weight[0]) || x->size / o->in < FEW_ROWS) return false;
     for (int i = 0; i < n; i++) wb__branch_used(&dense[i]->node);
     wb_tensor *w = wb_concat_array(n, weight, 0);
     wb_tensor *b = wb_is_none(bias[0]) ? WB_NONE : wb_concat_array(n, bias, 0);
-    return w && b ? wb_linear(wb__layer_input(dense[0], x, weight[0]), w, b) : NULL;
+    *y = w && b ? wb_linear(wb__layer_input(dense[0], x, weight[0]), w, b) : NULL;
+    return true;
 }
 
 static void print(const wb_layer *l, wb__text *t)

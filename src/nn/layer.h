@@ -188,9 +188,10 @@ bool wb__layer_dtype(const char *what, wb_dtype *dtype);
 /* Returns x converted to the dtype of `parameter`. Converting a floating x logs a warning once in
  * the process; in mixed precision training there is no warning. */
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter);
-/* dense.c: the results of n layers for the same x, side by side, as one product. NULL: one is not
- * a plain Dense, or they are faster one by one, as on a CPU, where the weights would be copied. */
-wb_tensor *wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x);
+/* dense.c: sets *y to the results of n layers for the same x, side by side, as one product; NULL:
+ * failed. False: one is not a plain Dense, or they are faster one by one, as on a CPU: the weights
+ * are copied side by side. */
+bool wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x, wb_tensor **y);
 /* Whether n is 1; otherwise sets the error. */
 bool wb__one_input(const wb_layer *l, int n);
 

@@ -419,7 +419,6 @@ static void choose_replaced(placer *p)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-
 /* Sets *at to the view of v in the memory of the concat r->concat, which is already placed.  v and
  * input r->part of the concat may differ in dimensions of size 1, or in all dimensions if the parts
  * are dense; a result of attention has the part's elements in the order of its layout. */
