@@ -260,6 +260,7 @@ TABLE = [
     ("parts of a row that is itself a column are dense", "src/engine/plan/placement.c", "concat = l->role[concat].concat)", "concat = -1)",
      ["engine_placement"]),
     ("a variance in one pass is not shifted", "src/engine/plan/variance.c", "wb__ir_elementwise(to, WB__OP_sub, map[s->x], first);", "map[first ? s->x : 0];", ["engine_values@OpenCL"]),
+    ("copies of leaves run before the zeros around them", "src/engine/plan/programs.c", "        covered && m->attempt->device", "        m->attempt->device", ["conformance_graph@CUDA"]),
     ("values of joined projections begin at the keys", "src/nn/attention.c", "o->qk_dim + (i - 1) * shared_keys : 0", "o->qk_dim : 0", ["nn_sequences@OpenCL"]),
     ("attention writes where strides cannot express its result", "src/engine/plan/placement.c", "if (!view_in_window(x, &window, &v) ||", "if ((view_in_window(x, &window, &v), false) ||", ["engine_placement@CUDA"]),
     ("a concat is read where other parts are", "src/engine/plan/placement.c", "- start_of(p, whole, first->part) != start_of(p, a, j)", "< 0", ["engine_placement"]),
