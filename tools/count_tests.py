@@ -4,8 +4,8 @@
     count_tests.py BUILD_FOLDER...
 
 Reads BUILD_FOLDER/results.xml (ctest --output-junit).  Prints the tests that failed, with the last
-lines of their output, and the tests that were skipped, with the reason: a test prints "SKIP:
-reason" before it skips.  A program that LeakSanitizer did not check, since LeakSanitizer itself
+lines of their output, and again at the end with the line that says why; and the tests that were
+skipped, with the reason: a test prints "SKIP: reason" before it skips.  A program that LeakSanitizer did not check, since LeakSanitizer itself
 crashed, counts as in BUILD_FOLDER/again.xml, its second run.  A program that crashed, timed out or
 failed without a failed test counts as one failure.  The last line is "N passed, N failed[, N
 skipped]".  The exit status is 1 if a test failed, a build has no results, or no test ran.
@@ -76,6 +76,16 @@ def cases(folder):
         yield case
 
 
+WHY = re.compile(r"FAILED: |ERROR: |Sanitizer|[Ff]atal|Timeout|^\[\s+ERROR\s+\]|^.*\.(py|[ch]):\d+: ")
+
+
+def why(output):
+    """The line of a failed program's output that says why; the last line if none does."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    said = [line for line in lines if WHY.search(line) and not RESULT.match(line)]
+    return (said or lines or ["no output"])[0 if said else -1].strip()[:300]
+
+
 def failure(case):
     node = case.find("failure")
     return (node.get("message") or "failed") if node is not None else "failed"
@@ -83,7 +93,7 @@ def failure(case):
 
 def main():
     total = [0, 0, 0]
-    reasons = {}
+    reasons, failures = {}, []
     for folder in sys.argv[1:]:
         results = Path(folder) / "results.xml"
         counts = [0, 0, 0]
@@ -97,6 +107,7 @@ def main():
                 if failed:
                     lines = output.splitlines()
                     print("\n".join("    " + line for line in lines[-TAIL:]))
+                    failures += [f"{folder}: {test}: {why(output)}" for test in failed]
                 for test, reason in skipped:
                     reasons.setdefault(reason, []).append(f"{folder}: {test}")
         else:
@@ -108,6 +119,8 @@ def main():
         print(f"SKIPPED {len(tests)}: {reason}")
         for test in tests:
             print(f"    {test}")
+    for line in failures:
+        print(f"FAILED  {line}")
     skipped = f", {total[2]} skipped" if total[2] else ""
     print(f"{total[0]} passed, {total[1]} failed{skipped}")
     return 1 if total[1] or total[0] == 0 else 0
