@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 LIMIT = 10      # seconds; the time-out of ranks that need not wait is 60 s
 
@@ -16,7 +18,7 @@ LIMIT = 10      # seconds; the time-out of ranks that need not wait is 60 s
 def expect(condition, what, output):
     if not condition:
         sys.exit(f"FAILED: {what}\n{output}")
-    print(f"ok: {what}")
+    print(f"ok: {what}", flush=True)        # in front of the message of a failure
 
 
 for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an error"),
@@ -39,10 +41,13 @@ for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an erro
     if how != "kill" or "openmpi" in sys.argv[1]:       # MPICH does not name the rank
         expect(re.search(words, output), f"{how}: the message has \"{words}\"", output)
 
-done = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], "differ"], capture_output=True,
-                      text=True, timeout=120, check=False,
-                      env=dict(os.environ, WEBER_DEBUG="dist"))
-output = done.stdout + done.stderr
+# The log of each rank goes to a file of its own: mpirun mixes pieces of lines of several ranks.
+OWN_LOG = 'exec "$0" "$@" 2>"$LOGS/${OMPI_COMM_WORLD_RANK-$PMI_RANK}"'
+with tempfile.TemporaryDirectory() as logs:
+    done = subprocess.run([sys.argv[1], "-np", "3", "sh", "-c", OWN_LOG, sys.argv[2], "differ"],
+                          capture_output=True, text=True, timeout=120, check=False,
+                          env=dict(os.environ, WEBER_DEBUG="dist", LOGS=logs))
+    output = done.stderr + "".join(Path(logs, str(rank)).read_text() for rank in range(3))
 expect(done.returncode == 0, "differ: the training ends", output)
 own = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], "own"], capture_output=True, text=True,
                      timeout=120, check=False)
