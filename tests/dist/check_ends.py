@@ -12,13 +12,41 @@ import tempfile
 import time
 from pathlib import Path
 
-LIMIT = 10      # seconds; the time-out of ranks that need not wait is 60 s
+LIMIT = 20      # seconds; the time-out of ranks that need not wait is 60 s
 
 
 def expect(condition, what, output):
     if not condition:
         sys.exit(f"FAILED: {what}\n{output}")
     print(f"ok: {what}", flush=True)        # in front of the message of a failure
+
+
+def living_children(process):
+    """How many children of a process have not ended."""
+    states = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = file.read_text().rsplit(")", 1)[1].split()[:2]
+        except OSError:                 # it has ended meanwhile
+            continue
+        if int(parent) == process:
+            states.append(state)
+    return sum(state != "Z" for state in states)
+
+
+def run_ranks(how):
+    """Exit status and output of three ranks.  Status None: all ranks have ended, but mpirun has
+    not: the one of Open MPI 4 now and then waits for itself in PMIx_server_finalize."""
+    with tempfile.TemporaryFile("w+") as log:
+        with subprocess.Popen([sys.argv[1], "-np", "3", sys.argv[2], how], stdout=log,
+                              stderr=subprocess.STDOUT) as mpirun:
+            try:
+                status = mpirun.wait(timeout=2 * LIMIT)
+            except subprocess.TimeoutExpired:
+                status = -1 if living_children(mpirun.pid) else None
+                mpirun.kill()
+        log.seek(0)
+        return status, log.read()
 
 
 for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an error"),
@@ -30,14 +58,16 @@ for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an erro
                    ("finalise", "has waited 1 s in MPI_Finalize"),
                    ("again", "MPI has been finalised, and cannot be initialised again")):
     begun = time.monotonic()
-    done = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], how], capture_output=True,
-                          text=True, timeout=120, check=False)
+    status, output = run_ranks(how)
+    if status is None:
+        print(f"again: {how}: all ranks have ended, and mpirun waits for ever", flush=True)
+        begun = time.monotonic()
+        status, output = run_ranks(how)
     took = time.monotonic() - begun
-    output = done.stdout + done.stderr
     expect(took < LIMIT, f"{how}: all ranks end within {LIMIT} s: {took:.1f} s", output)
     expect(output.count("[ Info: The CUDA functionality") <= 1,
            f"{how}: only rank 0 prints notes", output)
-    expect(done.returncode != 0, f"{how}: the exit status is not 0", output)
+    expect(status, f"{how}: the exit status is not 0", output)
     if how != "kill" or "openmpi" in sys.argv[1]:       # MPICH does not name the rank
         expect(re.search(words, output), f"{how}: the message has \"{words}\"", output)
 
