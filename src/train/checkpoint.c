@@ -107,6 +107,7 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     const size_t n = s ? (size_t)s->n * (size_t)s->n_moments : 0;
     divided *moments = wb__alloc((n + 1) * sizeof *moments);
     int status = moments ? wb__evaluate_pending() : WB_ERROR_MEMORY;
+    if (!status) status = wb__guard_settle();
     if (s) wb__opt_undo_failed(c->state);
     if (!status && s) status = wb__sums_whole(what, s);
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
