@@ -10,6 +10,7 @@
  *   kernel.c     prepares steps (by a vendor library or from text) and launches them
  *   files.c      opening the files of vendors' libraries
  *   vendor.c     vendor libraries: versions, handles, cached algorithms
+ *   timing.c     chooses algorithms of a library by timing
  *   split.c      splits a step into a part for a library and a kernel for the rest
  *   graph.c      plans recorded as one command, if the driver supports it
  *   table.c      for graphs: kernel arguments in device memory, many launches combined into one
@@ -146,6 +147,7 @@ struct wb__gpu_device {
     wb__gpu_read read[WB__GPU_READS];
     wb__gpu_programs programs;
     wb__gpu_vendor_state *vendor_states;  /* handles of vendor libraries */
+    double timed;               /* seconds that timing.c has taken */
 };
 
 /* ---- drivers --------------------------------------------------------------------------------- */
@@ -226,6 +228,9 @@ struct wb__gpu_driver {
     int (*sync_event)(void *event);             /* code: the host waits */
     /* Whether an event is reached; sets *ended to its command's error code.  `done` may be NULL. */
     bool (*done)(void *event, int *ended);
+    /* code: calls `work`, which puts commands on the compute queue and returns 0 or another code,
+     * waits for them, and sets *ms to the time that the device took.  NULL: nothing is timed. */
+    int (*elapsed)(wb__gpu_device *d, int (*work)(void *ctx), void *ctx, float *ms);
     int (*flush)(wb__gpu_device *d);            /* code: flushes the compute queue; NULL: no need */
     int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: waits for the whole queue */
 

@@ -83,4 +83,27 @@ void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int s
 int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
                           const char *call);
 
+/* ---- timing.c -------------------------------------------------------------------------------- */
+
+/* Whether a step is worth timing: whether it takes long by its arithmetic (`flop`, at `rate` FLOP a
+ * second on each processor) or by the bytes that it moves. */
+bool wb__gpu_worth_timing(const wb__gpu_device *d, double flop, double rate, double bytes);
+
+/* n candidates of a library for a problem.  `key` has all that the choice depends on: the library
+ * with its version, the device's name, the problem.  `mark` identifies candidate i: a choice from
+ * the disk counts only if its mark is the same.  `run` launches it and returns 0 or a code; ctx is
+ * the first argument of both. */
+typedef struct {
+    const char *library;
+    const void *key;
+    size_t key_bytes;
+    int n;
+    uint64_t (*mark)(void *ctx, int i);
+    int (*run)(void *ctx, int i);
+    void *ctx;
+} wb__gpu_candidates;
+/* With the lock held: returns the candidate that the disk names, or the fastest, which the disk
+ * then names; 0, the library's own choice, if none can be timed. */
+int wb__gpu_fastest(wb__gpu_device *d, const wb__gpu_candidates *c);
+
 #endif
