@@ -445,7 +445,7 @@ static const wb_device *only_device(const wb__thread *t, int n_roots)
 static int prepare_guard(const wb__thread *t, int n_roots, wb_tensor *guard)
 {
     wb__request *r = &mine.request;
-    const wb_device *d = guard ? only_device(t, n_roots) : NULL;
+    const wb_device *d = guard && wb__on_gpu(guard) ? only_device(t, n_roots) : NULL;
     if (!wb__guard_may_be_late(guard, d)) return wb__guard_settle();
     const int status = wb__guard_before(d, guard, &r->before);
     if (!status) r->guard = guard;

@@ -79,6 +79,7 @@ const void *wb__storage_read(wb__storage *s)
 
 bool wb__storage_is_read(wb__storage *s)
 {
+    if (s->device->backend->host_visible) return false;
     pthread_mutex_lock(&mirrors);
     const bool is = s->mirror != NULL;
     pthread_mutex_unlock(&mirrors);

@@ -66,6 +66,31 @@ TEST(calls_of_a_step)
     }
 }
 
+/* With the batches of a loader in turn, the addresses of a step repeat: later no graph is
+ * recorded and nothing is copied. */
+TEST(batches_in_turn)
+{
+    enum { BATCHES = 8, STEADY = 24, ALL = 64 };
+    const wb_device *gpu = wb_device_at("CUDA", 0);
+    wb_scope *scope = wb_scope_open();
+    training t = {wb_to(wb_Chain(wb_Dense(WIDTH, 48, wb_relu), wb_Dense(48, WIDTH)), gpu), NULL,
+                  false};
+    t.state = wb_setup(wb_Adam(), t.model);
+    wb_compiled *c = wb_compile(step, &t);
+    wb_tensor *x[BATCHES], *out;
+    for (int i = 0; i < BATCHES; i++) x[i] = input(gpu, 0.1 * i);
+    for (int i = 0; i < ALL; i++) {
+        wb_scope *inner = wb_scope_open();
+        if (i == STEADY) forget_calls();
+        if (wb_call_compiled(c, 1, &x[i % BATCHES], 1, &out)) fail_msg("%s", wb_error());
+        assert_int_equal(wb_scope_close(inner), 0);
+    }
+    assert_int_equal(count_calls("cuGraphLaunch"), ALL - STEADY);
+    assert_int_equal(count_calls("cuStreamBeginCapture_v2"), 0);
+    assert_int_equal(count_calls("cuMemcpyDtoDAsync_v2"), 0);
+    assert_int_equal(wb_scope_close(scope), 0);
+}
+
 /* A thread ends before it has read the guard. */
 TEST(nothing_is_left)
 {
