@@ -165,8 +165,8 @@ WB_API double wb_at_array(wb_tensor *x, int n, const int64_t *index);
  * old value and are not operands of other operations are evaluated too, so they can still be read.
  * With n = 0 the call evaluates only the assignments and these results.  Returns 0 or an error
  * code.  Errors: a tensor is WB_NONE; out of memory; a loss or norm that guards an update is not
- * finite (WB_ERROR_NUMBER, see wb_setup); a tensor needs an overwritten value of a variable
- * (WB_ERROR_VERSION). */
+ * finite (WB_ERROR_NUMBER, also that of the step before: see wb_setup); a tensor needs an
+ * overwritten value of a variable (WB_ERROR_VERSION). */
 WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 #ifndef __cplusplus
 /* Expands to two arguments of a call: the number of tensors, at most 32, and an array of them.

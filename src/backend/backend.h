@@ -264,6 +264,13 @@ struct wb__backend {
      * may read it until it is written or released.  WB_ERROR_UNSUPPORTED without a message: it has
      * no such address.  NULL: no memory has one. */
     int (*map)(const wb_device *d, const void *memory, const void **at);
+    /* begin_read begins to read `bytes` bytes, at most 8, as they are after all commands so far;
+     * later commands do not wait for it.  The memory is not released or written before end_read,
+     * which waits and copies the bytes to `to`, unless that is NULL, and frees the read.
+     * begin_read returns WB_ERROR_UNSUPPORTED without a message if it cannot.  NULL: no device
+     * can. */
+    int (*begin_read)(const wb_device *d, const void *memory, size_t at, size_t bytes, void **read);
+    int (*end_read)(const wb_device *d, void *read, void *to);
     /* Copies within a device, or from another device of the same backend.  WB_ERROR_UNSUPPORTED
      * without a message: no direct copy is possible. */
     int (*copy)(const wb_device *d, void *to, size_t to_at, const wb_device *from_device,

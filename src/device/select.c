@@ -290,5 +290,6 @@ void wb_device_trim(const wb_device *d)
 int wb_synchronize(const wb_device *d)
 {
     if (!given_device(d, "synchronize")) return wb_error_code();
-    return d->backend->wait(d);
+    const int status = d->backend->wait(d);
+    return status ? status : wb__guard_settle();
 }

@@ -3,7 +3,6 @@
 #include "engine/profile.h"
 #include "engine/request.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -240,18 +239,6 @@ void wb__plan_report_memory(const wb__plan *p)
 }
 
 /* ---- running plans --------------------------------------------------------------------------- */
-
-int wb__guard_check(const wb__guard *g)
-{
-    double v = 0;
-    char bytes[8];
-    if (!g->device) return 0;
-    int status = g->device->backend->download(g->device, bytes, g->memory, g->at,
-                                              wb__dtype_size(g->dtype));
-    if (status) return status;
-    wb__convert(&v, WB_F64, bytes, g->dtype, 1);
-    return isfinite(v) ? 0 : wb__fail(WB_ERROR_NUMBER, "the loss is %g", v);
-}
 
 /* Adds a warning to the error.  The last kernels of a plan write variables in place.  If one of
  * these kernels fails, some variables may already be written, and cancelling the writes does not

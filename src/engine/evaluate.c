@@ -3,7 +3,6 @@
  * to be overwritten. */
 #include "engine/request.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { MOST_DEVICES = 64 };
@@ -137,42 +136,9 @@ static void end_pending(wb__thread *t, int first)
     if (first) return;
     wb__unref(t->guard);                /* the guard was only for these writes */
     t->guard = NULL;
+    t->guard_at_once = false;
     wb__unref(t->exchanged);
     t->exchanged = NULL;
-}
-
-/* Returns a tensor that is finite if x and y both are.  If x or y was an unconsumed result it stays
- * one, since the program may read it after the update.  NULL: failed. */
-static wb_tensor *both_finite(wb__thread *t, wb_tensor *x, wb_tensor *y)
-{
-    const bool x_waits = x->flags & WB__IS_UNCONSUMED, y_waits = y->flags & WB__IS_UNCONSUMED;
-    wb_tensor *other = x->dtype == y->dtype ? x : wb_scalar(NAN);
-    wb_tensor *both = wb_where(wb_isfinite(x), y, other);
-    if (x_waits) wb__unconsumed_add(t, x);
-    if (y_waits) wb__unconsumed_add(t, y);
-    return both;
-}
-
-int wb__guard_pending(wb_tensor *guard, const char *what)
-{
-    wb__thread *t = wb__this_thread();
-    guard = wb__bind(guard);
-    if (t->guard == guard) return 0;
-    if (t->guard && wb__device_of(t->guard) != wb__device_of(guard)) {
-        const int status = wb__evaluate_keeping(0, NULL);       /* guards on two devices are not
-                                                                   combined */
-        if (status) return status;
-    }
-    if (t->guard) {
-        guard = both_finite(t, t->guard, guard);
-        what = "a loss or a norm of gradients";
-        if (!guard) return WB_ERROR_MEMORY;
-    }
-    wb__ref(guard);
-    wb__unref(t->guard);
-    t->guard = guard;
-    t->guarded_by = what;
-    return 0;
 }
 
 int wb__pending_count(void) { return wb__this_thread()->n_pending; }
@@ -239,6 +205,7 @@ int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
     if (wb__unrecordable("load", WB__ACTS)) return wb_error_code();
     if (bytes != (size_t)v->size * wb__dtype_size((wb_dtype)v->dtype))
         return wb__fail(WB_ERROR_SHAPE, "%zu bytes for %s", bytes, wb_describe(v));
+    if (wb__guard_settle()) return wb_error_code();
     if (v->current != v->live && wb__evaluate(0, NULL, NULL)) return wb_error_code();
     const int status = wb__own_memory(v);
     if (status) return status;
@@ -353,13 +320,6 @@ static int bind_buffers(wb__request *r, const wb__plan *p)
     return 0;
 }
 
-static wb__guard guard_of(const wb_tensor *guard)
-{
-    if (!guard || !guard->storage) return (wb__guard){0};
-    return (wb__guard){guard->storage->device, guard->storage->data, (size_t)guard->offset,
-                      (wb_dtype)guard->dtype};
-}
-
 /* Finds or builds the plan of the request and runs it once.  Returns 0, an error code or
  * WB__PLAN_AGAIN. */
 static int run_plan(wb__request *r, wb_tensor *guard)
@@ -383,12 +343,13 @@ static int run_plan(wb__request *r, wb_tensor *guard)
         }
         mine.buffers[first + made] = stores[made]->data;
     }
-    wb__guard g = guard_of(guard);
-    for (int i = 0; guard && !status && i < r->n_results; i++)
+    wb__guard g = wb__guard_of(r->guard ? NULL : guard);
+    for (int i = 0; guard && !r->guard && !status && i < r->n_results; i++)
         if (r->results[i] == guard)
             g = (wb__guard){p->device, stores[i]->data, 0, (wb_dtype)guard->dtype};
     if (!status)
         status = wb__plan_run(p, mine.buffers, mine.offsets, r->numbers, r->n_numbers, &g);
+    if (!status && r->guard) status = wb__guard_settle_before();
     if (status == WB_ERROR_MEMORY) wb__plan_report_memory(p);
     wb__plan_done(p);
     bool shown =
@@ -449,22 +410,11 @@ static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *guard)
     for (int i = 0; i < n && !status; i++) {
         status = run_on(list[i], n_roots, i ? NULL : guard);
         if (!status && !i && guard && n > 1) {
-            wb__guard g = guard_of(guard);
+            wb__guard g = wb__guard_of(guard);
             status = wb__guard_check(&g);
         }
     }
     return status;
-}
-
-void wb__fail_guard(const wb_tensor *guard, const char *what)
-{
-    double v = NAN;
-    const void *bytes = guard->storage ? wb__storage_read(guard->storage) : NULL;
-    if (bytes)
-        wb__convert(&v, WB_F64, (const char *)bytes + guard->offset, (wb_dtype)guard->dtype, 1);
-    wb__fail(WB_ERROR_NUMBER, "update: %s is %s: nothing is written, and the parameters and the "
-             "state are what they were (wb_setup(rule, model, .unguarded = true) updates all the "
-             "same)", what, isnan(v) ? "NaN" : v > 0 ? "Inf" : "-Inf");
 }
 
 /* run_everywhere, after which an error that was set before is set again if it succeeds: it may fail
@@ -479,24 +429,55 @@ static __attribute__((noinline)) int run_keeping_error(wb__thread *t, int n_root
     return status;
 }
 
+/* Returns the one device of the roots and the pending writes.  NULL: there are several. */
+static const wb_device *only_device(const wb__thread *t, int n_roots)
+{
+    const wb_device *d = wb__device_of(t->pending[0]);
+    for (int i = 0; i < n_roots && d; i++)
+        if (wb__device_of(mine.roots[i]) != d) d = NULL;
+    for (int i = 1; i < t->n_pending && d; i++)
+        if (t->pending[i]->device != d) d = NULL;
+    return d;
+}
+
+/* Before an evaluation with writes: decides whether the device itself looks at the guard.  If not,
+ * waits for the guard of the step before. */
+static int prepare_guard(const wb__thread *t, int n_roots, wb_tensor *guard)
+{
+    wb__request *r = &mine.request;
+    const wb_device *d = guard && wb__on_gpu(guard) ? only_device(t, n_roots) : NULL;
+    if (!wb__guard_may_be_late(guard, d)) return wb__guard_settle();
+    const int status = wb__guard_before(d, guard, &r->before);
+    if (!status) r->guard = guard;
+    return status;
+}
+
 static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 {
     wb__thread *t = wb__this_thread();
     int n_roots = 0, status;
     bool pending = t->n_pending > 0;
     t->made = 0;
+    t->failed_late = false;
+    mine.request.guard = NULL;
     if (wb__unrecordable("evaluation", WB__READS)) return wb_error_code();
     status = collect(t, n, tensors, &n_roots);
     const bool guarded = !guard && pending && t->guard;
     if (guarded) guard = t->guard;
     if (!status && guard && !guard->storage) status = add_root(guard, &n_roots);
+    if (!status && pending) status = prepare_guard(t, n_roots, guarded ? guard : NULL);
     if (!status)
         status = wb__unlikely(wb_error_code()) ? run_keeping_error(t, n_roots, guard)
                                                : run_everywhere(t, n_roots, guard);
     if (!pending) return status;
-    if (guarded && status == WB_ERROR_NUMBER) wb__fail_guard(guard, t->guarded_by);
+    if (guarded && status == WB_ERROR_NUMBER && !t->failed_late)
+        wb__fail_guard(guard, t->guarded_by);
     if (status == WB_ERROR_VERSION && mine.request.refused && !pending_is_lost(t)) return status;
     if (status) cancel(t, 0);
+    if (!status && mine.request.guard) {
+        wb__guard_take_writes(t);
+        wb__guard_begin_late(guard, t->guarded_by);
+    }
     end_pending(t, 0);
     if (!status) wb__cut_stale(t);
     return status;
@@ -528,6 +509,7 @@ int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *ten
         if (v) set_current(v, version_before(a));
     }
     t->n_pending = n_writes;
+    t->guard_at_once = true;            /* the array t->pending stays */
     int status = evaluate(n, tensors, NULL);
     /* The evaluation may leave pending writes: it failed early, or a release callback of the
      * program assigned to a variable.  The later writes come after these. */
@@ -564,6 +546,7 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
     for (int i = 0; i < n; i++)
         if (!wb__operand("memory_estimate", tensors[i]))
             return wb__error_or(WB_ERROR_ARGUMENT);
+    mine.request.guard = NULL;
     int status = collect(t, n, tensors, &n_roots);
     const wb_device *d = n ? wb__device_of(mine.roots[0]) : wb_default_device();
     if (!status) status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
@@ -581,6 +564,7 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
 
 void wb__engine_thread_end(void)
 {
+    wb__guard_forget();
     wb__gradient_end();
     wb__request_free(&mine.request);
     wb__order_free(&mine.side);

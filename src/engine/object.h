@@ -122,6 +122,19 @@ typedef struct wb__thread {
     struct wb_tensor *guard;            /* tensor of one element, with a reference.  If it is not
                                            finite, no pending write is made.  NULL: no guard. */
     const char *guarded_by;             /* the guard's name, for messages */
+    bool guard_at_once;                 /* the host reads the guard before the writes */
+    /* The step whose guard the host has not read yet (guard.c).  late.guard NULL: there is none.
+     * late.writes: its writes, with references; late.read: the read that has begun, or NULL. */
+    struct {
+        struct wb_tensor *guard;
+        const char *by;
+        void *read;
+        struct wb_tensor **writes;
+        int n, capacity;
+    } late;
+    struct wb_tensor *finite;           /* a zero on a device, or NULL: the guard before the first
+                                           step */
+    bool failed_late;                   /* the last guard that failed was that of a step before */
     /* The last operation of the ranks that the pending writes depend on, with a reference; NULL:
      * none */
     struct wb_tensor *exchanged;

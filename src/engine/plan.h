@@ -62,6 +62,10 @@ typedef struct {
     int *leaf_of; /* of each tensor of the order: index of its leaf, also of a slice that is read in
                      place; -1: none */
     int leaf_of_capacity;
+    /* Set by the caller of wb__request_fill: a result, and an evaluated number like it.  The device
+     * itself writes variables only if both are finite.  NULL: all writes are made. */
+    wb_tensor *guard, *before;
+    int before_leaf;                /* the leaf of `before` */
     bool refused;                   /* a requested tensor needs an overwritten value of a variable;
                                        false if only a pending write needs one */
     uint8_t precision;              /* wb__precision at the time of the request */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <string.h>
 
 enum { PART_BYTES = 1 << 20 };          /* size of a part for wb__read_in_parts */
 
@@ -20,7 +21,7 @@ wb_tensor *wb__evaluated(const char *what, wb_tensor *x)
     if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
     if (!bound->storage)
         return wb__fail_null(WB_ERROR_INTERNAL, "%s: %s has no value", what, wb_describe(x));
-    return bound;
+    return wb__guard_settle_for(bound->storage) ? NULL : bound;
 }
 
 const void *wb_data(wb_tensor *x)
@@ -33,11 +34,14 @@ const void *wb_data(wb_tensor *x)
 /* Reads one element of an evaluated tensor; NaN on failure, with the error set. */
 static double element(const wb_tensor *bound, int64_t index)
 {
-    const wb__storage *s = bound->storage;
+    wb__storage *s = bound->storage;
     const size_t size = wb__dtype_size((wb_dtype)bound->dtype);
     char bytes[8];
     double v;
-    if (s->device->backend->download(s->device, bytes, s->data,
+    if (wb__storage_is_read(s))
+        memcpy(bytes, (const char *)wb__storage_read(s) + bound->offset +
+                          (size_t)index * size, size);
+    else if (s->device->backend->download(s->device, bytes, s->data,
                                      (size_t)bound->offset + (size_t)index * size, size))
         return NAN;
     wb__convert(&v, WB_F64, bytes, (wb_dtype)bound->dtype, 1);

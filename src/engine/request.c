@@ -170,6 +170,17 @@ static bool add_writes(wb__request *r, const wb__thread *t)
     return true;
 }
 
+/* Adds the versions that guarded writes replace.  False: out of memory. */
+static bool add_guarded(wb__request *r)
+{
+    for (int i = 0; i < r->n_writes && r->guard; i++) {
+        const wb_tensor *a = r->writes[i];
+        if (a->variable->current == a && !wb__order_add_unevaluated(&r->order, a->variable->live))
+            return false;
+    }
+    return true;
+}
+
 int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *const *tensors,
                      bool with_pending)
 {
@@ -181,6 +192,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     r->n_words = r->n_numbers = r->n_leaves = r->n_results = r->n_writes = r->n_is_result = 0;
     r->refused = true;
     wb__order_begin(&r->order);
+    if (r->guard && !wb__order_add_unevaluated(&r->order, r->before)) return WB_ERROR_MEMORY;
     for (int i = 0; i < n; i++) {
         if (tensors[i]->flags & WB__GONE) return wb__gone(tensors[i]);
         if (tensors[i]->storage || wb__device_of(tensors[i]) != device) continue;
@@ -192,7 +204,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     for (int i = 0; i < r->order.n; i++)
         if (r->order.node[i]->flags & WB__GONE) return wb__gone(r->order.node[i]);
     r->refused = false;
-    if (with_pending && !add_writes(r, t)) return WB_ERROR_MEMORY;
+    if (with_pending && (!add_writes(r, t) || !add_guarded(r))) return WB_ERROR_MEMORY;
     if (!wb__reserve(&r->leaf_of, &r->leaf_of_capacity, r->order.n + 1, sizeof *r->leaf_of))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->order.n; i++) {
@@ -201,7 +213,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
         if (!encode(r, x, i)) return WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
-    if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + r->n_results + 2 * r->n_writes + 5,
+    if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + r->n_results + 2 * r->n_writes + 7,
                      sizeof *r->words))
         return WB_ERROR_MEMORY;
     uint64_t *w = r->words + r->n_words;
@@ -215,6 +227,12 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     for (int i = 0; i < r->n_writes; i++) {
         *w++ = r->writes[i]->index;
         *w++ = (uint64_t)r->targets[i];
+    }
+    *w++ = r->guard ? 1 + (uint64_t)r->guard->index : 0;
+    if (r->guard) {
+        const int at = wb__pointer_map_get(&r->order.leaves, r->before);
+        r->before_leaf = r->leaf_of[at];
+        *w++ = (uint64_t)at;
     }
     r->n_words = (int)(w - r->words);
     return 0;

@@ -50,6 +50,22 @@ typedef struct {
 } wb__guard;
 /* Returns 0, WB_ERROR_NUMBER if the number is not finite, or another error code. */
 int wb__guard_check(const wb__guard *g);
+wb__guard wb__guard_of(const wb_tensor *guard);     /* an evaluated tensor, or NULL */
+
+/* Guards that the host reads late (guard.c).  Whether an evaluation on d, whose writes depend on
+ * `guard`, has one. */
+bool wb__guard_may_be_late(const wb_tensor *guard, const wb_device *d);
+/* Sets *before to the guard of the step before, or a finite number, with the dtype and shape of
+ * `guard`.  Returns 0, or an error code, also that of the step before. */
+int wb__guard_before(const wb_device *d, const wb_tensor *guard, wb_tensor **before);
+/* Returns a finite number on d, with the dtype and shape of `like`.  NULL: failed. */
+wb_tensor *wb__guard_finite(const wb_device *d, const wb_tensor *like);
+/* Called when the step is enqueued: as wb__guard_settle for the step before. */
+int wb__guard_settle_before(void);
+/* Called then: the pending writes become those of the step whose guard is not read yet. */
+void wb__guard_take_writes(wb__thread *t);
+void wb__guard_begin_late(wb_tensor *guard, const char *by);
+void wb__guard_forget(void);            /* when a thread ends */
 
 /* Runs a plan.  Buffer i begins at byte offsets[i] of buffers[i].
  *

@@ -77,6 +77,30 @@ const void *wb__storage_read(wb__storage *s)
     return values;
 }
 
+bool wb__storage_is_read(wb__storage *s)
+{
+    if (s->device->backend->host_visible) return false;
+    pthread_mutex_lock(&mirrors);
+    const bool is = s->mirror != NULL;
+    pthread_mutex_unlock(&mirrors);
+    return is;
+}
+
+void wb__storage_set_read(wb__storage *s, const void *values)
+{
+    void *copy = wb__alloc_aligned(s->bytes);
+    if (!copy) {
+        wb_clear_error();
+        return;
+    }
+    memcpy(copy, values, s->bytes);
+    pthread_mutex_lock(&mirrors);
+    void *spare = s->mirror ? copy : NULL;
+    if (!spare) s->mirror = copy;
+    pthread_mutex_unlock(&mirrors);
+    wb__free(spare);
+}
+
 void wb__storage_written(wb__storage *s)
 {
     if (wb__likely(!s->mirror)) return;

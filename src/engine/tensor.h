@@ -46,6 +46,9 @@ static inline wb__storage *wb__storage_ref(wb__storage *s)
 void wb__storage_unref(wb__storage *s);
 /* Returns the bytes of the storage for reading on the host, or NULL on failure.  Valid until the
  * storage is written or freed. */
+/* Whether the host has a copy of the storage's values; sets this copy, if there is memory. */
+bool wb__storage_is_read(wb__storage *s);
+void wb__storage_set_read(wb__storage *s, const void *values);
 const void *wb__storage_read(wb__storage *s);
 void wb__storage_written(wb__storage *s);       /* drops the host's copy */
 
@@ -69,13 +72,17 @@ enum {
      * formula. */
     WB__FIXED = 32,
     WB__RENEWED = 64,       /* a literal whose value each replay of a recording sets */
-    WB__CANCELLED = 128,    /* an assign that was cancelled before it was evaluated */
+    WB__CANCELLED = 128,    /* an assign that was not made: its evaluation failed */
     /* WB__KEPT: a version that kept its memory when the variable got new memory for a write.  It
      * holds a reference to the variable. */
     WB__KEPT = 256,
     WB__MIXED = 2048,       /* a parameter in f16 or bf16 whose f32 copy the optimiser updates */
     WB__HELD = 1024,        /* the program kept or retained it before its evaluation: it stays an
                                unconsumed result, even with consumers */
+    /* WB__UNCONFIRMED: a write, or the guard, of the step whose guard the host has not read yet
+     * (guard.c).  If the guard turns out not to be finite, the write becomes WB__CANCELLED: its
+     * variable has the value that it had before. */
+    WB__UNCONFIRMED = 4096,
     WB__CUT = 512           /* its inputs were dropped.  With WB__GONE: they were dropped before it
                                was evaluated, so it has no value. */
 };
@@ -371,6 +378,13 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard);
 int wb__guard_pending(wb_tensor *guard, const char *what);
 /* Sets the error that the guard is not finite. */
 void wb__fail_guard(const wb_tensor *guard, const char *what);
+/* Waits for the guard of the last step if the host has not read it.  Returns 0, WB_ERROR_NUMBER if
+ * it is not finite, or another error code.  Functions that wait for the device call it. */
+int wb__guard_settle(void);
+/* Called before the host reads s: as wb__guard_settle, if it must wait for the guard's device. */
+int wb__guard_settle_for(wb__storage *s);
+/* Whether the last WB_ERROR_NUMBER of this thread was that of a step before. */
+bool wb__guard_was_late(void);
 int wb__evaluate_pending(void);
 /* Called when a scope is closed.  Evaluates n tensors that outlive the scope, and the pending
  * writes. */

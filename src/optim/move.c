@@ -100,7 +100,8 @@ void *wb__opt_to(void *state, const wb_device *d, wb_dtype requested)
     const int go = must_move(s, d, requested);
     if (go <= 0) return go ? NULL : s;
     if (wb__unrecordable("to", WB__READS)) return NULL;
-    const int status = wb__evaluate_pending();
+    int status = wb__evaluate_pending();
+    if (!status) status = wb__guard_settle();
     wb__opt_undo_failed(s);
     wb_opt_state *made = status ? NULL : wb__object_new(&wb__opt_state_class, sizeof *made);
     if (!made) return NULL;

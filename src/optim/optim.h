@@ -71,6 +71,10 @@ typedef struct {
     int64_t steps;
     int64_t unsure;                     /* how many of `steps` are not evaluated yet */
     wb_tensor *written;                 /* the parameter's value from the last step (reference) */
+    /* How many of `steps` are of the evaluation whose guard the host has not read; and this guard,
+     * or the parameter's value (reference; WB__UNCONFIRMED). */
+    int64_t late;
+    wb_tensor *late_of;
     wb_tensor *sum;     /* of accumulated gradients: a variable (reference); NULL: none is needed */
     /* whether an accumulated batch had a gradient; the same before the pending updates */
     bool summed, summed_before;
@@ -110,6 +114,7 @@ struct wb_opt_state {
     struct { int kind; wb_dtype dtype; int64_t n; } first;
     int64_t updates;            /* made so far: the step of schedules */
     int64_t unsure_updates;     /* how many of them are not evaluated yet */
+    int64_t late_updates;       /* how many are of the evaluation whose guard is not read yet */
     uint32_t changes;           /* of which slots have own numbers and schedules, counted */
     int64_t agreed;     /* what the ranks exchange in an update; the same on all; 0: nothing yet */
     bool gives;         /* loading a checkpoint gives the other ranks their parts */
@@ -184,6 +189,9 @@ void wb__rule_print(const wb_rule *rule, wb__text *t);
 /* Corrects the step counts after a failed evaluation, which cancels the pending assignments of
  * wb_update. The steps with these assignments no longer count. */
 void wb__opt_undo_failed(wb_opt_state *s);
+/* The last n steps of the slot are taken back if x, whose flag WB__UNCONFIRMED is set, becomes
+ * WB__CANCELLED. */
+void wb__opt_count_late(wb__slot *slot, wb_tensor *x, int64_t n);
 
 /* ---- numbers.c, adjust.c and schedules.c ----------------------------------------------------- */
 

@@ -11,6 +11,7 @@ static void state_destroy(void *object)
         for (int k = 0; s->slots[i].moments && k < s->n_moments; k++)
             wb__unref(s->slots[i].moments[k]);
         wb__unref(s->slots[i].written);
+        wb__unref(s->slots[i].late_of);
         wb__unref(s->slots[i].sum);
         wb__unref(s->slots[i].schedule);
         wb__free(s->slots[i].own);
@@ -181,21 +182,53 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-void wb__opt_undo_failed(wb_opt_state *s)
+void wb__opt_count_late(wb__slot *slot, wb_tensor *x, int64_t n)
+{
+    wb__ref(x);
+    wb__unref(slot->late_of);
+    slot->late_of = x;
+    slot->late += n;
+}
+
+/* Takes back the steps whose guard, read late, was not finite. */
+static void undo_late(wb_opt_state *s)
 {
     bool failed = false, waits = false;
+    for (int i = 0; i < s->n; i++) {
+        wb__slot *slot = &s->slots[i];
+        waits |= slot->late_of && slot->late_of->flags & WB__UNCONFIRMED;
+        if (!slot->late_of || slot->late_of->flags & WB__UNCONFIRMED) continue;
+        failed |= (slot->late_of->flags & WB__CANCELLED) != 0;
+        if (slot->late_of->flags & WB__CANCELLED) slot->steps -= slot->late;
+        slot->late = 0;
+        wb__unref(slot->late_of);
+        slot->late_of = NULL;
+    }
+    if (failed) s->updates -= s->late_updates;
+    if (!waits) s->late_updates = 0;
+}
+
+void wb__opt_undo_failed(wb_opt_state *s)
+{
+    bool failed = false, waits = false, late = false;
     wb__sums_undo_failed(s);
+    undo_late(s);
     for (int i = 0; i < s->n; i++) {
         wb__slot *slot = &s->slots[i];
         waits |= slot->written && slot->written->flags & WB__PENDING;
         if (!slot->written || slot->written->flags & WB__PENDING) continue;
         failed |= (slot->written->flags & WB__CANCELLED) != 0;
         if (slot->written->flags & WB__CANCELLED) slot->steps -= slot->unsure;
+        if (slot->written->flags & WB__UNCONFIRMED) {
+            wb__opt_count_late(slot, slot->written, slot->unsure);
+            late = true;
+        }
         slot->unsure = 0;
         wb__unref(slot->written);
         slot->written = NULL;
     }
     if (failed) s->updates -= s->unsure_updates;
+    if (late) s->late_updates += s->unsure_updates;
     if (!waits) s->unsure_updates = 0;
 }
 
@@ -227,8 +260,9 @@ static void print_own(const wb_opt_state *s, const wb__slot *slot, wb__text *t)
  *     3 of 4 batches accumulated */
 static char *state_format(void *object)
 {
-    const wb_opt_state *s = object;
+    wb_opt_state *s = object;
     wb__text t = {0};
+    wb__opt_undo_failed(s);
     int width = 0, n = wb__rule_moments(s);
     const float *made = s->scaling[WB__STEPS_MADE] ? wb_data(s->scaling[WB__STEPS_MADE]) : NULL;
     wb__rule_print(s->rule, &t);

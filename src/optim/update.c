@@ -127,9 +127,17 @@ typedef struct {
 static void renew_steps(void *context)
 {
     const counting *c = context;
-    for (int i = 0; i < c->state->n; i++)
-        c->state->slots[i].steps += c->stepped[i] != NOT_STEPPED;
-    c->state->updates++;
+    wb_opt_state *s = c->state;
+    wb_tensor *guard = wb__this_thread()->late.guard;
+    wb__opt_undo_failed(s);
+    for (int i = 0; i < s->n; i++) {
+        wb__slot *slot = &s->slots[i];
+        if (c->stepped[i] == NOT_STEPPED) continue;
+        slot->steps++;
+        if (guard) wb__opt_count_late(slot, guard, 1);
+    }
+    s->updates++;
+    s->late_updates += guard != NULL;
 }
 
 /* Whether the recording can be replayed. A STEPPED_ALIKE slot uses the numbers of the previous
@@ -494,6 +502,7 @@ static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool 
     const char *what = NULL;
     wb_tensor *guard = status ? NULL : guard_of(&u, grads, &what);
     if (guard) status = wb__guard_pending(guard, what);
+    if (takes_means(state)) wb__this_thread()->guard_at_once = true;
     if (!status) status = record_state(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
@@ -564,7 +573,7 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
 {
     update u = {.what = "update_new"};
     wb_layer *made = NULL;
-    if (wb__unrecordable("update_new", WB__ACTS)) return NULL;
+    if (wb__unrecordable("update_new", WB__ACTS) || wb__guard_settle()) return NULL;
     if (!begin(&u, state, model, grads) && !evaluate(&u, grads))
         made = wb__fmap(model, replacement, &u);
     const int pending = wb__pending_count();

@@ -107,6 +107,7 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     const size_t n = s ? (size_t)s->n * (size_t)s->n_moments : 0;
     divided *moments = wb__alloc((n + 1) * sizeof *moments);
     int status = moments ? wb__evaluate_pending() : WB_ERROR_MEMORY;
+    if (!status) status = wb__guard_settle();
     if (s) wb__opt_undo_failed(c->state);
     if (!status && s) status = wb__sums_whole(what, s);
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
@@ -317,7 +318,7 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
     const wb__json *entry = NULL, *slots = wb__json_get(r->note, "slots");
     const wb__json *updates = wb__json_get(r->note, "updates");
     s->updates = wb__json_integer(updates);
-    s->unsure_updates = 0;
+    s->unsure_updates = s->late_updates = 0;
     s->changes++;
     WB__JSON_EACH(slots, entry, i) {
         if (!status) status = restore_own(s, &s->slots[i], parts + (i + 1) * s->rule->n);
@@ -328,7 +329,7 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
         if (!updates) s->updates = WB__MAX(s->updates, s->slots[i].steps);
         const bool frozen = wb__json_is(wb__json_get(entry, "frozen"), WB__JSON_TRUE);
         wb__setting_set(s, &s->slots[i].frozen, frozen);
-        s->slots[i].unsure = 0;
+        s->slots[i].unsure = s->slots[i].late = 0;
     }
     for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++)
         status = restore_values(scaling_of(r, i), s->scaling[i]);
@@ -474,7 +475,7 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
     restoring r = {.path = path};
     *whole = false;
     if (wb__unrecordable("checkpoint_load", WB__ACTS)) return wb_error_code();
-    if (!alive(c)) return wb_error_code();
+    if (!alive(c) || wb__guard_settle()) return wb_error_code();
     int status = load(path, true, &r.file);
     if (!status) status = open_checkpoint(&r, &about);
     *whole = !status;

@@ -93,6 +93,8 @@ typedef struct {
     wb_tensor *latest;          /* mean loss of the last `latest_of` batches, not yet in `sum`; may
                                    be NULL */
     int64_t latest_of;
+    wb_tensor *before;          /* the loss of the last step, whose guard may not be read yet */
+    int64_t before_batch;
     double sum;                 /* sum of the losses of `batches` earlier batches */
     int64_t batches;
 } training;
@@ -165,14 +167,20 @@ static int report_devices(const training *t, const wb_batch *batch)
 }
 
 /* Evaluates the update that was just made. *loss, the loss of its batch or NULL, becomes the mean
- * over the ranks and the accumulated batches, if the update has one. */
-static int finish_update(training *t, wb_tensor **loss)
+ * over the ranks and the accumulated batches, if the update has one. *before: the update failed
+ * because the one before it was not finite. */
+static int finish_update(training *t, wb_tensor **loss, bool *before)
 {
     /* now->guard is the tensor that wb_update requires to be finite, or NULL. */
     const wb__thread *now = wb__this_thread();
     wb_opt_state *s = t->state;
     wb_tensor *both[2] = {s->mean_loss ? s->mean_loss : *loss, *loss};
-    const int status = wb__evaluate(*loss ? 2 : 1, both, now->guard ? now->guard : both[0]);
+    int status = now->guard || !both[0] || !wb__pending_count()
+                     ? 0 : wb__guard_pending(both[0], "the loss");
+    if (!status) status = wb__evaluate(*loss ? 2 : 1, both, now->guard ? NULL : both[0]);
+    *before = status && wb__guard_was_late();
+    const bool reads = t->o.each || ((averages(t) || t->bar) && now->late.guard != both[0]);
+    if (!status && reads) status = wb__guard_settle();
     if (status) wb__opt_undo_failed(s);
     if (status) return status;
     if (averages(t) && (s->mean_loss || !s->loss_sum))
@@ -192,10 +200,11 @@ static int take_average(const training *t)
 static int apply_rest(training *t)
 {
     wb_tensor *loss = NULL;
+    bool before;
     if (!t->state->accumulated) return 0;
     int status = wb__update_now(t->state, t->model, NULL);
     if (!status) status = take_average(t);
-    return status ? status : finish_update(t, &loss);
+    return status ? status : finish_update(t, &loss, &before);
 }
 
 /* After a failure the ranks may have accumulated different numbers of batches. Drops these, so that
@@ -223,22 +232,36 @@ static int step(training *t, int epoch, wb_batch batch)
     if (wb__this_thread()->eager && !isfinite(wb_item(loss)))
         return not_finite(t, loss, batch.index + 1);
     wb_tensor *own = loss;
+    bool before;
     const bool last = batch.index + 1 == wb_loader_length(t->data);
     int status = (last ? wb__update_now : wb_update)(t->state, t->model, grads);
     if (status) return status;
     const bool adds = t->state->loss_sum && !t->state->mean_loss;
     if (!adds && (status = take_average(t))) return status;
-    status = finish_update(t, &loss);
+    status = finish_update(t, &loss, &before);
+    if (before) return not_finite(t, t->before, t->before_batch);
     /* The other ranks will wait in the update that applies the sums. This rank takes part with its
      * loss, so that the update fails on all ranks. */
     if (status == WB_ERROR_NUMBER && adds && distributed(t) &&
         !wb__update_now(t->state, t->model, grads))
-        finish_update(t, &loss);
+        finish_update(t, &loss, &before);
     if (status == WB_ERROR_NUMBER) return not_finite(t, own, batch.index + 1);
     if (status) return status;
+    wb__unref(t->before);
+    t->before = wb__ref(own);
+    t->before_batch = batch.index + 1;
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
     if (t->o.each && t->o.each(epoch, batch.index + 1, loss, t->o.ctx)) t->stop = true;
     return 0;
+}
+
+/* At the end of an epoch, waits for the guard of its last step. */
+static int wait_for_guard(training *t)
+{
+    const int status = wb__guard_settle();
+    if (status) wb__opt_undo_failed(t->state);
+    return status == WB_ERROR_NUMBER && t->before ? not_finite(t, t->before, t->before_batch)
+                                                  : status;
 }
 
 /* If .each has stopped the training, or *ended this epoch, on one rank, does so on all. */
@@ -274,6 +297,7 @@ static int run_epoch(training *t, int epoch)
         if (!status) status = compare_stop(t, &ended);
         if (ended) break;
     }
+    if (!status) status = wait_for_guard(t);
     if (!status) status = apply_rest(t);
     if (status) drop_rest(t);
     if (status || t->stop) wb_loader_stop(t->data);
@@ -565,6 +589,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
         if (!status && !t.stop) status = end_epoch(&t, epoch);
     }
     if (t.latest) wb__unref(t.latest);
+    wb__unref(t.before);
     state->keeps_loss = false;
     wb__unref(state->mean_loss);
     state->mean_loss = NULL;

@@ -88,6 +88,9 @@ TEST(mapped_gradients)
     assert_true(wb_at(wb_get(m, "bias"), 1) == -1.5);
 }
 
+/* On a GPU the host finds a number that is not finite when it waits. */
+static int waited(int status) { return status ? status : wb_synchronize(wb_default_device()); }
+
 /* After an update with a gradient that is not finite, all parameters are unchanged.  The next
  * finite update is applied. */
 TEST(updates_that_are_not_finite)
@@ -103,7 +106,7 @@ TEST(updates_that_are_not_finite)
         int status = wb_update(s, model, g);
         if (!status) status = wb_eval(wb_get(model, "0"));
         if (!status) status = wb_eval_array(0, NULL);
-        assert_int_equal(status, WB_ERROR_NUMBER);
+        assert_int_equal(waited(status), WB_ERROR_NUMBER);
         FAILED(WB_ERROR_NUMBER, "norm", "gradients", "unguarded");
         for (int i = 0; i < 2; i++)
             assert_true(wb_at(wb_get(model, "0"), i) == 1 && wb_at(wb_get(model, "1"), i) == 1);
@@ -154,9 +157,11 @@ TEST(losses_guard_updates)
         wb_tensor *x = round == 1 ? bad : good;
         wb_scope *scope = wb_scope_open();
         wb_clear_error();
-        assert_int_equal(wb_call_compiled(c, 1, &x, 1, &l), round == 1 ? WB_ERROR_NUMBER : 0);
+        assert_int_equal(waited(wb_call_compiled(c, 1, &x, 1, &l)),
+                         round == 1 ? WB_ERROR_NUMBER : 0);
         if (round == 1) FAILED(WB_ERROR_NUMBER, "loss", "NaN");
         assert_true(wb_at(wb_get(model, "0"), 0) == (round < 2 ? 0 : -1));
+        wb__opt_undo_failed(s);
         assert_int_equal(s->slots[0].steps, round < 2 ? 1 : 2);
         wb_clear_error();
         assert_int_equal(wb_scope_close(scope), 0);
@@ -172,7 +177,7 @@ TEST(losses_guard_updates)
         }
         const int closed = wb_scope_close(scope);
         if (!status) status = closed;
-        assert_int_equal(status, which < 2 ? WB_ERROR_NUMBER : 0);
+        assert_int_equal(waited(status), which < 2 ? WB_ERROR_NUMBER : 0);
         if (which < 2 && !wb__this_thread()->eager)
             assert_true(wb_at(wb_get(model, "0"), 0) == before &&
                         wb_at(wb_get(other, "0"), 0) == then);

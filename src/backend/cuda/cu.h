@@ -103,6 +103,7 @@ typedef struct {
     X(EventDestroy, _v2, (CUevent event))                                                          \
     X(EventRecord, , (CUevent event, CUstream stream))                                             \
     X(EventSynchronize, , (CUevent event))                                                         \
+    X(EventElapsedTime, , (float *milliseconds, CUevent begin, CUevent end))                       \
     X(ModuleLoadData, , (CUmodule *made, const void *image))                                       \
     X(ModuleUnload, , (CUmodule module))                                                           \
     X(ModuleGetFunction, , (CUfunction *function, CUmodule module, const char *name))              \

@@ -1,11 +1,13 @@
 /* Matrix products by cuBLASLt.  The library is opened for the first product.  Its heuristics choose
- * an algorithm for a problem at the first use, and the algorithm is cached.
+ * an algorithm for a problem at the first use, or list some that are timed, if the problem takes
+ * long; the algorithm is cached.
  *
  *   WEBER_CUDA_CUBLASLT   0: cuBLASLt is not used */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/lt.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
@@ -17,6 +19,7 @@ typedef struct {
     wb__lt_problem problem;
     cublasLtMatmulAlgo_t algo;
     size_t workspace;
+    bool timed;                         /* the choice by timing is made */
 } entry;
 _Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
 
@@ -52,26 +55,41 @@ static void destroy_handle(void *handle) { lt.Destroy(handle); }
 static const char *status_name(int status) { return lt.GetStatusName((wb__lt_enum)status); }
 static bool is_memory(int status) { return status == CUBLAS_STATUS_ALLOC_FAILED; }
 
+/* Asks the heuristics for at most `most` algorithms of a problem with these descriptors.  Returns
+ * their number, which are those that work and whose workspace is not too large; 0 and the status of
+ * the call that failed. */
+static int algorithms(void *handle, const wb__lt_problem *p, const wb__lt_descriptors *of,
+                      cublasLtMatmulHeuristicResult_t *list, int most, int *status,
+                      const char **call)
+{
+    cublasLtMatmulPreference_t preference;
+    int n = 0, good = 0;
+    memset(list, 0, (size_t)most * sizeof *list);
+    if ((*status = wb__lt_preference(&lt, p, &preference, call))) return 0;
+    *call = "cublasLtMatmulAlgoGetHeuristic";
+    *status = (int)lt.MatmulAlgoGetHeuristic(handle, of->desc, of->layout[0], of->layout[1],
+                                             of->layout[2], of->layout[2], preference, most, list,
+                                             &n);
+    lt.MatmulPreferenceDestroy(preference);
+    for (int i = 0; i < n && !*status; i++)
+        if (!list[i].state && list[i].workspaceSize <= WB__LT_WORKSPACE) list[good++] = list[i];
+    return good;
+}
+
 static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
 {
     entry *e = (entry *)base;
-    cublasLtMatmulPreference_t preference;
-    cublasLtMatmulHeuristicResult_t result = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    cublasLtMatmulHeuristicResult_t result;
     wb__lt_descriptors of;
     const char *call = NULL;
-    int n = 0, status = wb__lt_describe(&lt, &e->problem, &of, &call);
-    if (!status && !(status = wb__lt_preference(&lt, &e->problem, &preference, &call))) {
-        call = "cublasLtMatmulAlgoGetHeuristic";
-        status = (int)lt.MatmulAlgoGetHeuristic(handle, of.desc, of.layout[0], of.layout[1],
-                                                of.layout[2], of.layout[2], preference, 1, &result,
-                                                &n);
-        lt.MatmulPreferenceDestroy(preference);
-    }
+    int status = wb__lt_describe(&lt, &e->problem, &of, &call);
+    if (!status)
+        base->found = algorithms(handle, &e->problem, &of, &result, 1, &status, &call) > 0;
     wb__lt_undescribe(&lt, &of);
     if (status) wb__gpu_vendor_note(d, l, status, call);
-    base->found = !status && n > 0 && !result.state && result.workspaceSize <= WB__LT_WORKSPACE;
+    if (!base->found) return 0;
     e->algo = result.algo;
-    e->workspace = base->found ? result.workspaceSize : 0;
+    e->workspace = result.workspaceSize;
     return 0;
 }
 
@@ -164,6 +182,148 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
     wb__free(r);
 }
 
+/* ---- timing ---------------------------------------------------------------------------------- */
+
+enum { CANDIDATES = 8 };
+
+/* Scratch operands of a problem: A, B, the addend, D, the vector, aux, the workspace. */
+enum { SCRATCH = 7, ADDEND = 2, RESULT, VECTOR, AUX, LENT };
+typedef struct {
+    wb__gpu_device *d;
+    const wb__lt_problem *p;
+    void *handle;
+    wb__lt_descriptors of;
+    cublasLtMatmulHeuristicResult_t list[CANDIDATES];
+    size_t bytes[SCRATCH];
+    uint64_t at[SCRATCH];
+} trial;
+
+static size_t size_of(int type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
+
+/* Sets the sizes of the scratch operands.  Returns their sum without the workspace, in bytes. */
+static double measure(const wb__lt_problem *p, size_t bytes[SCRATCH])
+{
+    const int64_t cols[3] = {p->op[0] == CUBLAS_OP_T ? p->rows : p->k,
+                             p->op[1] == CUBLAS_OP_T ? p->k : p->cols, p->cols};
+    const int64_t each = (int64_t)size_of(p->type), places[3] = {0, 1, RESULT};
+    double sum = 0;
+    memset(bytes, 0, SCRATCH * sizeof *bytes);
+    for (int j = 0; j < 3; j++)
+        bytes[places[j]] = (size_t)((cols[j] * p->ld[j] + (p->batch - 1) * p->step[j]) * each);
+    if (p->addend_align) bytes[ADDEND] = bytes[RESULT];
+    if (p->vector_align) bytes[VECTOR] = (size_t)(WB__MAX(p->rows, p->cols) * each);
+    if (p->aux_align) bytes[AUX] = (size_t)(p->aux_ld * p->cols * each);
+    for (int i = 0; i < SCRATCH; i++) sum += (double)bytes[i];
+    return sum;
+}
+
+/* FLOP a second of one processor, roughly. */
+static double rate_of(const wb__lt_problem *p)
+{
+    return p->type == CUDA_R_64F ? 2e11 : p->type != CUDA_R_32F ? 4e12
+         : p->compute == CUBLAS_COMPUTE_32F ? 4e11 : 2e12;
+}
+
+static bool is_worth_timing(const wb__gpu_device *d, const wb__lt_problem *p)
+{
+    size_t bytes[SCRATCH];
+    const double flop = 2.0 * (double)p->rows * (double)p->cols * (double)p->k * p->batch;
+    return wb__gpu_worth_timing(d, flop, rate_of(p), measure(p, bytes));
+}
+
+static uint64_t mark_of(void *ctx, int i)
+{
+    const trial *t = ctx;
+    uint64_t mark = 14695981039346656037u;
+    const unsigned char *p = (const unsigned char *)&t->list[i].algo;
+    for (size_t k = 0; k < sizeof t->list[i].algo; k++) mark = (mark ^ p[k]) * 1099511628211u;
+    return mark;
+}
+
+static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
+
+static int try_one(void *ctx, int i)
+{
+    static const double one = 1, zero = 0;
+    static const float one_f32 = 1, zero_f32 = 0;
+    const trial *t = ctx;
+    const bool f64 = t->p->type == CUDA_R_64F, adds = t->p->addend_align != 0;
+    const void *alpha = f64 ? (const void *)&one : &one_f32;
+    const void *none = f64 ? (const void *)&zero : &zero_f32;
+    const cublasLtMatmulHeuristicResult_t *r = &t->list[i];
+    return (int)lt.Matmul(t->handle, t->of.desc, alpha, pointer(t->at[0]), t->of.layout[0],
+                          pointer(t->at[1]), t->of.layout[1], adds ? alpha : none,
+                          pointer(t->at[adds ? ADDEND : RESULT]), t->of.layout[2],
+                          pointer(t->at[RESULT]), t->of.layout[2], &r->algo,
+                          r->workspaceSize ? pointer(t->at[LENT]) : NULL, r->workspaceSize,
+                          wb__cu_of(t->d)->stream[WB__GPU_COMPUTE]);
+}
+
+/* Chooses among n algorithms on scratch memory; 0 if there is none. */
+static int try_all(trial *t, int n)
+{
+    struct { size_t version; char device[sizeof t->d->name]; wb__lt_problem problem; } key;
+    uint64_t scratch = 0;
+    size_t all = 0;
+    memset(&key, 0, sizeof key);
+    key.version = lt.GetVersion();
+    memcpy(key.device, t->d->name, sizeof key.device);
+    key.problem = *t->p;
+    measure(t->p, t->bytes);
+    for (int i = 0; i < n; i++) t->bytes[LENT] = WB__MAX(t->bytes[LENT], t->list[i].workspaceSize);
+    for (int i = 0; i < SCRATCH; i++) {
+        t->at[i] = all;
+        all += (t->bytes[i] + 511) / 256 * 256;
+    }
+    const wb__gpu_cache *c = &t->d->cache;
+    if (c->used + c->cached + (int64_t)all > c->limit ||
+        t->d->driver->allocate(t->d, all, &scratch))
+        return 0;
+    for (int i = 0; i < SCRATCH; i++) t->at[i] += scratch;
+    int status = 0, best = 0;
+    if (t->p->vector_align)
+        status = (int)lt.MatmulDescSetAttribute(t->of.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                &t->at[VECTOR], sizeof t->at[VECTOR]);
+    if (!status && t->p->aux_align)
+        status = (int)lt.MatmulDescSetAttribute(t->of.desc,
+                                                CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                                &t->at[AUX], sizeof t->at[AUX]);
+    const wb__gpu_candidates all_of = {
+        .library = "cuBLASLt", .key = &key, .key_bytes = sizeof key, .n = n, .mark = mark_of,
+        .run = try_one, .ctx = t};
+    if (!status) best = wb__gpu_fastest(t->d, &all_of);
+    t->d->driver->release(t->d, scratch);
+    return best;
+}
+
+/* Chooses the algorithm of an entry by timing, before any step uses it.  If that fails, the entry
+ * keeps the heuristics' first. */
+static void choose(wb__gpu_device *d, entry *e)
+{
+    const char *call = NULL;
+    int status = 0;
+    if (e->timed || !e->problem.timed) return;
+    e->timed = true;
+    trial *t = wb__alloc_zero(1, sizeof *t);
+    if (!t) {
+        wb_clear_error();
+        return;
+    }
+    t->d = d;
+    t->p = &e->problem;
+    t->handle = wb__gpu_vendor_handle(d, &library);
+    if (!wb__lt_describe(&lt, t->p, &t->of, &call)) {
+        const int n = algorithms(t->handle, t->p, &t->of, t->list, CANDIDATES, &status, &call);
+        const int best = n > 1 ? try_all(t, n) : 0;
+        if (best) {
+            e->algo = t->list[best].algo;
+            e->workspace = t->list[best].workspaceSize;
+        }
+    }
+    wb__lt_undescribe(&lt, &t->of);
+    wb__free(t);
+}
+
 /* ---- preparing ------------------------------------------------------------------------------- */
 
 /* Returns the cache entry of a step's problem, which is created if it is new, and sets *operands.
@@ -175,6 +335,7 @@ static entry *entry_of(wb__gpu_device *d, const wb__step *step, wb__lt_operands 
     wb__lt_problem p;
     *error = WB_ERROR_UNSUPPORTED;
     *reason = wb__lt_problem_of(step, &p, operands);
+    p.timed = !*reason && !step->deterministic && is_worth_timing(d, &p);
     return *reason ? NULL : (entry *)wb__gpu_entry_of(d, &library, &p, reason, error);
 }
 
@@ -186,6 +347,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     int error = 0;
     entry *e = entry_of(d, step, &operands, reason, &error);
     if (!e) return error;
+    choose(d, e);
     routine *made = wb__alloc_zero(1, sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
     *made = (routine){.base = {.library = &wb__cu_lt, .impl = wb__lt_name(&e->problem),

@@ -19,6 +19,8 @@ typedef struct {
                                            none is */
     int32_t reductions;                 /* bit set of CUBLASLT_REDUCTION_SCHEME_* that cuBLASLt may
                                            use */
+    int32_t timed;                      /* 1: the algorithm is chosen by timing */
+    int32_t unused;
 } wb__lt_problem;
 
 /* Where an operand is: the index of its buffer in the plan (-1: none), and the offset in bytes. */

@@ -8,9 +8,9 @@
  *   - its notes (recording.h), which decide whether the recording can still be replayed. */
 #include "base/parallel.h"
 #include "base/numbers/philox.h"
+#include "engine/compiled/signature.h"
 #include "engine/request.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -31,8 +31,9 @@ typedef struct {
     uint64_t offset;                    /* of OF_DRAW: the counter minus recording.base */
 } renewed;
 
-/* A buffer that the plan reads: input number `input` or, if `input` is -1, the variable or constant
- * `tensor`. */
+/* A buffer that the plan reads: input number `input`, or the variable or constant `tensor`
+ * (NO_INPUT), or the guard of the step before (BEFORE, guard.c). */
+enum { NO_INPUT = -1, BEFORE = -2 };
 typedef struct {
     int input;
     wb_tensor *tensor;                  /* holds a reference */
@@ -44,32 +45,21 @@ typedef struct {
     int target;                         /* the write's target as in wb__request */
 } write;
 
-/* Describes an input.  0: it is no number.  1: it is a number that is not integral, or whose dtype
- * is fixed (WB__WEAK is not set).  Otherwise 2, plus the bit 4 << t for each integer dtype t that
- * can hold the number. */
-typedef uint32_t number_kind;
-typedef struct {
-    const wb_device *device;
-    wb_dtype dtype;
-    number_kind number;
-    bool weak;
-    int ndim;
-    int64_t dims[WB_MAX_DIMS];
-} signature;
-
 typedef struct {
     wb__recording notes;
     int n_in, threads;
     const wb_device *default_device;    /* the default device of the thread */
     bool training;                      /* whether the thread was inside wb_withgradient */
-    signature *in;
+    wb__signature *in;
     wb__plan *plan;
     int n_leaves, n_targets, n_results, n_writes;
     leaf *leaves;
     write *writes;
-    signature *results;
+    wb__signature *results;
     int guard;                          /* 1 + index of the result that must be finite, or 0 */
     const char *guarded_by;
+    bool late;                          /* the device looks at the guard, and the host reads it
+                                           late */
     int n_out;
     /* output[i]: index of a result; -1: the tensor fixed[i]; -2 - j: input j itself. */
     int output[OUTPUTS];
@@ -194,35 +184,6 @@ static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, 
 
 /* ---- building a recording -------------------------------------------------------------------- */
 
-/* Returns the number_kind of the input x. */
-static number_kind number_of(const wb_tensor *x)
-{
-    if (x->op != WB__OP_literal || x->ndim) return 0;
-    const double v = x->number[0].f;
-    if (!(x->flags & WB__WEAK) || v != trunc(v)) return 1;
-    number_kind kind = 2;
-    for (int t = 1; t < WB_DTYPE_COUNT; t++)
-        if (!wb__dtype_float((wb_dtype)t) && t != WB_BOOL && wb__holds((wb_dtype)t, v))
-            kind |= 4u << t;
-    return kind;
-}
-
-static signature signature_of(const wb_tensor *x)
-{
-    signature s = {.dtype = (wb_dtype)x->dtype, .number = number_of(x), .ndim = x->ndim};
-    if (s.number) s.weak = x->flags & WB__WEAK;
-    else s.device = wb__device_of(x);
-    memcpy(s.dims, x->dims, sizeof s.dims);
-    return s;
-}
-
-static bool same_signature(const signature *a, const signature *b)
-{
-    return a->device == b->device && a->dtype == b->dtype && a->number == b->number &&
-           a->weak == b->weak && a->ndim == b->ndim &&
-           !memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims);
-}
-
 /* Fills r->renewed with the numbers of the plan that replays set. */
 static void find_numbers(recording *r, const wb__request *q)
 {
@@ -263,12 +224,13 @@ static bool fill_recording(recording *r, wb__request *q, int n_in, wb_tensor *co
     for (int i = 0; i < q->n_leaves; i++) {
         wb_tensor *x = q->leaves[i].tensor;
         leaf *l = &r->leaves[i];
-        *l = (leaf){.input = -1, .at = q->leaves[i].at};
+        *l = (leaf){.input = NO_INPUT, .at = q->leaves[i].at};
         for (int j = 0; j < n_in; j++)
             if (in[j] == x) l->input = j;
-        if (l->input < 0) l->tensor = wb__ref(wb__variable_of(x) ? wb__variable_of(x) : x);
+        if (q->guard && i == q->before_leaf) l->input = BEFORE;
+        if (l->input == NO_INPUT) l->tensor = wb__ref(wb__variable_of(x) ? wb__variable_of(x) : x);
     }
-    for (int i = 0; i < q->n_results; i++) r->results[i] = signature_of(q->results[i]);
+    for (int i = 0; i < q->n_results; i++) r->results[i] = wb__signature_of(q->results[i]);
     for (int i = 0; i < q->n_writes; i++)
         r->writes[i] = (write){wb__ref(q->writes[i]->variable), q->targets[i]};
     return true;
@@ -293,7 +255,7 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
  * set; for another tensor it is a new constant, which differs from every other tensor. */
 static wb_tensor *placeholder(wb_tensor *x, int i)
 {
-    if (!number_of(x)) return wb__as_constant(wb__bind(x));
+    if (!wb__number_kind_of(x)) return wb__as_constant(wb__bind(x));
     wb_tensor *number = wb__argument(x->number[0].f, (wb_dtype)x->dtype);
     if (!number) return NULL;
     number->flags |= x->flags & WB__WEAK;
@@ -373,6 +335,12 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     int n_roots = n;
     if (t->guard) roots[n_roots++] = t->guard;
     int status = evaluate_captured(t, n_roots, roots);
+    if (wb__guard_may_be_late(t->guard, d)) {
+        q.guard = t->guard;
+        q.before = wb__guard_finite(d, t->guard);
+        if (!q.before) return wb__error_or(WB_ERROR_MEMORY);
+    }
+    r->late = q.guard != NULL;
     if (!status) status = wb__request_fill(&q, d, n_roots, roots, true);
     if (!status && !(r->plan = wb__plan_find(&q)))
         status = wb__error_or(WB_ERROR_MEMORY);
@@ -438,8 +406,8 @@ static bool same_inputs(const recording *r, int n, wb_tensor *const *in)
     bool same = r->n_in == n && r->threads == wb__threads() &&
                 r->default_device == wb_default_device() && r->training == (t->training > 0);
     for (int i = 0; same && i < n; i++) {
-        const signature s = signature_of(in[i]);
-        same = same_signature(&r->in[i], &s);
+        const wb__signature s = wb__signature_of(in[i]);
+        same = wb__same_signature(&r->in[i], &s);
     }
     return same;
 }
@@ -467,7 +435,7 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
     r->default_device = wb_default_device();
     r->training = wb__this_thread()->training > 0;
     r->in = wb__alloc(((size_t)n + 1) * sizeof *r->in);
-    for (int i = 0; r->in && i < n; i++) r->in[i] = signature_of(in[i]);
+    for (int i = 0; r->in && i < n; i++) r->in[i] = wb__signature_of(in[i]);
     if (!r->in || record(c, r, n, in)) {
         recording_free(r);
         return NULL;
@@ -510,37 +478,51 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
     return written ? wb__copied(x, x->storage->device) : x;
 }
 
-static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
+/* Sets the buffers of a replay; makes the tensors of its results. */
+static int bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
-    int status = wb__plan_check_memory(r->plan);
-    for (int i = 0; i < r->n_writes && !status; i++)
-        if (r->writes[i].target >= 0) status = wb__own_memory(r->writes[i].variable);
+    wb_tensor *before = NULL;
+    for (int i = 0; i < r->n_results; i++) {
+        const wb__signature *s = &r->results[i];
+        if (!(made[i] = wb__empty_on(r->plan->device, s->dtype, s->ndim, s->dims)))
+            return WB_ERROR_MEMORY;
+        r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
+    }
+    const int status = r->late ? wb__guard_before(r->plan->device, made[r->guard - 1], &before)
+                     : r->n_writes ? wb__guard_settle() : 0;
     if (status) return status;
     for (int i = 0; i < r->n_leaves; i++) {
         const leaf *l = &r->leaves[i];
-        const wb_tensor *x =
-            l->input < 0 ? l->tensor : apart_from_writes(r, wb__bind(in[l->input]));
+        const wb_tensor *x = l->input == BEFORE ? before
+                           : l->input == NO_INPUT ? l->tensor
+                           : apart_from_writes(r, wb__bind(in[l->input]));
         if (!x) return WB_ERROR_MEMORY;
         r->buffers[i] = wb__memory_of(x, l->at, &r->offsets[i]);
     }
     for (int i = 0; i < r->n_writes; i++)
         if (r->writes[i].target >= r->n_leaves)
             r->buffers[r->writes[i].target] = r->writes[i].variable->storage->data;
-    for (int i = 0; i < r->n_results; i++) {
-        const signature *s = &r->results[i];
-        if (!(made[i] = wb__empty_on(r->plan->device, s->dtype, s->ndim, s->dims)))
-            return WB_ERROR_MEMORY;
-        r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
-    }
+    return 0;
+}
+
+static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
+{
+    wb__thread *t = wb__this_thread();
+    int status = wb__plan_check_memory(r->plan);
+    t->failed_late = false;
+    for (int i = 0; i < r->n_writes && !status; i++)
+        if (r->writes[i].target >= 0) status = wb__own_memory(r->writes[i].variable);
+    if (!status) status = bind_buffers(r, in, made);
+    if (status) return status;
     const wb__rng_state rng = wb__rng_get_state();
     renew_numbers(r, in);
-    wb__guard guard = {0};
-    if (r->guard)
-        guard = (wb__guard){r->plan->device, made[r->guard - 1]->storage->data, 0,
-                           r->results[r->guard - 1].dtype};
-    status = wb__plan_run(r->plan, r->buffers, r->offsets, r->numbers, r->n_numbers, &guard);
+    wb_tensor *guard = r->guard ? made[r->guard - 1] : NULL;
+    const wb__guard now = wb__guard_of(r->late ? NULL : guard);
+    status = wb__plan_run(r->plan, r->buffers, r->offsets, r->numbers, r->n_numbers, &now);
     if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);
-    if (status == WB_ERROR_NUMBER) wb__fail_guard(made[r->guard - 1], r->guarded_by);
+    if (!status && r->late) status = wb__guard_settle_before();
+    if (status == WB_ERROR_NUMBER && !t->failed_late) wb__fail_guard(guard, r->guarded_by);
+    if (!status && r->late) wb__guard_begin_late(guard, r->guarded_by);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->writes[i].target >= 0) status = wb__new_version(r->writes[i].variable);
     if (!status) wb__recording_replayed(&r->notes);
@@ -585,7 +567,7 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     if (t->recording) return call_inside(c, n_in, in, n_out, out);
     for (int i = 0; i < n_in; i++) {
         wb_tensor *x = wb__bind(in[i]);
-        int status = x->storage || number_of(x) ? 0 : wb__evaluate(1, &x, NULL);
+        int status = x->storage || wb__number_kind_of(x) ? 0 : wb__evaluate(1, &x, NULL);
         if (status) return status;
     }
     int status = t->n_pending ? wb__evaluate_pending() : 0;

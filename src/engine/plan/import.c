@@ -75,10 +75,47 @@ static int import_one(const wb__attempt *a, wb__values *m, wb_tensor *x, const i
     }
 }
 
+/* Returns the value of an evaluated tensor. */
+static int known(const wb__attempt *a, const wb__values *m, const wb_tensor *x)
+{
+    return m->of[wb__pointer_map_get(&a->request->order.leaves, x)];
+}
+
+/* Returns whether the request's guard, and the one before it, are finite: one bool.  It is made as
+ * soon as the guard is, so that kernels which compute new values can also write them. */
+static int both_finite(const wb__attempt *a, wb__values *m)
+{
+    wb__ir *ir = &m->ir;
+    int guard = m->of[a->request->guard->index];
+    while (ir->value[guard].op == WB__OP_reshape)       /* its kernel then makes this value too */
+        guard = ir->inputs[ir->value[guard].in];
+    const wb__value like = ir->value[guard];
+    const int before = wb__ir_move(ir, WB__OP_reshape, known(a, m, a->request->before), like.ndim,
+                                   like.dims, 0, NULL);
+    const int both =
+        wb__ir_where(ir, wb__ir_elementwise(ir, WB__OP_isfinite, before, -1), guard, before);
+    const int ok = wb__ir_elementwise(ir, WB__OP_isfinite, both, -1);
+    return wb__ir_move(ir, WB__OP_reshape, ok, 0, NULL, 0, NULL);
+}
+
+/* Makes each write keep the version that it replaces unless `ok`. */
+static bool guard_writes(const wb__attempt *a, wb__values *m, int ok)
+{
+    const wb__request *r = a->request;
+    wb__ir *ir = &m->ir;
+    for (int i = 0; i < r->n_writes; i++) {
+        const wb_tensor *write = r->writes[i];
+        if (r->targets[i] < 0) continue;
+        int *x = &m->of[write->index];
+        *x = wb__ir_where(ir, ok, *x, known(a, m, write->variable->live));
+    }
+    return !ir->failed;
+}
+
 bool wb__import(const wb__attempt *a, wb__values *m)
 {
     const wb__order *o = &a->request->order;
-    int number = 0, capacity = 16, *in = wb__alloc((size_t)capacity * sizeof *in);
+    int number = 0, ok = -1, capacity = 16, *in = wb__alloc((size_t)capacity * sizeof *in);
     bool good = in && (m->of = wb__alloc((size_t)(o->n + 1) * sizeof *m->of));
     for (int i = 0; i < o->n; i++)
         m->attention_grad |= is_gradient(o->node[i]->op) && !wb__known(o->node[i]);
@@ -95,8 +132,9 @@ bool wb__import(const wb__attempt *a, wb__values *m)
             in[j] = m->of[wb__known(y) ? wb__pointer_map_get(&o->leaves, y) : (int)y->index];
         }
         m->of[i] = import_one(a, m, x, in, &number, a->request->leaf_of[i]);
+        if (x == a->request->guard) ok = both_finite(a, m);
         good = !m->ir.failed;
     }
     wb__free(in);
-    return good;
+    return good && (ok < 0 || guard_writes(a, m, ok));
 }

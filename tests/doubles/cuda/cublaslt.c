@@ -81,12 +81,14 @@ typedef struct {
 struct algo {                           /* the content of a cublasLtMatmulAlgo_t */
     uint64_t magic, problem;
     uint64_t workspace;
-    uint32_t align[4];
+    uint32_t align[4], index;
 };
 static const uint64_t magic = 0x7667707561c67373u;
 _Static_assert(sizeof(struct algo) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm must fit");
 
 static int64_t alive;                   /* handles and descriptors */
+static int64_t times_run[16];           /* how often each algorithm was launched */
+__attribute__((visibility("default"))) int64_t vgpu_lt_runs(int i) { return times_run[i % 16]; }
 
 /* Counts a call; true if it is an n-th one, where n is the value of the environment variable. */
 static bool is_turn(const char *variable, int64_t *calls)
@@ -320,8 +322,21 @@ static uint64_t hash(const product *p)
     return h;
 }
 
-/* There is one algorithm for a problem.  If k is large and the preferences permit it, it needs a
- * workspace, as for split sums. */
+/* VGPU_LT_TIMES=30,10,... lists the times in microseconds of the algorithms of each problem.
+ * Returns that of algorithm i; negative: there are fewer. */
+static double time_of(int i)
+{
+    const char *list = getenv("VGPU_LT_TIMES");
+    if (!list || !*list) return i ? -1 : 0;
+    for (; i > 0; i--) {
+        if (!(list = strchr(list, ','))) return -1;
+        list++;
+    }
+    return atof(list);
+}
+
+/* There is one algorithm for a problem, or as many as VGPU_LT_TIMES has.  If k is large and the
+ * preferences permit it, it needs a workspace, as for split sums. */
 LT(cublasStatus_t, MatmulAlgoGetHeuristic,
    (cublasLtHandle_t handle, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
@@ -342,11 +357,13 @@ LT(cublasStatus_t, MatmulAlgoGetHeuristic,
         if (!w.align[i] || w.align[i] < vgpu_size(p.c.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
         algo.align[i] = w.align[i] < 16 ? w.align[i] : 16;
     }
-    memset(results, 0, sizeof *results);
-    memcpy(&results[0].algo, &algo, sizeof algo);
-    results[0].workspaceSize = algo.workspace;
-    results[0].wavesCount = 1;
-    *n = 1;
+    for (; *n < most && (!*n || time_of(*n) >= 0); ++*n) {
+        algo.index = (uint32_t)*n;
+        memset(&results[*n], 0, sizeof *results);
+        memcpy(&results[*n].algo, &algo, sizeof algo);
+        results[*n].workspaceSize = algo.workspace;
+        results[*n].wavesCount = 1;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -510,5 +527,7 @@ LT(cublasStatus_t, Matmul,
     p.workspace_bytes = algo.workspace;
     if (!check_addresses(&p, &algo)) return CUBLAS_STATUS_INVALID_VALUE;
     const int e = vgpu_enqueue((struct CUstream_st *)stream, "cublasLtMatmul", run, &p, sizeof p);
+    vgpu_spend((struct CUstream_st *)stream, time_of((int)algo.index));
+    __atomic_add_fetch(&times_run[algo.index % 16], 1, __ATOMIC_RELAXED);
     return e ? (cublasStatus_t)13 : CUBLAS_STATUS_SUCCESS;
 }

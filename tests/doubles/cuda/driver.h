@@ -119,6 +119,7 @@ CUresult cuEventCreate(CUevent *made, unsigned flags);
 CUresult cuEventDestroy_v2(CUevent e);
 CUresult cuEventRecord(CUevent e, CUstream handle);
 CUresult cuEventSynchronize(CUevent e);
+CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end);
 CUresult cuModuleLoadData(CUmodule *module, const void *data);
 CUresult cuModuleUnload(CUmodule m);
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule m, const char *name);

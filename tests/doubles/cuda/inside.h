@@ -199,6 +199,7 @@ struct CUstream_st {
     int64_t n;
     int64_t works;                      /* kernels, copies and graphs that were ever put on it */
     int64_t operation;                  /* the last operation of NCCL on it, or that it waits for */
+    double clock;                       /* microseconds that vgpu_spend has counted */
     vgpu_command *first, **last;
     struct vgpu_capture *capture;
     vgpu_nodes tips;                    /* of its capture: what the next command waits for */
@@ -209,6 +210,8 @@ struct CUevent_st {
     vgpu_object object;
     vgpu_ticket *ticket;                /* of the last record; NULL: none, or in a capture */
     int64_t operation;                  /* that of the stream at the last record */
+    bool timed;                         /* created for cuEventElapsedTime */
+    double clock;                       /* that of the stream at the last record */
     uint64_t capture;                   /* the number of the capture of the last record, or 0 */
     vgpu_nodes tips;                    /* what waits for the event waits for these */
 };

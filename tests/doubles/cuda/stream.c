@@ -289,6 +289,7 @@ API(cuEventCreate, (CUevent *made, unsigned flags), (made, flags))
     CONTEXT(c);
     if (!made || flags & ~7u) return CUDA_ERROR_INVALID_VALUE;
     *made = vgpu_new(VGPU_EVENT, sizeof **made, c);
+    (*made)->timed = !(flags & 2);
     return CUDA_SUCCESS;
 }
 
@@ -314,6 +315,7 @@ API(cuEventRecord, (CUevent e, CUstream s), (e, s))
     vgpu_ticket_drop(e->ticket);
     e->ticket = vgpu_put_mark(s);
     e->operation = s->operation;
+    e->clock = s->clock;
     e->capture = 0;
     return CUDA_SUCCESS;
 }
@@ -328,7 +330,22 @@ API(cuEventSynchronize, (CUevent e), (e))
     return e->object.context->fault;
 }
 
+API(cuEventElapsedTime, (float *milliseconds, CUevent begin, CUevent end),
+    (milliseconds, begin, end))
+{
+    CONTEXT(c);
+    if (!vgpu_is(begin, VGPU_EVENT) || !vgpu_is(end, VGPU_EVENT) || !begin->timed || !end->timed ||
+        !begin->ticket || !end->ticket)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!begin->ticket->done || !end->ticket->done)
+        return (CUresult)600;     /* CUDA_ERROR_NOT_READY */
+    *milliseconds = (float)((end->clock - begin->clock) / 1000);
+    return CUDA_SUCCESS;
+}
+
 /* ---- for the doubles of libraries ------------------------------------------------------------ */
+
+void vgpu_spend(struct CUstream_st *stream, double microseconds) { stream->clock += microseconds; }
 
 typedef struct {
     vgpu_task *task;

@@ -104,6 +104,8 @@ VGPU_API int vgpu_enqueue(struct CUstream_st *stream, const char *name, vgpu_tas
 VGPU_API int vgpu_enqueue_in(struct CUctx_st *context, struct CUstream_st *stream, const char *name,
                              vgpu_task *task, void (*drop)(void *payload), const void *payload,
                              size_t bytes);
+/* The last task takes this long, as cuEventElapsedTime shows. */
+VGPU_API void vgpu_spend(struct CUstream_st *stream, double microseconds);
 /* Whether the stream takes part in a capture, and how many kernels, copies and graphs were ever put
  * on it. */
 VGPU_API bool vgpu_captured(struct CUstream_st *stream, int64_t *works);

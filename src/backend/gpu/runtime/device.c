@@ -121,13 +121,44 @@ void wb__gpu_leave(wb__gpu_device *d)
     if (d->driver->leave) d->driver->leave();
 }
 
+/* The device's events: two for each staging buffer, those of the rings `mark` and `upload`, and one
+ * for each small read. */
+enum { RING_EVENTS = 4 + 2 * WB__GPU_MARKS, EVENTS = RING_EVENTS + WB__GPU_READS };
+
+static void **event_at(wb__gpu_device *d, int i)
+{
+    if (i < 2) return &d->to.event[i];
+    if (i < 4) return &d->from.event[i - 2];
+    if (i >= RING_EVENTS) return &d->read[i - RING_EVENTS].event;
+    return i % 2 ? &d->upload[i / 2 - 2].event : &d->mark[i / 2 - 2].event;
+}
+
+static int make_events(wb__gpu_device *d)
+{
+    int code = 0;
+    for (int i = 0; i < EVENTS && d->driver->new_event && !code; i++)
+        code = d->driver->new_event(event_at(d, i));
+    return code ? wb__gpu_fail(d->driver, d, code, "%s", d->name) : 0;
+}
+
+static void drop_events(wb__gpu_device *d)
+{
+    for (int i = 0; i < EVENTS; i++) {
+        void **event = event_at(d, i);
+        if (*event) d->driver->drop_event(*event);
+        *event = NULL;
+    }
+    for (int i = 0; i < WB__GPU_MARKS; i++) d->mark[i].count = d->upload[i].count = 0;
+    for (int i = 0; i < WB__GPU_READS; i++) d->read[i].busy = false;
+}
+
 static int open_device(wb__gpu_device *d)
 {
     int status = d->driver->open(d);
     if (status) return status;
     if (!(status = push(d))) {
-        status = wb__gpu_make_events(d);
-        if (status) wb__gpu_drop_events(d);
+        status = make_events(d);
+        if (status) drop_events(d);
         wb__gpu_leave(d);
     }
     if (status) d->driver->close(d);
@@ -169,7 +200,7 @@ static void close_device(wb__gpu_device *d)
     wb__gpu_free_staging(d, &d->from);
     wb__gpu_programs_free(d);
     wb__gpu_trim(&d->base);
-    wb__gpu_drop_events(d);
+    drop_events(d);
     if (entered) wb__gpu_leave(d);
     v->close(d);
     d->open = false;

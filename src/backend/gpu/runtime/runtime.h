@@ -3,12 +3,14 @@
  *   device.c     starting and stopping, opening devices, lost devices, fork, error messages
  *   memory.c     the caching allocator, the memory limit, size classes
  *   transfer.c   the order of commands; uploads, downloads, copies within and between devices
+ *   read.c       small downloads that later commands do not wait for
  *   program.c    compiled programs, in memory and on disk
  *   aside.c      routines of a library that run while later steps run
  *   collective.c operations of the ranks that no library of the device performs
  *   kernel.c     prepares steps (by a vendor library or from text) and launches them
  *   files.c      opening the files of vendors' libraries
  *   vendor.c     vendor libraries: versions, handles, cached algorithms
+ *   timing.c     chooses algorithms of a library by timing
  *   split.c      splits a step into a part for a library and a kernel for the rest
  *   graph.c      plans recorded as one command, if the driver supports it
  *   table.c      for graphs: kernel arguments in device memory, many launches combined into one
@@ -61,6 +63,16 @@ typedef struct {
     bool busy[2];
     int next;
 } wb__gpu_staging;
+
+/* Small downloads that later commands do not wait for (wb__backend.begin_read) have 8 bytes of
+ * pinned memory each, behind the halves of wb__gpu_device.from. */
+enum { WB__GPU_READS = 4 };
+typedef struct {
+    void *event;                /* reached when the download has ended */
+    uint64_t count;             /* number of the last command before the download */
+    size_t bytes;
+    bool busy;
+} wb__gpu_read;
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
@@ -132,8 +144,10 @@ struct wb__gpu_device {
     wb__gpu_cache cache;
 
     wb__gpu_staging to, from;   /* staging for uploads; for downloads */
+    wb__gpu_read read[WB__GPU_READS];
     wb__gpu_programs programs;
     wb__gpu_vendor_state *vendor_states;  /* handles of vendor libraries */
+    double timed;               /* seconds that timing.c has taken */
 };
 
 /* ---- drivers --------------------------------------------------------------------------------- */
@@ -214,6 +228,9 @@ struct wb__gpu_driver {
     int (*sync_event)(void *event);             /* code: the host waits */
     /* Whether an event is reached; sets *ended to its command's error code.  `done` may be NULL. */
     bool (*done)(void *event, int *ended);
+    /* code: calls `work`, which puts commands on the compute queue and returns 0 or another code,
+     * waits for them, and sets *ms to the time that the device took.  NULL: nothing is timed. */
+    int (*elapsed)(wb__gpu_device *d, int (*work)(void *ctx), void *ctx, float *ms);
     int (*flush)(wb__gpu_device *d);            /* code: flushes the compute queue; NULL: no need */
     int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: waits for the whole queue */
 
@@ -313,6 +330,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .has_dtype = wb__gpu_has_dtype, .memory = wb__gpu_memory_of, .allocate = wb__gpu_allocate,     \
     .release = wb__gpu_release, .trim = wb__gpu_trim, .upload = wb__gpu_upload,                    \
     .download = wb__gpu_download, .map = wb__gpu_map, .copy = wb__gpu_copy,                        \
+    .begin_read = wb__gpu_begin_read, .end_read = wb__gpu_end_read,                                \
     .prepare = wb__gpu_prepare, .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel,       \
     .finish = wb__gpu_finish, .wait = wb__gpu_wait, .share = wb__gpu_share,                        \
     .collect = wb__gpu_collect,                                                                    \
@@ -356,18 +374,26 @@ void wb__gpu_disown(const wb_device *base, void *memory);
 
 int wb__gpu_upload(const wb_device *base, void *to, size_t at, const void *from, size_t bytes);
 int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t at, size_t bytes);
+int wb__gpu_begin_read(const wb_device *base, const void *memory, size_t at, size_t bytes,
+                       void **read);
+int wb__gpu_end_read(const wb_device *base, void *read, void *to);
 int wb__gpu_map(const wb_device *base, const void *memory, const void **at);
 int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device *from_device,
                  const void *from, size_t from_at, size_t bytes);
 /* The same by the caller's pinned memory s.  An upload may go on; event 0 of s follows it. */
+/* For read.c.  With the lock held, makes queue q wait for the commands up to `count`: for the
+ * oldest mark behind them, or a new one.  `what` is part of the message of a failure. */
+int wb__gpu_queue_after(wb__gpu_device *d, wb__gpu_queue q, uint64_t count, const char *what);
+/* Records that all commands up to `count` are completed.  Returns 0, or the error of one of them
+ * that has not been reported yet. */
+int wb__gpu_ended(wb__gpu_device *d, uint64_t count);
+int wb__gpu_make_staging(wb__gpu_device *d, wb__gpu_staging *s);
 int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_staging *s,
                           size_t bytes);
 int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const void *from, size_t at,
                             size_t bytes);
 int wb__gpu_wait(const wb_device *base);
 void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s);
-int wb__gpu_make_events(wb__gpu_device *d);
-void wb__gpu_drop_events(wb__gpu_device *d);
 
 /* Called with the device's lock held.  wb__gpu_uses: records that the compute queue's next command
  * uses m, and makes the queue wait for the last upload into m.  wb__gpu_next_event: where to store
@@ -438,87 +464,6 @@ int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_q
                            const wb__gpu_addresses *at);
 
 int wb__gpu_collect(const wb_device *base, const struct wb__collective *c);  /* collective.c */
-
-/* ---- vendor.c -------------------------------------------------------------------------------- */
-
-/* What a library has found for one problem, such as an algorithm for some shapes and dtypes.  The
- * entry is the first member of the library's own struct, and the problem is the second. */
-typedef struct wb__gpu_entry {
-    struct wb__gpu_entry *next;
-    int holders;                /* number of routines that use it */
-    bool found;                 /* false: the library has no solution */
-    bool refused;               /* failed at a launch: never tried a second time */
-} wb__gpu_entry;
-
-/* Reasons why a library does not execute a step, for the printed plan. */
-enum { WB__GPU_UNUSED, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_REASONS };
-enum { WB__GPU_MAX_FUNCTIONS = 32 };
-
-/* A vendor library.  It is opened at the first use. */
-struct wb__gpu_vendor {
-    const char *name, *variable;  /* environment variable: 0 disables the library; NULL: none */
-    const char *advice;                     /* how to install it */
-    const wb__gpu_search *search;
-    const wb__gpu_file *files;
-    const wb__gpu_function *functions;
-    size_t n_functions;
-    void *table;                            /* the function table; NULL: it has no functions */
-    /* Whether an opened version of the library is usable; if not, writes `reason`.  `missing`: the
-     * first function that `table` lacks, or NULL. */
-    bool (*suits)(const void *table, const char *missing, char *reason, size_t capacity);
-
-    /* Fields for libraries with cached entries.  find fills the entry e for the problem that
-     * follows e, and returns 0 or an error.  drop frees the contents of an entry; or NULL. */
-    const char *creating;                   /* the name of the call that creates a handle */
-    int (*create)(void **handle);           /* the library's status, 0 for success */
-    void (*destroy)(void *handle);
-    const char *(*status_name)(int status);
-    bool (*is_memory)(int status);
-    /* the library's own message about the last error; or NULL */
-    void (*last_message)(char *text, size_t capacity);
-    size_t entry_bytes, problem_bytes;
-    int (*find)(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e);
-    void (*drop)(wb__gpu_entry *e);
-    const char *reasons[WB__GPU_REASONS];
-
-    pthread_mutex_t lock;                   /* guards the fields below, which the runtime sets */
-    bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
-    _Atomic bool missing_logged, warned;    /* logged: library missing; handle missing */
-    int from;
-    char reason[600];
-};
-
-/* A device's handle of a library, and the device's cached entries. */
-struct wb__gpu_vendor_state {
-    wb__gpu_vendor_state *next;
-    wb__gpu_vendor *library;
-    void *handle;               /* NULL: could not be created */
-    wb__gpu_entry *first;       /* newest first */
-    int n;
-    bool refusal_logged;        /* a refusal was logged */
-};
-
-bool wb__gpu_vendor_works(wb__gpu_vendor *l);   /* opens l at the first call; false: error set */
-/* As wb__gpu_vendor_works, but logs one warning instead of an error, and none if it is disabled. */
-bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
-void wb__gpu_vendors_close(wb__gpu_device *d);
-/* For usable libraries, with the device's lock held.  NULL: failed; wb__gpu_vendor_handle leaves no
- * error, and wb__gpu_entry_of sets *error and, for WB_ERROR_UNSUPPORTED, *reason. */
-void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
-wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
-                                const char **reason, int *error);
-/* These functions report a failed call of the library.  wb__gpu_vendor_fail sets an error and
- * returns its code.  wb__gpu_vendor_note sets no error, and logs the call with
- * WEBER_DEBUG=dispatch. */
-int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
-                         const char *call);
-void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
-                          const char *call);
-/* Reports a call that failed at a launch.  If the device has failed too, returns the device's
- * error.  Otherwise returns WB_ERROR_UNSUPPORTED, and the entry is not used again.  The first
- * refusal is logged as a warning. */
-int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
-                          const char *call);
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 
@@ -593,5 +538,7 @@ int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,
                          const wb__number *numbers);
 int wb__gpu_table_launch(wb__gpu_device *d, const wb__gpu_table *t, uint64_t block,
                          wb__gpu_queue q);
+
+#include "backend/gpu/runtime/vendor.h"
 
 #endif

@@ -107,7 +107,8 @@ static void update_progress(wb__gpu_device *d)
     }
 }
 
-/* The number of the last command so far.  A blocking transfer passes it to ended() at its end. */
+/* The number of the last command so far.  A blocking transfer passes it to wb__gpu_ended
+ * at its end. */
 static uint64_t begin(wb__gpu_device *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -116,9 +117,7 @@ static uint64_t begin(wb__gpu_device *d)
     return count;
 }
 
-/* Records that all commands up to `count` are completed.  Returns 0, or the error of one of them
- * that has not been reported yet. */
-static int ended(wb__gpu_device *d, uint64_t count)
+int wb__gpu_ended(wb__gpu_device *d, uint64_t count)
 {
     pthread_mutex_lock(&d->lock);
     done_up_to(d, count);
@@ -130,34 +129,6 @@ static int ended(wb__gpu_device *d, uint64_t count)
     static const char what[] = "a command that was enqueued earlier failed";
     wb__gpu_lose(d, failed, what);      /* its results are missing */
     return fail(d, failed, what);
-}
-
-/* The device's events: two for each staging buffer, and those of the rings `mark` and `upload`. */
-enum { EVENTS = 4 + 2 * WB__GPU_MARKS };
-
-static void **event_at(wb__gpu_device *d, int i)
-{
-    if (i < 2) return &d->to.event[i];
-    if (i < 4) return &d->from.event[i - 2];
-    return i % 2 ? &d->upload[i / 2 - 2].event : &d->mark[i / 2 - 2].event;
-}
-
-int wb__gpu_make_events(wb__gpu_device *d)
-{
-    int code = 0;
-    for (int i = 0; i < EVENTS && d->driver->new_event && !code; i++)
-        code = d->driver->new_event(event_at(d, i));
-    return code ? fail(d, code, d->name) : 0;
-}
-
-void wb__gpu_drop_events(wb__gpu_device *d)
-{
-    for (int i = 0; i < EVENTS; i++) {
-        void **event = event_at(d, i);
-        if (*event) d->driver->drop_event(*event);
-        *event = NULL;
-    }
-    for (int i = 0; i < WB__GPU_MARKS; i++) d->mark[i].count = d->upload[i].count = 0;
 }
 
 /* ---- dependencies between queues ------------------------------------------------------------- */
@@ -177,19 +148,23 @@ int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m)
     return 0;
 }
 
-/* With the lock held: makes the upload queue wait for the enqueued commands that use this memory.
- * The queue waits for the oldest mark after the last use, or for a new mark. */
-static int upload_after_uses(wb__gpu_device *d, const wb__gpu_memory *m)
+int wb__gpu_queue_after(wb__gpu_device *d, wb__gpu_queue q, uint64_t count, const char *what)
 {
     const wb__gpu_mark *behind = NULL;
-    if (m->used <= d->completed) return 0;
+    if (count <= d->completed) return 0;
     for (int i = 0; i < WB__GPU_MARKS; i++) {
         const wb__gpu_mark *mark = &d->mark[i];
-        if (mark->count >= m->used && (!behind || mark->count < behind->count)) behind = mark;
+        if (mark->count >= count && (!behind || mark->count < behind->count)) behind = mark;
     }
     if (!behind && !(behind = wb__gpu_mark_now(d))) return WB_ERROR_DEVICE;
-    const int code = d->driver->wait_event(d, WB__GPU_UP, behind->event);
-    return code ? fail(d, code, "before an upload") : 0;
+    const int code = d->driver->wait_event(d, q, behind->event);
+    return code ? fail(d, code, what) : 0;
+}
+
+/* With the lock held: makes the upload queue wait for the enqueued commands that use m. */
+static int upload_after_uses(wb__gpu_device *d, const wb__gpu_memory *m)
+{
+    return wb__gpu_queue_after(d, WB__GPU_UP, m->used, "before an upload");
 }
 
 /* With the lock held: counts the commands just put on the upload queue as one upload into this
@@ -212,7 +187,7 @@ int wb__gpu_wait(const wb_device *base)
     const uint64_t count = begin(d);
     int code = d->staged ? d->driver->sync(d, WB__GPU_UP) : 0;
     if (!code) code = d->driver->sync(d, WB__GPU_COMPUTE);
-    status = code ? fail(d, code, "waiting for all that was launched") : ended(d, count);
+    status = code ? fail(d, code, "waiting for all that was launched") : wb__gpu_ended(d, count);
     wb__gpu_leave(d);
     return status;
 }
@@ -227,9 +202,10 @@ void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s)
     s->busy[0] = s->busy[1] = false;
 }
 
-static int make_staging(wb__gpu_device *d, wb__gpu_staging *s)
+int wb__gpu_make_staging(wb__gpu_device *d, wb__gpu_staging *s)
 {
-    const size_t bytes = 2 * WB__GPU_HALF + (s == &d->to ? WB__GPU_MARKS * WB__GPU_SMALL : 0);
+    const size_t bytes = 2 * WB__GPU_HALF + (s == &d->to ? WB__GPU_MARKS * WB__GPU_SMALL
+                                                         : WB__GPU_READS * 8);
     if (s->at) return 0;
     const int code = d->driver->pin(d, s, bytes);
     if (!code) return 0;
@@ -306,7 +282,7 @@ static int upload_staged(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const 
                          size_t bytes)
 {
     pthread_mutex_lock(&d->to.lock);
-    int status = make_staging(d, &d->to);
+    int status = wb__gpu_make_staging(d, &d->to);
     if (!status)
         status = bytes <= WB__GPU_SMALL ? upload_small(d, m, at, from, bytes)
                                         : upload_large(d, m, at, from, bytes);
@@ -326,7 +302,7 @@ static int upload_direct(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, 
     pthread_mutex_unlock(&d->lock);
     const int code = d->driver->up(d, queue, m->at, at, from, bytes, true);
     if (code) return fail_bytes(d, code, bytes);
-    return queue == WB__GPU_COMPUTE ? ended(d, count) : 0;
+    return queue == WB__GPU_COMPUTE ? wb__gpu_ended(d, count) : 0;
 }
 
 static int check_place(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, size_t bytes)
@@ -392,7 +368,7 @@ static int download_staged(wb__gpu_device *d, unsigned char *to, wb__gpu_memory 
     wb__gpu_staging *s = &d->from;
     wb__gpu_queue queue = WB__GPU_COMPUTE;
     const size_t pieces = (bytes + WB__GPU_HALF - 1) / WB__GPU_HALF;
-    int status = make_staging(d, s);
+    int status = wb__gpu_make_staging(d, s);
     if (!status) status = wait_half(d, s, 0);
     if (!status) status = wait_half(d, s, 1);
     if (!status) status = download_queue(d, m, bytes, &queue);
@@ -429,7 +405,7 @@ int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t a
     } else if ((code = d->driver->down(d, WB__GPU_COMPUTE, to, m->at, at, bytes, true))) {
         status = fail_bytes(d, code, bytes);
     }
-    if (!status) status = ended(d, count);
+    if (!status) status = wb__gpu_ended(d, count);
     wb__gpu_leave(d);
     return status;
 }
@@ -469,7 +445,7 @@ int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const voi
     if (!status) status = download_queue(d, m, bytes, &queue);
     const int code = status ? 0 : d->driver->down(d, queue, s->at, m->at, at, bytes, true);
     if (code) status = fail_bytes(d, code, bytes);
-    if (!status) status = ended(d, count);
+    if (!status) status = wb__gpu_ended(d, count);
     wb__gpu_leave(d);
     return status;
 }
@@ -483,7 +459,7 @@ int wb__gpu_map(const wb_device *base, const void *memory, const void **at)
     if (status) return status;
     const uint64_t count = begin(d);
     const int code = d->driver->sync(d, WB__GPU_COMPUTE);
-    status = code ? fail(d, code, "before reading") : ended(d, count);
+    status = code ? fail(d, code, "before reading") : wb__gpu_ended(d, count);
     *at = status ? NULL : d->driver->contents(m->at);
     wb__gpu_leave(d);
     return status;

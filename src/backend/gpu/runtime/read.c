@@ -1,0 +1,87 @@
+/* Small downloads that later commands do not wait for.  They are on the queue of large downloads,
+ * behind an event after the commands so far, and end in pinned memory. */
+#include "backend/gpu/runtime/runtime.h"
+
+#include <string.h>
+
+static int fail(wb__gpu_device *d, int code)
+{
+    return wb__gpu_fail(d->driver, d, code, "a number that is read late");
+}
+
+static unsigned char *pinned(const wb__gpu_device *d, const wb__gpu_read *r)
+{
+    return d->from.at + 2 * WB__GPU_HALF + 8 * (r - d->read);
+}
+
+/* With the lock held. */
+static int begin(wb__gpu_device *d, wb__gpu_read *r, const wb__gpu_memory *m, size_t at)
+{
+    int status = wb__gpu_queue_after(d, WB__GPU_DOWN, d->issued, "before a number is read");
+    if (status) return status;
+    int code = d->driver->down(d, WB__GPU_DOWN, pinned(d, r), m->at, at, r->bytes, false);
+    if (code) return fail(d, code);
+    code = d->driver->record(d, WB__GPU_DOWN, &r->event);
+    if (!code) return 0;
+    status = fail(d, code);
+    d->driver->sync(d, WB__GPU_DOWN);
+    return status;
+}
+
+int wb__gpu_begin_read(const wb_device *base, const void *memory, size_t at, size_t bytes,
+                       void **read)
+{
+    wb__gpu_device *d = base->state;
+    const wb__gpu_memory *m = memory;
+    *read = NULL;
+    if (!d->staged || bytes > 8) return WB_ERROR_UNSUPPORTED;
+    if (at > m->bytes || bytes > m->bytes - at)
+        return wb__fail(WB_ERROR_INTERNAL, "%s:%d: %zu bytes at %zu of a block of %zu",
+                        d->driver->backend->tag, d->base.ordinal, bytes, at, m->bytes);
+    int status = wb__gpu_enter(d);
+    if (status) return status;
+    pthread_mutex_lock(&d->from.lock);
+    status = wb__gpu_make_staging(d, &d->from);
+    pthread_mutex_unlock(&d->from.lock);
+    pthread_mutex_lock(&d->lock);
+    int i = 0;
+    while (i < WB__GPU_READS && d->read[i].busy) i++;
+    wb__gpu_read *r = &d->read[i];
+    if (!status && i == WB__GPU_READS) status = WB_ERROR_UNSUPPORTED;
+    else if (!status) {
+        r->bytes = bytes;
+        r->count = d->issued;
+        status = begin(d, r, m, at);
+        r->busy = !status;
+    }
+    pthread_mutex_unlock(&d->lock);
+    wb__gpu_leave(d);
+    if (!status) *read = r;
+    return status;
+}
+
+int wb__gpu_end_read(const wb_device *base, void *read, void *to)
+{
+    wb__gpu_device *d = base->state;
+    wb__gpu_read *r = read;
+    int status = wb__gpu_enter(d);
+    if (status) return status;
+    if (!r->busy) {                     /* the device was stopped in between */
+        wb__gpu_leave(d);
+        return wb__fail(WB_ERROR_DEVICE, "%s:%d: it was stopped before a number was read",
+                        d->driver->backend->tag, d->base.ordinal);
+    }
+    const int code = d->driver->sync_event(r->event);
+    if (code) {
+        status = fail(d, code);
+        d->driver->sync(d, WB__GPU_DOWN);
+    } else if (to) {
+        memcpy(to, pinned(d, r), r->bytes);
+    }
+    if (!status) status = wb__gpu_ended(d, r->count);
+    pthread_mutex_lock(&d->lock);
+    r->busy = false;
+    pthread_mutex_unlock(&d->lock);
+    wb__gpu_leave(d);
+    return status;
+}

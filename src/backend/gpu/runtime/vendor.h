@@ -1,0 +1,109 @@
+/* Vendor libraries (vendor.c, timing.c): included by runtime.h. */
+#ifndef WB__GPU_VENDOR_H
+#define WB__GPU_VENDOR_H
+
+/* ---- vendor.c -------------------------------------------------------------------------------- */
+
+/* What a library has found for one problem, such as an algorithm for some shapes and dtypes.  The
+ * entry is the first member of the library's own struct, and the problem is the second. */
+typedef struct wb__gpu_entry {
+    struct wb__gpu_entry *next;
+    int holders;                /* number of routines that use it */
+    bool found;                 /* false: the library has no solution */
+    bool refused;               /* failed at a launch: never tried a second time */
+} wb__gpu_entry;
+
+/* Reasons why a library does not execute a step, for the printed plan. */
+enum { WB__GPU_UNUSED, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_REASONS };
+enum { WB__GPU_MAX_FUNCTIONS = 32 };
+
+/* A vendor library.  It is opened at the first use. */
+struct wb__gpu_vendor {
+    const char *name, *variable;  /* environment variable: 0 disables the library; NULL: none */
+    const char *advice;                     /* how to install it */
+    const wb__gpu_search *search;
+    const wb__gpu_file *files;
+    const wb__gpu_function *functions;
+    size_t n_functions;
+    void *table;                            /* the function table; NULL: it has no functions */
+    /* Whether an opened version of the library is usable; if not, writes `reason`.  `missing`: the
+     * first function that `table` lacks, or NULL. */
+    bool (*suits)(const void *table, const char *missing, char *reason, size_t capacity);
+
+    /* Fields for libraries with cached entries.  find fills the entry e for the problem that
+     * follows e, and returns 0 or an error.  drop frees the contents of an entry; or NULL. */
+    const char *creating;                   /* the name of the call that creates a handle */
+    int (*create)(void **handle);           /* the library's status, 0 for success */
+    void (*destroy)(void *handle);
+    const char *(*status_name)(int status);
+    bool (*is_memory)(int status);
+    /* the library's own message about the last error; or NULL */
+    void (*last_message)(char *text, size_t capacity);
+    size_t entry_bytes, problem_bytes;
+    int (*find)(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e);
+    void (*drop)(wb__gpu_entry *e);
+    const char *reasons[WB__GPU_REASONS];
+
+    pthread_mutex_t lock;                   /* guards the fields below, which the runtime sets */
+    bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
+    _Atomic bool missing_logged, warned;    /* logged: library missing; handle missing */
+    int from;
+    char reason[600];
+};
+
+/* A device's handle of a library, and the device's cached entries. */
+struct wb__gpu_vendor_state {
+    wb__gpu_vendor_state *next;
+    wb__gpu_vendor *library;
+    void *handle;               /* NULL: could not be created */
+    wb__gpu_entry *first;       /* newest first */
+    int n;
+    bool refusal_logged;        /* a refusal was logged */
+};
+
+bool wb__gpu_vendor_works(wb__gpu_vendor *l);   /* opens l at the first call; false: error set */
+/* As wb__gpu_vendor_works, but logs one warning instead of an error, and none if it is disabled. */
+bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
+void wb__gpu_vendors_close(wb__gpu_device *d);
+/* For usable libraries, with the device's lock held.  NULL: failed; wb__gpu_vendor_handle leaves no
+ * error, and wb__gpu_entry_of sets *error and, for WB_ERROR_UNSUPPORTED, *reason. */
+void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
+wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
+                                const char **reason, int *error);
+/* These functions report a failed call of the library.  wb__gpu_vendor_fail sets an error and
+ * returns its code.  wb__gpu_vendor_note sets no error, and logs the call with
+ * WEBER_DEBUG=dispatch. */
+int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
+                         const char *call);
+void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
+                          const char *call);
+/* Reports a call that failed at a launch.  If the device has failed too, returns the device's
+ * error.  Otherwise returns WB_ERROR_UNSUPPORTED, and the entry is not used again.  The first
+ * refusal is logged as a warning. */
+int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
+                          const char *call);
+
+/* ---- timing.c -------------------------------------------------------------------------------- */
+
+/* Whether a step is worth timing: whether it takes long by its arithmetic (`flop`, at `rate` FLOP a
+ * second on each processor) or by the bytes that it moves. */
+bool wb__gpu_worth_timing(const wb__gpu_device *d, double flop, double rate, double bytes);
+
+/* n candidates of a library for a problem.  `key` has all that the choice depends on: the library
+ * with its version, the device's name, the problem.  `mark` identifies candidate i: a choice from
+ * the disk counts only if its mark is the same.  `run` launches it and returns 0 or a code; ctx is
+ * the first argument of both. */
+typedef struct {
+    const char *library;
+    const void *key;
+    size_t key_bytes;
+    int n;
+    uint64_t (*mark)(void *ctx, int i);
+    int (*run)(void *ctx, int i);
+    void *ctx;
+} wb__gpu_candidates;
+/* With the lock held: returns the candidate that the disk names, or the fastest, which the disk
+ * then names; 0, the library's own choice, if none can be timed. */
+int wb__gpu_fastest(wb__gpu_device *d, const wb__gpu_candidates *c);
+
+#endif

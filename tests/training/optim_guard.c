@@ -1,0 +1,238 @@
+/* Steps whose loss is not finite: the parameters, the state and its counts are those before the
+ * step, whatever the program does next.  On a GPU the host reads the loss late (engine/guard.c), so
+ * the error comes with the next step, or when the program waits for the device. */
+#include "test.h"
+
+#include "optim/optim.h"
+
+enum { WIDTH = 4, VALUES = 4 * WIDTH };
+
+typedef struct {
+    wb_tree *model;
+    wb_opt_state *state;
+    wb_compiled *step;          /* NULL: steps are not compiled */
+} training;
+
+static wb_tensor *input(double value)
+{
+    float x[WIDTH] = {0.5f, -1, 2, (float)value};
+    return wb_from(x, WB_F32, 1, (int64_t[]){WIDTH});
+}
+
+static wb_tensor *take(const training *t, wb_tensor *x)
+{
+    wb_tensor *loss = wb_mean(wb_square(wb_add(wb_mul(wb_get(t->model, "0"), x),
+                                               wb_get(t->model, "1"))));
+    if (!loss || wb_update(t->state, t->model, wb_gradient(loss, t->model))) return NULL;
+    return loss;
+}
+
+static int recorded(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    out[0] = take(ctx, in[0]);
+    return out[0] ? 1 : -1;
+}
+
+/* Makes a step on an input, whose last value is given; returns its status. */
+static int step(const training *t, double value)
+{
+    wb_tensor *x = input(value), *loss = NULL;
+    wb_clear_error();
+    if (t->step) return wb_call_compiled(t->step, 1, &x, 1, &loss);
+    loss = take(t, x);
+    return loss ? wb_eval(loss) : (int)wb_error_code();
+}
+
+static void begin(bool compiled, training *t)
+{
+    wb_seed(3);
+    t->model = wb_tuple(wb_variable(wb_randn(WIDTH)), wb_variable(wb_zeros(WIDTH)));
+    t->state = wb_setup(wb_Adam(.eta = 0.01), t->model,
+                        .schedule = wb_CosAnneal(0.1, 0.01, 20));
+    t->step = NULL;
+    if (compiled) t->step = wb_compile(recorded, t);
+}
+
+static void values_of(const training *t, float *out)
+{
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(wb_copy_out(wb_get(t->model, i ? "1" : "0"), out + i * WIDTH,
+                                     WIDTH * sizeof *out), 0);
+        assert_int_equal(wb_copy_out(t->state->slots[i].moments[1], out + (2 + i) * WIDTH,
+                                     WIDTH * sizeof *out), 0);
+    }
+}
+
+static void assert_counts(const training *t, int64_t steps)
+{
+    wb__opt_undo_failed(t->state);
+    for (int i = 0; i < 2; i++) assert_int_equal(t->state->slots[i].steps, steps);
+    assert_int_equal(t->state->updates, steps);
+}
+
+/* ---- what the program does after the step ---------------------------------------------------- */
+
+static const training *now;
+
+static int next_step(void) { return step(now, 1); }
+static int next_steps(void)
+{
+    const int status = step(now, NAN);          /* the second one is bad too */
+    return status ? status : step(now, 1);
+}
+static int other_shape(void)            /* another plan */
+{
+    wb_tensor *loss = wb_mean(wb_square(wb_get(now->model, "0")));
+    int status = wb_update(now->state, now->model, wb_gradient(loss, now->model));
+    return status ? status : wb_eval(loss);
+}
+static int synchronise(void) { return wb_synchronize(wb_default_device()); }
+static int read_values(void)
+{
+    return wb_data(wb_get(now->model, "0")) ? 0 : (int)wb_error_code();
+}
+static int move(void)
+{
+    float x[WIDTH];
+    wb_tensor *y = wb_cpu(wb_get(now->model, "0"));
+    return y ? wb_copy_out(y, x, sizeof x) : (int)wb_error_code();
+}
+static int write_another(void)
+{
+    wb_tensor *v = wb_variable(wb_ones(3));
+    int status = wb_assign(v, wb_mul(v, 2));
+    return status ? status : wb_eval(v);
+}
+static int write_parameter(void)        /* decay, without a guard */
+{
+    wb_tensor *w = wb_get(now->model, "0");
+    int status = wb_assign(w, wb_mul(w, 0.5));
+    return status ? status : wb_eval(w);
+}
+static int save(void)
+{
+    return wb_checkpoint_save(test_file("guard"),
+                              &(wb_checkpoint){.model = (wb_layer *)now->model,
+                                               .state = now->state});
+}
+
+static const struct { const char *name; int (*act)(void); } nexts[] = {
+    {"next step", next_step}, {"next steps", next_steps}, {"another plan", other_shape},
+    {"wb_synchronize", synchronise}, {"wb_data", read_values}, {"wb_cpu", move},
+    {"another write", write_another}, {"a write of a parameter", write_parameter},
+    {"wb_checkpoint_save", save}};
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+/* The error comes at once or with the next thing that the program does; nothing has changed; later
+ * steps are those of a training without the bad step. */
+static void bad_step(bool compiled, int which, double bad)
+{
+    enum { GOOD = 4 };
+    wb_scope *scope = wb_scope_open();
+    float before[VALUES], after[VALUES], expected[VALUES];
+    training t, reference;
+    begin(compiled, &t);
+    begin(compiled, &reference);
+    for (int i = 0; i < GOOD; i++) {
+        assert_int_equal(step(&t, 1 + i), 0);
+        assert_int_equal(step(&reference, 1 + i), 0);
+    }
+    values_of(&t, before);
+    assert_counts(&t, GOOD);
+    now = &t;
+    assert_int_equal(step(&t, 7), 0);           /* its guard is read by the bad step */
+    assert_int_equal(step(&reference, 7), 0);
+    values_of(&reference, before);
+    int status = step(&t, bad);
+    if (!status) status = nexts[which].act();
+    if (status != WB_ERROR_NUMBER) fail_msg("%s: %d %s", nexts[which].name, status, wb_error());
+    FAILED(WB_ERROR_NUMBER, "loss", isnan(bad) ? "NaN" : "Inf", "unguarded");
+    wb_clear_error();
+    values_of(&t, after);
+    assert_memory_equal(after, before, sizeof after);
+    assert_counts(&t, GOOD + 1);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(step(&t, 2 + i), 0);
+        assert_int_equal(step(&reference, 2 + i), 0);
+    }
+    values_of(&t, after);
+    values_of(&reference, expected);
+    assert_memory_equal(after, expected, sizeof after);
+    assert_counts(&t, GOOD + 4);
+    assert_int_equal(wb_scope_close(scope), 0);
+}
+
+TEST(steps_that_are_not_finite)
+{
+    for (int which = 0; which < (int)WB__COUNT(nexts); which++)
+        for (int compiled = 0; compiled < 2; compiled++)
+            bad_step(compiled, which, which % 2 ? INFINITY : NAN);
+}
+
+/* The first step of all is bad; then a good one, and a bad one again. */
+TEST(first_step)
+{
+    for (int compiled = 0; compiled < 2; compiled++) {
+        wb_scope *scope = wb_scope_open();
+        float before[VALUES], after[VALUES];
+        training t;
+        begin(compiled, &t);
+        values_of(&t, before);
+        for (int i = 0; i < 3; i++) {
+            int status = step(&t, i == 1 ? 1 : NAN);
+            if (!status) status = wb_synchronize(wb_default_device());
+            assert_int_equal(status, i == 1 ? 0 : WB_ERROR_NUMBER);
+            wb_clear_error();
+            values_of(&t, after);
+            assert_int_equal(memcmp(before, after, sizeof after) != 0, i == 1);
+            if (i == 1) memcpy(before, after, sizeof after);
+            assert_counts(&t, i >= 1);
+        }
+        assert_int_equal(wb_scope_close(scope), 0);
+    }
+}
+
+/* A loss that is not finite can be read after the error. */
+TEST(the_loss_is_read)
+{
+    wb_scope *scope = wb_scope_open();
+    training t;
+    begin(false, &t);
+    wb_tensor *loss = take(&t, input(INFINITY));
+    assert_non_null(loss);
+    wb_clear_error();
+    assert_true(isnan(wb_item(loss)) && wb_error_code() == WB_ERROR_NUMBER);
+    wb_clear_error();
+    assert_true(!isfinite(wb_item(loss)) && !wb_error_code());
+    assert_int_equal(wb_scope_close(scope), 0);
+}
+
+/* Two optimisers, whose steps alternate: a bad step of one of them stops the next one of the
+ * other, which can be made again. */
+TEST(two_models)
+{
+    for (int compiled = 0; compiled < 2; compiled++) {
+        wb_scope *scope = wb_scope_open();
+        float before[2][VALUES], after[VALUES];
+        training t[2];
+        for (int i = 0; i < 2; i++) begin(compiled, &t[i]);
+        for (int i = 0; i < 6; i++) assert_int_equal(step(&t[i % 2], i), 0);
+        for (int i = 0; i < 2; i++) values_of(&t[i], before[i]);
+        int status = step(&t[0], NAN);
+        if (status) wb_clear_error();
+        const int later = status ? 0 : step(&t[1], 1);
+        assert_true((status == WB_ERROR_NUMBER && !later) || later == WB_ERROR_NUMBER);
+        wb_clear_error();
+        for (int i = 0; i < 2; i++) {
+            values_of(&t[i], after);
+            assert_memory_equal(after, before[i], sizeof after);
+            assert_counts(&t[i], 3);
+            assert_int_equal(step(&t[i], 1), 0);
+            assert_counts(&t[i], 4);
+        }
+        assert_int_equal(wb_scope_close(scope), 0);
+    }
+}
+
+int main(void) { return run_all_cases(); }
