@@ -51,10 +51,10 @@ static const char *size_text(int64_t bytes, char text[32])
     return text;
 }
 
-enum { LEAST = 8, OCTAVES = 40, A_CLASS = WB__GPU_SIZE_CLASSES / OCTAVES };
+enum { LEAST = 8, OCTAVES = 40, A_CLASS = WB__GPU_SIZE_CLASSES / OCTAVES, UNIT = 32 << 20 };
 
 /* Returns the size class for `size` bytes, and sets *bytes to `size`, rounded up to the size of
- * this class; -1: too large. */
+ * this class or, if that is less, to a multiple of UNIT; -1: too large. */
 static int size_class(size_t size, size_t *bytes)
 {
     int octave = 0;
@@ -62,7 +62,7 @@ static int size_class(size_t size, size_t *bytes)
     if (octave == OCTAVES) return -1;
     const size_t base = (size_t)1 << (LEAST + octave), step = base / A_CLASS;
     size_t k = size <= base ? 0 : (size - base + step - 1) / step;
-    *bytes = base + k * step;
+    *bytes = WB__MIN(base + k * step, (size + UNIT - 1) / UNIT * UNIT);
     if (k == A_CLASS) octave++, k = 0;
     return octave == OCTAVES ? -1 : octave * A_CLASS + (int)k;
 }
