@@ -275,6 +275,7 @@ TABLE = [
     ("items add exponentials that refer to other maxima", "src/backend/gpu/fused_rows.c", "for (int i = 0; i < n_sums; i++) wb__reduction_scale(k, &r->reductions[first + i]);", "", ["engine_values@OpenCL"]),
     ("results of rows are not reduced further", "src/backend/gpu/fused.c", "return e || !firsts ? e : reduce_rest(", "return e || firsts >= 0 ? e : reduce_rest(", ["engine_values@OpenCL"]),
     ("an index begins at 0 whatever its shift", "src/backend/gpu/fused_values.c", "in->scale == 1 && !in->shift", "in->scale == 1", ["gpu_fused"]),
+    ("large blocks that are too small are kept", "src/backend/gpu/runtime/memory.c", "if (!m) empty_class(d, (size_t)k);", "", ["runtime_memory"]),
     ("large blocks have the sizes of their classes", "src/backend/gpu/runtime/memory.c", "WB__MIN(base + k * step, (size + UNIT - 1) / UNIT * UNIT)", "base + k * step", ["runtime_memory"]),
     ("values are computed again from rounded ones", "src/engine/plan/remake.c", "c->scales || !own ||", "1 || !own ||", ["cuda_libraries"]),
     ("a host function's code is that of a loss that is not finite", "src/backend/cpu/cpu_host.c", "code == WB_ERROR_UNSUPPORTED || code == WB_ERROR_NUMBER;", "0;", ["own_layers"]),

@@ -102,20 +102,25 @@ static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
     wb__free(m);
 }
 
+/* With the lock held: frees the cached blocks of class k. */
+static void empty_class(wb__gpu_device *d, size_t k)
+{
+    wb__gpu_cache *c = &d->cache;
+    while (c->free[k].first) {
+        wb__gpu_memory *m = c->free[k].first;
+        c->free[k].first = m->next;
+        c->cached -= (int64_t)m->bytes;
+        free_block(d, m);
+    }
+}
+
 /* Frees all cached blocks. */
 static void empty_cache(wb__gpu_device *d)
 {
     wb__gpu_cache *c = &d->cache;
     pthread_mutex_lock(&d->lock);
     const bool any = c->cached != 0;
-    c->cached = 0;
-    for (size_t i = 0; i < WB__COUNT(c->free); i++) {
-        while (c->free[i].first) {
-            wb__gpu_memory *m = c->free[i].first;
-            c->free[i].first = m->next;
-            free_block(d, m);
-        }
-    }
+    for (size_t i = 0; i < WB__COUNT(c->free); i++) empty_class(d, i);
     pthread_mutex_unlock(&d->lock);
     if (any && d->driver->trim) d->driver->trim(d);
 }
@@ -215,6 +220,7 @@ static wb__gpu_memory *allocate(wb__gpu_device *d, size_t size, int k, size_t by
     int code = 0;
     pthread_mutex_lock(&d->lock);
     wb__gpu_memory *m = reuse_block(&d->cache, k, size);
+    if (!m) empty_class(d, (size_t)k);  /* a larger block takes the place of those of the class */
     pthread_mutex_unlock(&d->lock);
     if (!m) m = new_block(d, bytes, &code);
     /* free all cached blocks and try again; then try the exact size, which is not rounded up */
