@@ -43,7 +43,8 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  *
  *   LOAD        Reads view arg, whose ndim is the space's (stride 0 broadcasts).  Level FULL, or
  *               PER_ROW if the view does not vary along the columns.
- *   NUMBER      Reads the plan's number `arg` (its field f).  Level ONE.
+ *   NUMBER      Reads the plan's number `arg` (its field f).  Level ONE.  scale 1: it is `shift` in
+ *               every run.
  *   IOTA        The index along dimension arg: scale * index + shift.
  *   UNIFORM, GAUSSIAN   A random number.  The plan's numbers arg and arg + 1 (their field u)
  *               are the Philox key and counter.  c: a view without a buffer; its offset and strides
@@ -86,7 +87,7 @@ typedef struct {
     uint16_t op;                        /* wb__op */
     int32_t a, b, c;                    /* indices of earlier instructions; -1: none */
     int32_t arg;
-    int64_t scale, shift;               /* IOTA */
+    int64_t scale, shift;               /* IOTA, NUMBER */
 } wb__instr;
 
 /* Whether an instruction's dtype is an integer type narrower than its register: i8, u8 or bool.

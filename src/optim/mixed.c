@@ -79,9 +79,11 @@ int wb__mixed_narrow(const wb_opt_state *s, void *model)
     w.x = wb__alloc((size_t)s->n * sizeof *w.x);
     w.narrow = wb__alloc((size_t)s->n * sizeof *w.narrow);
     int status = w.x && w.narrow ? narrow_all(&w, model) : WB_ERROR_MEMORY;
+    const wb_device *device = !status && w.n_narrow ? w.x[0]->device : NULL;
     wb__free(w.x);
     wb__free(w.narrow);
     int closed = wb_scope_close(scope);
+    if (device) wb_device_trim(device);     /* a step of training needs no blocks of these sizes */
     return status ? status : closed;
 }
 

@@ -312,6 +312,174 @@ TEST_IN_SCOPE(variances_of_rows)
     }
 }
 
+/* ---- results in the memory of operands ------------------------------------------------------- */
+
+/* A value of the square matrix p.  One kernel computes it of the rows of p (0, 1) and of elements
+ * elsewhere (2, 3), or two kernels compute it (4, 5). */
+static wb_tensor *value_of(wb_tensor *p, int which)
+{
+    wb_tensor *y = wb_softmax(p);
+    if (which == 2) y = wb_add(y, wb_transpose(p));
+    if (which == 3) y = wb_add(y, wb_slice(p, 0, 3, 4));
+    if (which >= 4) y = wb_add(y, wb_sum(y, .axes = WB_INTS(0), .keep = true));
+    return y;
+}
+
+/* On a GPU a kernel stores its result in place of an operand, unless a later kernel reads this one
+ * (1), or the kernel reads it elsewhere (2, 3); and only one of two results (5). */
+TEST_IN_SCOPE(results_in_place)
+{
+    enum { N = 48, BYTES = 4 * N * N };
+    wb_tensor *x[2], *result[2];
+    wb_memory need[2];
+    for (int i = 0; i < 2; i++) {
+        x[i] = wb_sin(wb_mul(wb_arange(N * N, WB_F32), wb_scalar(1.3 + i)));
+        MADE(x[i] = wb_reshape(x[i], N, N));
+        WORKS(wb_eval(x[i]));
+    }
+    for (int which = 0; which < 6; which++) {
+        for (int i = 0; i < 2; i++) {
+            wb_tensor *p = wb_matmul(x[0], x[1]);
+            if (i) WORKS(wb_eval(p));
+            wb_tensor *y = value_of(p, which);
+            MADE(result[i] = wb_matmul(y, x[0]));
+            if (which == 1) MADE(result[i] = wb_matmul(result[i], p));
+            if (which == 5) MADE(result[i] = wb_matmul(result[i], wb_cos(y)));
+            WORKS(wb_memory_estimate(1, &result[i], &need[i]));
+            WORKS(wb_eval(result[i]));
+        }
+        assert_true(wb_item(wb_max(wb_abs(wb_sub(result[0], result[1])))) < 1e-3);
+        if (!compiles_kernels()) continue;
+        assert_int_equal(need[0].arena - need[1].arena, which >= 1 && which <= 3 ? BYTES : 0);
+    }
+}
+
+/* ---- sums of exponentials -------------------------------------------------------------------- */
+
+enum { SCORES = 1500, KINDS = 9 };
+
+/* Score i of a row: rising slowly, rising and falling far, all equal, spread, with infinities, with
+ * NaN. */
+static double score(int i, int row)
+{
+    switch (row) {
+    case 0: return i * 0.0078125;
+    case 1: return i - 700;
+    case 2: return 700 - i;
+    case 3: return -20000;
+    case 4: return i * 7919 % 1009 * 0.03125 - 15;
+    case 5: return i % 3 ? -INFINITY : i % 7;
+    case 6: return -INFINITY;
+    case 7: return i == 77 || i == 1200 ? INFINITY : i % 5;
+    default: return i == 1300 ? NAN : i % 5;
+    }
+}
+
+/* The logarithm of the sum of exp(x - m) for the scores x of a row and their maximum m; an element
+ * equal to m counts as 1. */
+static double log_of_sum(int row, double *m)
+{
+    double sum = 0;
+    *m = -INFINITY;
+    for (int i = 0; i < SCORES; i++)
+        *m = score(i, row) > *m || isnan(score(i, row)) ? score(i, row) : *m;
+    for (int i = 0; i < SCORES; i++)
+        sum += score(i, row) == *m ? 1 : exp(score(i, row) - *m);
+    return log(sum);
+}
+
+/* Softmax, logsoftmax and the loss of rows longer than a group, for scores in any order. */
+TEST_IN_SCOPE(sums_of_exponentials)
+{
+    static float x[KINDS * SCORES];
+    int32_t labels[KINDS];
+    double loss = 0;
+    for (int i = 0; i < KINDS * SCORES; i++) x[i] = (float)score(i % SCORES, i / SCORES);
+    for (int r = 0; r < KINDS; r++) labels[r] = 31 * r;
+    wb_tensor *scores = wb_from(x, WB_F32, 2, (int64_t[]){KINDS, SCORES});
+    wb_tensor *classes = wb_from(labels, WB_I32, 1, (int64_t[]){KINDS});
+    wb_tensor *soft = wb_softmax(scores), *logs = wb_logsoftmax(scores), *finite, *mean, *g;
+    WORKS(wb_eval(scores, classes, soft, logs));
+    MADE(finite = wb_slice(scores, 0, 0, 5));
+    mean = wb_logitcrossentropy(finite, wb_slice(classes, 0, 0, 5));
+    MADE(g = wb_gradient(mean, finite));
+    WORKS(wb_eval(mean, g));
+    const float *p = wb_data(soft), *l = wb_data(logs), *slope = wb_data(g);
+    for (int r = 0; r < KINDS; r++) {
+        double m;
+        const double log_sum = log_of_sum(r, &m);
+        for (int i = 0; i < SCORES; i++) {
+            const int at = r * SCORES + i;
+            const double want = (score(i, r) == m ? 0 : score(i, r) - m) - log_sum;
+            const bool good = isnan(want) ? isnan(l[at]) && isnan(p[at])
+                                          : l[at] == want || fabs(l[at] - want) <=
+                                                2e-6 + 3e-7 * fabs(want);
+            if (!good || fabs(p[at] - exp(want)) > 1e-6 * exp(want) + 1e-37)
+                fail_msg("row %d, score %d: %.9g and %.9g, not %.9g and %.9g", r, i, l[at], p[at],
+                         want, exp(want));
+            if (r >= 5) continue;
+            if (i == labels[r]) loss -= want / 5;
+            const double slope_want = (exp(want) - (i == labels[r])) / 5;
+            if (fabs(slope[at] - slope_want) > 1e-6 * fabs(slope_want) + 1e-8)
+                fail_msg("row %d, score %d: the slope is %.9g, not %.9g", r, i, slope[at],
+                         slope_want);
+        }
+    }
+    assert_true(fabs(wb_item(mean) - loss) <= 1e-6 * loss);
+}
+
+/* ---- values computed again ------------------------------------------------------------------- */
+
+/* Evaluates a normalised sum of x and y twice, with the sum evaluated before or not.  Two kernels
+ * read the normalised values, which a GPU computes again from the sum that it stores. */
+static void normalised_sum(wb_dtype t, int64_t rows, int64_t columns)
+{
+    wb_tensor *x[2], *w, *sum, *first[2], *second[2];
+    wb_memory need[2];
+    MADE(w = wb_cos(wb_arange(columns * columns, WB_F32)));
+    MADE(w = wb_reshape(wb_astype(w, t), columns, columns));
+    for (int i = 0; i < 2; i++) {
+        x[i] = wb_sin(wb_mul(wb_arange(rows * columns, WB_F32), wb_scalar(1.7 + i)));
+        MADE(x[i] = wb_reshape(wb_astype(x[i], t), rows, columns));
+    }
+    WORKS(wb_eval(w, x[0], x[1]));
+    for (int i = 0; i < 2; i++) {
+        MADE(sum = wb_add(x[0], x[1]));
+        if (i) WORKS(wb_eval(sum));
+        wb_tensor *wide = wb_astype(sum, WB_F32);
+        wb_tensor *centred = wb_sub(wide, wb_mean(wide, .axes = WB_INTS(1), .keep = true));
+        wb_tensor *spread = wb_mean(wb_square(centred), .axes = WB_INTS(1), .keep = true);
+        wb_tensor *scaled = wb_mul(centred, wb_rsqrt(wb_add(spread, wb_scalar(1e-5))));
+        first[i] = wb_astype(scaled, t);
+        second[i] = wb_mul(scaled, wb_astype(wb_matmul(first[i], w), WB_F32));
+        MADE(second[i]);
+        wb_tensor *const results[] = {first[i], second[i], sum};
+        WORKS(wb_memory_estimate(3 - i, results, &need[i]));
+        WORKS(wb_eval_array(3 - i, results));
+    }
+    if (compiles_kernels())             /* `scaled` is not stored */
+        assert_int_equal(need[0].arena, need[1].arena);
+    for (int64_t r = 0; r < rows && compiles_kernels(); r++)
+        for (int64_t c = 0; c < columns; c++)
+            if (wb_at(first[0], r, c) != wb_at(first[1], r, c) ||
+                wb_at(second[0], r, c) != wb_at(second[1], r, c))
+                fail_msg("%s, row %d, column %d: %.9g and %.9g, not %.9g and %.9g",
+                         wb_dtype_name(t), (int)r, (int)c, wb_at(first[0], r, c),
+                         wb_at(second[0], r, c), wb_at(first[1], r, c), wb_at(second[1], r, c));
+}
+
+/* A kernel that rounds a value and reads it by a cast goes on with the rounded number, from which
+ * other kernels compute values again. */
+TEST_IN_SCOPE(values_computed_again)
+{
+    for (int i = 0; i < 2; i++) {
+        normalised_sum(i ? WB_F16 : WB_BF16, 30, 70);
+        normalised_sum(i ? WB_F16 : WB_BF16, 7, 1);
+        normalised_sum(i ? WB_F16 : WB_BF16, 1, 7);
+        normalised_sum(i ? WB_F16 : WB_BF16, 0, 7);
+    }
+}
+
 int main(int argc, char **argv)
 {
     read_options(argc, argv);

@@ -141,6 +141,22 @@ static void sizes(void)
 
 TEST(every_size) { gpu_each(sizes); }
 
+/* A large block has little more than the bytes that are requested.  It is used again for fewer, and
+ * freed when its class needs more. */
+TEST(large_blocks)
+{
+    const size_t size = ((size_t)1 << 30) + 1;
+    void *memory = take(dev[0], size);
+    assert_in_range(memory_of(dev[0]).used, size, size + (32 << 20));
+    b->release(dev[0], memory, size);
+    assert_ptr_equal(take(dev[0], size - 1 + (32 << 20)), memory);
+    b->release(dev[0], memory, size - 1 + (32 << 20));
+    void *larger = take(dev[0], size + (32 << 20));         /* of the same class */
+    assert_int_equal(memory_of(dev[0]).cached, 0);
+    b->release(dev[0], larger, size + (32 << 20));
+    b->trim(dev[0]);
+}
+
 TEST(limit)
 {
     void *held[32];

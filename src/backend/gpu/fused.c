@@ -2,11 +2,13 @@
  *
  *   0. on GPUs, reductions along columns of few long rows, each row by several groups; the results
  *      are stored in the workspace or where they belong, and the kernels that follow load them
- *   1. all reductions along columns, if a reduction of rows or of everything depends on one; the
- *      results are stored in the workspace, and the kernels that follow load them
- *   2. reductions of rows, then reductions of everything
+ *   1. all reductions along columns, if a reduction of rows (or an argmax of everything) depends on
+ *      one; the results are stored in the workspace, and the kernels that follow load them
+ *   2. reductions of rows, then reductions of everything but those of step 4
  *   3. stores; without step 1, the same kernels compute the reductions along columns that stores
- *      depend on.  Stores are last, because they may overwrite operands of the other kernels. */
+ *      depend on.  Stores are behind all that they may overwrite.
+ *   4. reductions of everything of which one depends on a reduction along columns: the kernels of
+ *      step 3 have reduced each row for them, and stored the results in the workspace */
 #include "backend/gpu/fused.h"
 
 #include <string.h>
@@ -157,6 +159,15 @@ static int add_results(wb__fuse_program *p, int i, size_t *end)
     return p->n_views++;
 }
 
+/* Adds an instruction that stores the results of reduction i in the workspace. */
+static void store_results(wb__fuse_program *p, int i, size_t *end)
+{
+    const int view = add_results(p, i, end);
+    p->instr[p->n_instr++] = (wb__instr){.kind = WB__STORE, .reg = p->instr[i].reg,
+                                         .level = WB__LEVEL_PER_ROW, .a = i, .b = -1, .c = -1,
+                                         .dtype = (uint8_t)p->views[view].dtype, .arg = view};
+}
+
 /* Adds kernels that store the needed reductions along columns in the workspace, and turns the
  * instructions of these reductions into loads.  *end: bytes of workspace in use, before and
  * after. */
@@ -167,11 +178,8 @@ static int reduce_to_workspace(const wb__gpu_target *t, wb__fuse_program *p, con
     const int64_t rows = product(&p->space, 0, p->space.ndim - p->space.col_dims);
     for (int i = 0; i < n; i++) {
         if (p->instr[i].kind != WB__REDUCE_COLUMNS || !needed[i]) continue;
-        const int view = add_results(p, i, end);
         stores[p->n_instr] = true;
-        p->instr[p->n_instr++] = (wb__instr){.kind = WB__STORE, .reg = p->instr[i].reg,
-                                             .level = WB__LEVEL_PER_ROW, .a = i, .b = -1, .c = -1,
-                                             .dtype = (uint8_t)p->views[view].dtype, .arg = view};
+        store_results(p, i, end);
     }
     work->workspace = WB__MAX(work->workspace, *end);
     const int e = rows ? wb__fused_rows(t, p, stores, work) : 0;
@@ -337,6 +345,63 @@ static void mark_written(const wb__fuse_program *p, bool *needed, bool by_stores
     wb__fuse_mark_needed(p, needed, true);
 }
 
+/* ---- 4: reductions of everything, first of rows ---------------------------------------------- */
+
+static bool is_float(uint8_t reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
+
+/* Whether reductions of everything depend on reductions along columns, can all be computed from
+ * reductions of rows, and no reduction of rows depends on a reduction along columns. */
+static bool can_reduce_first(const wb__fuse_program *p, bool *needed)
+{
+    for (int i = 0; i < p->n_instr; i++) {
+        const wb__instr *in = &p->instr[i];
+        if (in->kind == WB__REDUCE_ALL &&
+            (in->op == WB__OP_argmax || is_float(in->reg) != is_float(p->instr[in->a].reg)))
+            return false;
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < p->n_instr; i++)
+            needed[i] = p->instr[i].kind == (turn ? WB__REDUCE_ALL : WB__REDUCE_ROWS);
+        wb__fuse_mark_needed(p, needed, true);
+        if (has_kind(p, needed, WB__REDUCE_COLUMNS) != turn) return false;
+    }
+    return true;
+}
+
+/* Turns the reductions of everything into reductions along columns, and adds instructions that
+ * store their results in the workspace.  Returns how many; *end as in reduce_to_workspace. */
+static int reduce_first(wb__fuse_program *p, wb__gpu_work *work, size_t *end)
+{
+    const int n = p->n_instr;
+    for (int i = 0; i < n; i++) {
+        if (p->instr[i].kind != WB__REDUCE_ALL) continue;
+        p->instr[i].kind = WB__REDUCE_COLUMNS;          /* does not use `arg`, the view */
+        p->instr[i].level = WB__LEVEL_PER_ROW;
+        store_results(p, i, end);
+    }
+    work->workspace = WB__MAX(work->workspace, *end);
+    return p->n_instr - n;
+}
+
+/* Adds the kernels that reduce the results of the rows, which the last n instructions store. */
+static int reduce_rest(const wb__gpu_target *t, wb__fuse_program *p, int n, size_t end,
+                       wb__gpu_work *work)
+{
+    const wb__space *s = &p->space;
+    wb__fuse_program line = *p;
+    line.points /= WB__MAX(product(s, s->ndim - s->col_dims, s->ndim), 1);
+    line.space.ndim -= s->col_dims;
+    line.space.col_dims = 0;
+    for (int i = p->n_instr - n; i < p->n_instr; i++) {
+        const int row = p->instr[i].a, view = p->instr[i].arg;
+        p->instr[i] = p->instr[row];
+        p->instr[i].kind = WB__REDUCE_ALL;
+        p->instr[i].a = row;
+        load_results(p, row, view);
+    }
+    return wb__fused_reductions(t, &line, WB__REDUCE_ALL, end, work);
+}
+
 static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, bool *stores,
                    wb__gpu_work *work)
 {
@@ -349,6 +414,7 @@ static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, b
     if (has_few_long_rows(t, s) && has_kind(p, NULL, WB__REDUCE_COLUMNS))
         e = reduce_long_rows(t, p, work, &end);
     if (e) return e;
+    const int firsts = can_reduce_first(p, needed) ? reduce_first(p, work, &end) : 0;
     mark_written(p, needed, false);
     if (has_kind(p, needed, WB__REDUCE_COLUMNS)) {
         bool *kept = wb__alloc_zero((size_t)(2 * p->n_instr), sizeof *kept);
@@ -363,9 +429,10 @@ static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, b
         e = wb__fused_reductions(t, p, WB__REDUCE_ALL, end, work);
     mark_written(p, needed, true);
     for (int i = 0; i < p->n_instr; i++) stores[i] = p->instr[i].kind == WB__STORE;
-    if (e || !rows || !has_kind(p, NULL, WB__STORE)) return e;
-    return has_kind(p, needed, WB__REDUCE_COLUMNS) ? wb__fused_rows(t, p, stores, work)
-                                            : store_each(t, p, stores, work);
+    if (!e && rows && has_kind(p, NULL, WB__STORE))
+        e = has_kind(p, needed, WB__REDUCE_COLUMNS) ? wb__fused_rows(t, p, stores, work)
+                                                    : store_each(t, p, stores, work);
+    return e || !firsts ? e : reduce_rest(t, p, firsts, end, work);
 }
 
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work)

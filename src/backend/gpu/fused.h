@@ -159,11 +159,14 @@ void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 
 /* fused_reduction_text.c: a reduction.  instr: index of its instruction; n: suffix of an item's
  * variables; slot: suffix of the group's arrays; from, acc, out: register types of the operand, the
- * accumulator and the result. */
-typedef struct { int instr, n, slot; wb__reg from, acc, out; uint16_t op; } wb__reduction;
+ * accumulator and the result.  top: the sum is of exp(x - m), where m, instruction `top`, is the
+ * maximum of x; the loop that finds m also adds.  -1: it is another reduction. */
+typedef struct { int instr, n, slot, top; wb__reg from, acc, out; uint16_t op; } wb__reduction;
 wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot);
 void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
 void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index);
+/* Emits code that refers an item's sum of exponentials to the maximum, whose value is emitted. */
+void wb__reduction_scale(wb__fuse *k, const wb__reduction *f);
 /* Emits code that combines an item's result with a partial result in the workspace.  `at`: the
  * index of the partial result. */
 void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);

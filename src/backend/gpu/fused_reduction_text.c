@@ -20,8 +20,8 @@ wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int 
         acc = from == WB__REG_F64 || out == WB__REG_F64 ? WB__REG_F64 : WB__REG_F32;
     else if (in->op == WB__OP_sum)
         acc = is_float(out) ? WB__REG_I64 : out;
-    return (wb__reduction){
-        .instr = instr, .n = n, .slot = slot, .from = from, .acc = acc, .out = out, .op = in->op};
+    return (wb__reduction){.instr = instr, .n = n, .slot = slot, .top = -1, .from = from,
+                           .acc = acc, .out = out, .op = in->op};
 }
 
 static bool lossy(const wb__reduction *f) { return f->op == WB__OP_sum && f->acc == WB__REG_F32; }
@@ -36,7 +36,9 @@ void wb__reduction_start(wb__fuse *k, const wb__reduction *f)
     if (f->op == WB__OP_argmax)
         wb__fuse_line(k, "%s s%d = 0; uint w%d = NOWHERE;", kind, f->n, f->n);
     else if (lossy(f))
-        wb__fuse_line(k, "f32 s%d = 0.0f, c%d = 0.0f;", f->n, f->n);
+        wb__fuse_line(k, f->top < 0 ? "f32 s%d = 0.0f, c%d = 0.0f;"
+                                    : "f32 s%d = 0.0f, c%d = 0.0f, r%d = -INFINITE;",
+                      f->n, f->n, f->n);
     else
         wb__fuse_line(k, "%s s%d = %s;", kind, f->n, f->op == WB__OP_sum ? "0"
                       : f->op == WB__OP_max ? lowest[f->acc] : highest[f->acc]);
@@ -58,6 +60,11 @@ void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index)
 {
     char v[24];
     const int a = k->program->instr[f->instr].a;
+    if (f->top >= 0) {
+        wb__fuse_line(k, "TAKE_EXP(s%d, c%d, r%d, v%d)", f->n, f->n, f->n,
+                      k->program->instr[f->top].a);
+        return;
+    }
     snprintf(v, sizeof v, "v%d", a);
     if (f->acc != f->from) {
         wb__fuse_line(k, "const %s u%d = TO_%s_%s(v%d);", KIND(f->acc), f->n, DTYPE(f->acc),
@@ -68,6 +75,11 @@ void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index)
         wb__fuse_line(k, "TAKE_ARGMAX(s%d, w%d, %s, %s)", f->n, f->n, v, index);
     else
         add_value(k, f, v);
+}
+
+void wb__reduction_scale(wb__fuse *k, const wb__reduction *f)
+{
+    wb__fuse_line(k, "SCALE_EXP(s%d, c%d, r%d, v%d)", f->n, f->n, f->n, f->top);
 }
 
 void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at)

@@ -130,6 +130,33 @@ static bool of_row(const rows *r, int i)
         && r->k.level[p->instr[i].a] <= WB__LEVEL_PER_ROW;
 }
 
+static bool is_op(const wb__fuse_program *p, int i, wb__op op)
+{
+    return p->instr[i].kind == WB__ELEMENTWISE_OP && p->instr[i].op == op;
+}
+
+/* Instruction i is a reduction along columns.  If it adds exp(x - m), where m is the maximum of x
+ * along columns, and 1 where x is m (also if that is infinite), returns the instruction of m; else
+ * -1.  Softmax adds where(x == m, 1, exp(x - m)), and logsoftmax exp(where(x == m, 0, x - m)). */
+static int maximum_of(const wb__fuse_program *p, int i)
+{
+    const wb__instr *all = p->instr;
+    const bool log = is_op(p, all[i].a, WB__OP_exp);
+    const int at = log ? all[all[i].a].a : all[i].a;
+    if (all[i].op != WB__OP_sum || all[i].reg != WB__REG_F32 || !is_op(p, at, WB__OP_where))
+        return -1;
+    const wb__instr *where = &all[at], *one = &all[where->b];
+    if (one->kind != WB__NUMBER || one->scale != 1 || one->shift != !log) return -1;
+    if (!log && !is_op(p, where->c, WB__OP_exp)) return -1;
+    const int sub = log ? where->c : all[where->c].a;
+    if (!is_op(p, sub, WB__OP_sub) || !is_op(p, where->a, WB__OP_eq)) return -1;
+    const int x = all[sub].a, m = all[sub].b;
+    const wb__instr *eq = &all[where->a], *max = &all[m];
+    const bool same = (eq->a == x && eq->b == m) || (eq->a == m && eq->b == x);
+    return same && max->kind == WB__REDUCE_COLUMNS && max->op == WB__OP_max && max->a == x &&
+           max->reg == WB__REG_F32 && all[x].reg == WB__REG_F32 ? m : -1;
+}
+
 /* Assigns each reduction to a loop over the columns (phase).  after[i] receives the first phase in
  * which instruction i can be computed.  Stores along the columns are in the last loop, because they
  * may overwrite operands of earlier loops. */
@@ -145,8 +172,11 @@ static void find_phases(rows *r, int *after)
             if (of[j] >= 0) after[i] = WB__MAX(after[i], after[of[j]]);
         if (in->kind == WB__REDUCE_COLUMNS && r->k.needed[i]) {
             int slot = 0;
+            const int top = maximum_of(p, i);
+            if (top >= 0) after[i] = after[top] - 1;
             for (int j = 0; j < r->n_reductions; j++) slot += r->phase[j] == after[i];
             r->reductions[r->n_reductions] = wb__reduction_of(p, i, r->n_reductions, slot);
+            r->reductions[r->n_reductions].top = top;
             r->phase[r->n_reductions++] = after[i]++;
             r->n_phases = WB__MAX(r->n_phases, after[i]);
         }
@@ -186,18 +216,32 @@ static int open_columns(rows *r, bool indices, char index[40])
     return to - from;
 }
 
+/* Emits the values of n reductions of one loop. */
+static void join_items(rows *r, const wb__reduction *of, int n)
+{
+    wb__fuse *k = &r->k;
+    if (!r->by_item && n) wb__reduction_tree(k, of, n, "lane", "a.lanes / 2", "1");
+    for (int i = 0; i < n; i++) {
+        wb__reduction_value(k, &of[i], r->by_item ? NULL : "l - lane");
+        k->emitted[of[i].instr] = WB__EMITTED_PER_ROW;
+    }
+}
+
 static void make_phase(rows *r, int phase, bool argmax)
 {
     wb__fuse *k = &r->k;
     const wb__fuse_program *p = k->program;
     char index[40];
-    int first = r->n_reductions, n = 0;
+    int first = r->n_reductions, n = 0, n_sums = 0;
     memset(r->needed, 0, (size_t)p->n_instr * sizeof *r->needed);
     for (int i = 0; i < p->n_instr; i++)
         if (phase == r->store_phase && r->stores[i] && !of_row(r, i)) r->needed[i] = true;
-    for (int i = r->n_reductions - 1; i >= 0; i--)
-        if (r->phase[i] == phase)
-            r->needed[p->instr[r->reductions[i].instr].a] = true, first = i, n++;
+    for (int i = r->n_reductions - 1; i >= 0; i--) {
+        const int top = r->reductions[i].top;
+        if (r->phase[i] != phase) continue;
+        r->needed[p->instr[top < 0 ? r->reductions[i].instr : top].a] = true;
+        first = i, n++, n_sums += top >= 0;
+    }
     wb__fuse_mark_needed(p, r->needed, false);
     wb__fuse_values(k, r->needed, WB__LEVEL_PER_ROW);
     for (int i = 0; i < r->n_reductions; i++)
@@ -221,15 +265,11 @@ static void make_phase(rows *r, int phase, bool argmax)
     while (open--) wb__fuse_close(k);
     wb__fuse_forget(k);
     if (!n) return;
-    wb__reduction *of = r->reductions + first;
-    if (!r->by_item) {
-        if (first && r->phase[0] != phase) wb__fuse_line(k, "BARRIER;");
-        wb__reduction_tree(k, of, n, "lane", "a.lanes / 2", "1");
-    }
-    for (int i = 0; i < n; i++) {
-        wb__reduction_value(k, &of[i], r->by_item ? NULL : "l - lane");
-        k->emitted[of[i].instr] = WB__EMITTED_PER_ROW;
-    }
+    if (!r->by_item && first && r->phase[0] != phase) wb__fuse_line(k, "BARRIER;");
+    join_items(r, r->reductions + first, n - n_sums);
+    first += n - n_sums;
+    for (int i = 0; i < n_sums; i++) wb__reduction_scale(k, &r->reductions[first + i]);
+    join_items(r, r->reductions + first, n_sums);
 }
 
 /* Stores the values per row after all loops. */
@@ -253,11 +293,18 @@ static void store_rows(rows *r)
     if (!r->by_item) wb__fuse_close(k);
 }
 
+/* Whether reduction i comes before reduction j: its phase does, or it needs no maximum. */
+static bool comes_before(const rows *r, int i, int j)
+{
+    if (r->phase[i] != r->phase[j]) return r->phase[i] < r->phase[j];
+    return r->reductions[i].top < 0 && r->reductions[j].top >= 0;
+}
+
 /* Sorts the reductions by phase. */
 static void sort_reductions(rows *r)
 {
     for (int i = 1; i < r->n_reductions; i++)
-        for (int j = i; j > 0 && r->phase[j] < r->phase[j - 1]; j--) {
+        for (int j = i; j > 0 && comes_before(r, j, j - 1); j--) {
             const wb__reduction f = r->reductions[j];
             const int phase = r->phase[j];
             r->reductions[j] = r->reductions[j - 1], r->phase[j] = r->phase[j - 1];

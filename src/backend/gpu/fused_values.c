@@ -148,6 +148,11 @@ static void iota(wb__fuse *k, int i)
     wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48], text[192];
     wb__fuse_at(k, p, at);
+    if (in->scale == 1 && !in->shift) {
+        snprintf(text, sizeof text, "(%s)(e%d + %s)", KIND(in->reg), p->id, at);
+        wb__fuse_emit(k, i, text);
+        return;
+    }
     if (!p->in_struct) {  /* an earlier loop may have added the fields */
         wb__fuse_pair(k, in->scale, "scale%d", i);
         wb__fuse_pair(k, in->shift, "shift%d", i);

@@ -1,7 +1,9 @@
 /* Assigns offsets in the arena to allocations.  Allocations that are not used at the same time
  * share memory.  They are placed in the order of their first use, so that memory is used again
  * while it is in a cache.  If that leaves many holes in a large arena, they are also placed in the
- * order of their sizes, the largest first, and the smaller arena counts. */
+ * order of their sizes, the largest first, and the smaller arena counts.  On a GPU a fused kernel
+ * stores a value in the memory of an operand that nothing reads later: the gradient of logits takes
+ * the place of the logits. */
 #include "engine/plan/stages.h"
 
 #include <stdlib.h>
@@ -67,6 +69,9 @@ static void release(hole *holes, int *n, int64_t offset, int64_t bytes)
 typedef struct {
     int first_use, last_use;            /* indices of steps; -1: none */
     int next;                           /* next allocation with the same last use; -1: none */
+    int at;                             /* the allocation in whose memory this one is; its own
+                                           index, or one whose lifetime includes this one's */
+    bool passed_on;                     /* another one takes its memory after its last use */
     bool placed;
     int64_t bytes;
 } lifetime;
@@ -79,12 +84,12 @@ typedef struct {
     int64_t live, most;                 /* bytes that are in use; at most */
 } arena;
 
-static void begin(arena *a, int allocation, int step)
+static void begin(arena *a, int allocation)
 {
+    if (allocation >= 0) allocation = a->lifetimes[allocation].at;
     if (allocation < 0 || a->lifetimes[allocation].placed) return;
     lifetime *l = &a->lifetimes[allocation];
     l->placed = true;
-    l->first_use = step;
     a->live += l->bytes;
     a->most = WB__MAX(a->most, a->live);
     if (l->bytes) a->offsets[allocation] = allocate(a->holes, &a->n_holes, l->bytes, &a->end);
@@ -92,7 +97,10 @@ static void begin(arena *a, int allocation, int step)
 
 static void use(arena *a, int allocation, int step)
 {
-    if (allocation >= 0) a->lifetimes[allocation].last_use = step;
+    if (allocation < 0) return;
+    lifetime *l = &a->lifetimes[allocation];
+    if (l->first_use < 0) l->first_use = step;
+    l->last_use = step;
 }
 
 static bool is_in_memory_of(const wb__step_operand *a, const wb__step_operand *b)
@@ -133,18 +141,71 @@ static void find_waits(arena *a, const wb__programs *s)
     }
 }
 
-static void find_last_uses(arena *a, const wb__placement *l, const wb__programs *s)
+static void find_uses(arena *a, const wb__placement *l, const wb__programs *s)
 {
     for (int i = 0; i < l->n_allocations + s->n_allocations; i++) {
         const int64_t bytes = i < l->n_allocations ? l->bytes[i] : s->bytes[i - l->n_allocations];
         a->lifetimes[i] = (lifetime){
-            .first_use = -1, .last_use = -1, .next = -1, .bytes = (bytes + 63) / 64 * 64};
+            .first_use = -1, .last_use = -1, .next = -1, .at = i, .bytes = (bytes + 63) / 64 * 64};
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
         for (int v = 0; v < d->n_operands; v++) use(a, d->operand[v].allocation, i);
         use(a, d->aux.allocation, i);
         use(a, d->sums.allocation, i);
+    }
+}
+
+static bool same_view(const wb__view *a, const wb__view *b)
+{
+    bool same = a->dtype == b->dtype && a->offset == b->offset && a->ndim == b->ndim;
+    for (int i = 0; i < a->ndim && same; i++)
+        same = a->dims[i] == b->dims[i] && a->strides[i] == b->strides[i];
+    return same;
+}
+
+/* Whether step i, which is fused, may store `to` in the memory of its operand `from`: it reads that
+ * allocation through the view of `to` only (see wb__instr_kind), and no later step reads it. */
+static bool may_replace(const arena *a, const wb__plan_step *d, int i, const wb__step_operand *from,
+                        const wb__step_operand *to)
+{
+    const lifetime *l = from->allocation < 0 ? NULL : &a->lifetimes[from->allocation];
+    if (!l || l->last_use != i || l->first_use == i || l->passed_on ||
+        l->bytes != a->lifetimes[to->allocation].bytes)
+        return false;
+    for (int v = 0; v < d->n_operands; v++)
+        if (d->operand[v].allocation == from->allocation &&
+            !same_view(&d->operand[v].view, &to->view))
+            return false;
+    return true;
+}
+
+/* Step i, which is fused, first uses the allocation of `to`: it stores this operand.  Puts the
+ * allocation into the memory of an operand that the step loads, if it may. */
+static void put_in_place(arena *a, const wb__plan_step *d, int i, const wb__step_operand *to)
+{
+    lifetime *l = &a->lifetimes[to->allocation];
+    for (int v = 0; v < d->n_operands && l->at == to->allocation; v++) {
+        const int from = d->operand[v].allocation;
+        if (!may_replace(a, d, i, &d->operand[v], to)) continue;
+        l->at = a->lifetimes[from].at;
+        a->lifetimes[from].passed_on = true;
+    }
+    lifetime *in = &a->lifetimes[l->at];
+    in->last_use = WB__MAX(in->last_use, l->last_use);
+}
+
+static void store_in_place(arena *a, const wb__programs *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        const wb__plan_step *d = &s->step[i];
+        if (d->step.kind != WB__STEP_FUSED || d->step.fused.n_segments != 1) continue;
+        for (int k = 0; k < d->step.fused.n_instr; k++) {
+            const wb__step_operand *to = &d->operand[WB__MAX(d->instr[k].arg, 0)];
+            if (d->instr[k].kind == WB__STORE && to->allocation >= 0 &&
+                a->lifetimes[to->allocation].first_use == i)
+                put_in_place(a, d, i, to);
+        }
     }
 }
 
@@ -155,15 +216,15 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
     for (int i = 0; i < s->n; i++) ending[i] = -1;
     for (int allocation = 0; allocation < n; allocation++) {
         lifetime *l = &a->lifetimes[allocation];
-        if (l->last_use < 0) continue;
+        if (l->last_use < 0 || l->at != allocation) continue;
         l->next = ending[l->last_use];
         ending[l->last_use] = allocation;
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
-        for (int v = 0; v < d->n_operands; v++) begin(a, d->operand[v].allocation, i);
-        begin(a, d->aux.allocation, i);
-        begin(a, d->sums.allocation, i);
+        for (int v = 0; v < d->n_operands; v++) begin(a, d->operand[v].allocation);
+        begin(a, d->aux.allocation);
+        begin(a, d->sums.allocation);
         for (int k = ending[i]; k >= 0; k = a->lifetimes[k].next) {
             a->live -= a->lifetimes[k].bytes;
             if (a->lifetimes[k].bytes)
@@ -225,7 +286,7 @@ static bool lay_out_again(arena *a, int n)
     block *placed = wb__alloc(((size_t)n + 1) * sizeof *placed);
     int count = 0;
     for (int i = 0; blocks && i < n; i++)
-        if (a->lifetimes[i].first_use >= 0 && a->lifetimes[i].bytes)
+        if (a->lifetimes[i].at == i && a->lifetimes[i].first_use >= 0 && a->lifetimes[i].bytes)
             blocks[count++] = (block){i, a->lifetimes[i].bytes, 0};
     if (blocks && placed) {
         qsort(blocks, (size_t)count, sizeof *blocks, larger_first);
@@ -246,7 +307,8 @@ static wb__view in_arena(const arena *a, const wb__step_operand *at)
 {
     wb__view v = at->view;
     if (at->allocation >= 0)
-        v.offset += a->offsets[at->allocation] / (int64_t)wb__dtype_size(v.dtype);
+        v.offset += a->offsets[a->lifetimes[at->allocation].at] /
+                    (int64_t)wb__dtype_size(v.dtype);
     return v;
 }
 
@@ -267,7 +329,7 @@ static bool fill_views(const arena *a, wb__plan_step *d)
     return views;
 }
 
-bool wb__lay_out(const wb__placement *l, wb__programs *s)
+bool wb__lay_out(const wb__placement *l, bool on_gpu, wb__programs *s)
 {
     const int n = l->n_allocations + s->n_allocations, unit = WB__WORKSPACE_ALIGN;
     int *ending = wb__alloc(((size_t)s->n + 1) * sizeof *ending);
@@ -276,8 +338,9 @@ bool wb__lay_out(const wb__placement *l, wb__programs *s)
                .holes = wb__alloc(((size_t)n + 2) * sizeof *a.holes)};
     bool good = ending && a.lifetimes && a.offsets && a.holes;
     if (good) {
-        find_last_uses(&a, l, s);
+        find_uses(&a, l, s);
         find_waits(&a, s);
+        if (on_gpu) store_in_place(&a, s);
         lay_out(&a, s, n, ending);
         good = lay_out_again(&a, n);
         for (int i = 0; good && i < s->n; i++) good = fill_views(&a, &s->step[i]);

@@ -84,12 +84,15 @@ static int number(program *p, int x, int level)
 {
     wb__emitter *m = p->m;
     const wb__value *v = wb__value_at(m->values, x);
-    int arg = v->number;
+    wb__instr i = blank(WB__NUMBER, level, v->dtype);
+    i.arg = v->number;
     if (v->fixed) {
         if (m->constant_of[x] < 0) m->constant_of[x] = constant(p, v->value);
-        arg = m->attempt->request->n_numbers + m->constant_of[x];
+        i.arg = m->attempt->request->n_numbers + m->constant_of[x];
+        i.scale = v->value == 0 || v->value == 1;
+        i.shift = v->value == 1;
     }
-    return add_arg(p, WB__NUMBER, level, v->dtype, arg);
+    return add(p, i);
 }
 
 /* Adds the instructions for an index (iota): one for each dimension along which the index varies,
@@ -280,6 +283,17 @@ static void store_in_order(program *p, int x, const wb__value *v)
     store(p, p->m->instr_of[x], &at);
 }
 
+/* Adds an instruction that rounds the operand of the cast v to the operand's dtype. */
+static int rounded(program *p, const wb__value *v, int instr)
+{
+    if (p->m->failed) return 0;
+    const int dtype = wb__ir_in(&p->m->values->ir, v, 0)->dtype;
+    wb__instr i = blank(WB__CAST, p->step->instr[instr].level, dtype);
+    i.op = WB__OP_cast;
+    i.a = instr;
+    return add(p, i);
+}
+
 static void emit_value(program *p, int x)
 {
     wb__emitter *m = p->m;
@@ -298,6 +312,7 @@ static void emit_value(program *p, int x)
         m->instr_of[x] = outside_operand(p, wb__input(m->values, v, 0), WB__LEVEL_FULL, true);
     } else {
         operands(p, v, level, in);
+        if (m->groups->of[x].reads_rounded) in[0] = rounded(p, v, in[0]);
         m->instr_of[x] = elementwise(p, v, level, in);
     }
     if (m->failed || !m->groups->of[x].stored) return;

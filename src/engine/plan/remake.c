@@ -4,8 +4,12 @@
  * read.  To compute them again from x costs each kernel two bytes for an element in place of four,
  * and a few operations that take no time beside that; and nothing is stored.  Such a value is
  * rematerialised: the kernels that read it compute it again, from values that are stored anyway.
- * Its own group also computes it, if that group reads it.  From a y that its own kernel has rounded
- * to bf16 it is only computed by scaling: 1 - y * y would lose digits. */
+ * Its own group also computes it, if that group reads it.
+ *
+ * A kernel that stores a y of bf16 has more exact numbers in registers.  A value is computed again
+ * from the stored y only if a cast to f32 reads y, which then reads the rounded y in the kernel
+ * too: the graph has a y of bf16 there, and both kernels compute the same bits.  Or if y is only
+ * scaled: 1 - y * y in bf16 would lose digits. */
 #include "engine/plan/stages.h"
 
 enum {
@@ -26,6 +30,7 @@ typedef struct {
     int64_t size;                       /* of the value, in elements */
     int source[MOST_SOURCES], n_sources;
     int also[MOST_OPERATIONS], n_also;  /* values of its group that are computed again with it */
+    int rounds[MOST_OPERATIONS], n_rounds; /* casts that must read a rounded source */
     int operations;
     bool scales;                        /* the operations on the path to the value being traced only
                                            scale it */
@@ -95,7 +100,9 @@ static bool add_operand(const remaker *r, int x, int in, recipe *c)
     if (of->rematerialised) return trace(r, base, c);
     if (in != base || v->op == WB__OP_constant || is_stored(r, base)) {
         const bool own = of->group >= 0 && of->group == member(r, x)->group;
-        return (c->scales || !own || !is_rounded(v)) && add_source(c, base);
+        const bool rounds = own && is_rounded(v) && value(r, x)->op == WB__OP_cast;
+        if (rounds) c->rounds[c->n_rounds++] = x;
+        return (rounds || c->scales || !own || !is_rounded(v)) && add_source(c, base);
     }
     if (c->n_also == MOST_OPERATIONS || !is_cheap((wb__op)v->op)) return false;
     c->also[c->n_also++] = base;
@@ -178,6 +185,7 @@ static void consider(const remaker *r, int x)
     if (!can_all(r, x) || !trace(r, x, &c) || !pays(r, x, &c)) return;
     member(r, x)->rematerialised = true;
     for (int i = 0; i < c.n_also; i++) member(r, c.also[i])->rematerialised = true;
+    for (int i = 0; i < c.n_rounds; i++) member(r, c.rounds[i])->reads_rounded = true;
 }
 
 /* Removes x from its group if nothing in this group reads x. */

@@ -190,6 +190,8 @@ typedef struct {
                            read it */
     bool rematerialised; /* each kernel that reads the value computes it again, for each element of
                             the kernel's space; `group` also computes it, unless it is -1 */
+    bool reads_rounded; /* of a cast: it reads its operand, which its group stores, as the memory
+                           has it, and not the more exact number in a register */
     bool stored;        /* a kernel writes it to memory */
 } wb__member;
 
@@ -366,8 +368,9 @@ void wb__step_free(wb__plan_step *d);
  * variables, if they differ only in their operands. */
 bool wb__merge_segments(wb__programs *p);
 
-/* arena.c: assigns an offset to each arena allocation and fills in the views of the steps. */
-bool wb__lay_out(const wb__placement *l, wb__programs *s);
+/* arena.c: assigns an offset to each arena allocation and fills in the views of the steps.  on_gpu:
+ * the plan is of a GPU. */
+bool wb__lay_out(const wb__placement *l, bool on_gpu, wb__programs *s);
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 

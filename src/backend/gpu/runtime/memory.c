@@ -51,10 +51,10 @@ static const char *size_text(int64_t bytes, char text[32])
     return text;
 }
 
-enum { LEAST = 8, OCTAVES = 40, A_CLASS = WB__GPU_SIZE_CLASSES / OCTAVES };
+enum { LEAST = 8, OCTAVES = 40, A_CLASS = WB__GPU_SIZE_CLASSES / OCTAVES, UNIT = 32 << 20 };
 
 /* Returns the size class for `size` bytes, and sets *bytes to `size`, rounded up to the size of
- * this class; -1: too large. */
+ * this class or, if that is less, to a multiple of UNIT; -1: too large. */
 static int size_class(size_t size, size_t *bytes)
 {
     int octave = 0;
@@ -62,7 +62,7 @@ static int size_class(size_t size, size_t *bytes)
     if (octave == OCTAVES) return -1;
     const size_t base = (size_t)1 << (LEAST + octave), step = base / A_CLASS;
     size_t k = size <= base ? 0 : (size - base + step - 1) / step;
-    *bytes = base + k * step;
+    *bytes = WB__MIN(base + k * step, (size + UNIT - 1) / UNIT * UNIT);
     if (k == A_CLASS) octave++, k = 0;
     return octave == OCTAVES ? -1 : octave * A_CLASS + (int)k;
 }
@@ -102,20 +102,25 @@ static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
     wb__free(m);
 }
 
+/* With the lock held: frees the cached blocks of class k. */
+static void empty_class(wb__gpu_device *d, size_t k)
+{
+    wb__gpu_cache *c = &d->cache;
+    while (c->free[k].first) {
+        wb__gpu_memory *m = c->free[k].first;
+        c->free[k].first = m->next;
+        c->cached -= (int64_t)m->bytes;
+        free_block(d, m);
+    }
+}
+
 /* Frees all cached blocks. */
 static void empty_cache(wb__gpu_device *d)
 {
     wb__gpu_cache *c = &d->cache;
     pthread_mutex_lock(&d->lock);
     const bool any = c->cached != 0;
-    c->cached = 0;
-    for (size_t i = 0; i < WB__COUNT(c->free); i++) {
-        while (c->free[i].first) {
-            wb__gpu_memory *m = c->free[i].first;
-            c->free[i].first = m->next;
-            free_block(d, m);
-        }
-    }
+    for (size_t i = 0; i < WB__COUNT(c->free); i++) empty_class(d, i);
     pthread_mutex_unlock(&d->lock);
     if (any && d->driver->trim) d->driver->trim(d);
 }
@@ -215,6 +220,7 @@ static wb__gpu_memory *allocate(wb__gpu_device *d, size_t size, int k, size_t by
     int code = 0;
     pthread_mutex_lock(&d->lock);
     wb__gpu_memory *m = reuse_block(&d->cache, k, size);
+    if (!m) empty_class(d, (size_t)k);  /* a larger block takes the place of those of the class */
     pthread_mutex_unlock(&d->lock);
     if (!m) m = new_block(d, bytes, &code);
     /* free all cached blocks and try again; then try the exact size, which is not rounded up */
