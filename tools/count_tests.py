@@ -4,12 +4,12 @@
     count_tests.py BUILD_FOLDER...
 
 Reads BUILD_FOLDER/results.xml (ctest --output-junit).  Prints the tests that failed, with the last
-lines of their output, and again at the end with the line that gives the reason; and the tests that
-were skipped, with the reason: a test prints "SKIP: reason" before it skips.  A program that
-LeakSanitizer did not check, since LeakSanitizer itself crashed, counts as in BUILD_FOLDER/again.xml,
-its second run.  A program that crashed, timed out or failed without a failed test counts as one
-failure.  The last line is "N passed, N failed[, N skipped]".  The exit status is 1 if a test failed,
-a build has no results, or no test ran.
+lines of their output, and again at the end with the line that gives the reason; and the tests
+that were skipped, with the reason: a test prints "SKIP: reason" before it skips.  A program that
+LeakSanitizer did not check, since LeakSanitizer itself crashed, counts as in
+BUILD_FOLDER/again.xml, its second run.  A program that crashed, timed out or failed without a
+failed test counts as one failure.  The last line is "N passed, N failed[, N skipped]".  The exit
+status is 1 if a test failed, a build has no results, or no test ran.
 """
 import re
 import sys
