@@ -19,6 +19,7 @@
  *                         first
  *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50%
  *   WEBER_CUDA_GRAPHS     0: plans are not recorded as graphs
+ *   WEBER_GPU_BRANCHES    0: graphs have one branch
  *   WEBER_CUDA_CUBLASLT   0: cuBLASLt is not used
  *   WEBER_CUDA_CUDNN      0: cuDNN is not used
  *   WEBER_CUDA_NCCL       0: NCCL is not used */

@@ -132,13 +132,15 @@ static int ended(wb__gpu_device *d, uint64_t count)
     return fail(d, failed, what);
 }
 
-/* The device's events: two for each staging buffer, and those of the rings `mark` and `upload`. */
-enum { EVENTS = 4 + 2 * WB__GPU_MARKS };
+/* The device's events: two for each staging buffer, those of the rings `mark` and `upload`, and
+ * those that graph.c makes. */
+enum { EVENTS = 4 + 2 * WB__GPU_MARKS, ALL_EVENTS = EVENTS + 2 * WB__GPU_MARKS };
 
 static void **event_at(wb__gpu_device *d, int i)
 {
     if (i < 2) return &d->to.event[i];
     if (i < 4) return &d->from.event[i - 2];
+    if (i >= EVENTS) return &d->branch_events[i - EVENTS];
     return i % 2 ? &d->upload[i / 2 - 2].event : &d->mark[i / 2 - 2].event;
 }
 
@@ -152,7 +154,7 @@ int wb__gpu_make_events(wb__gpu_device *d)
 
 void wb__gpu_drop_events(wb__gpu_device *d)
 {
-    for (int i = 0; i < EVENTS; i++) {
+    for (int i = 0; i < ALL_EVENTS; i++) {
         void **event = event_at(d, i);
         if (*event) d->driver->drop_event(*event);
         *event = NULL;
