@@ -148,10 +148,10 @@ static void find_last_uses(arena *a, const wb__placement *l, const wb__programs 
     }
 }
 
-enum { LATE = 8 };         /* steps by which the other branch may be late before others wait for it */
+enum { LATE = 8 };
 
 /* A step of the other branch may run later than its place in the order, so its memory stays
- * allocated. */
+ * allocated for LATE steps, before others wait for it. */
 static void live_longer(arena *a, const wb__programs *s)
 {
     for (int i = 0; i < s->n_compute; i++) {

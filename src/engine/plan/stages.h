@@ -372,8 +372,8 @@ bool wb__merge_segments(wb__programs *p);
 /* arena.c: assigns an offset to each arena allocation and fills in the views of the steps.
  * branches: puts steps into the other branch, if the arena grows little by this. */
 bool wb__lay_out(const wb__placement *l, bool branches, wb__programs *s);
-/* branches.c: sets `in_branch` of the steps, which have their views, and s->branches.  False: out of
- * memory. */
+/* branches.c: sets `in_branch` of the steps, which have their views, and s->branches.  False: out
+ * of memory. */
 bool wb__branches_choose(const wb__placement *l, wb__programs *s);
 /* Sets `after` of the steps.  of: of each arena allocation, its bytes in the arena. */
 typedef struct { int64_t begin, end; } wb__range;
