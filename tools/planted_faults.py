@@ -32,6 +32,7 @@ QUEUE, MEETING, RANKS = "collective_queue", "rendezvous", "ranks*3"
 ENDS, LAUNCH, AWARE = "check_ends.py", "check_launch.py", "check_aware.py"
 CHOICE = "check_nccl.py"          # with RCCL
 CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
+BRANCHES = "cuda_branches"
 # These run on a driver in memory.
 ORDER, RECORDED, MEMORY = "runtime_commands", "runtime_graph", "runtime_memory"
 FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an OpenCL driver
@@ -125,6 +126,17 @@ TABLE = [
     ("the arena frees memory one step early", "src/engine/plan/arena.c", "    l->last_use = step;\n", "    l->last_use = l->last_use < 0 ? step : step - 1;\n", [GRAPH]),
     ("a deferred bias is not computed before its product", "src/engine/plan/groups.c",
      "if (p->bias >= 0) end_deferral(f, f->values->base[p->bias]);", "(void)end_deferral;", ["engine_placement"]),
+    ("a step does not wait for memory that the other branch's steps had before", "src/engine/plan/branches.c",
+     "return of[i].begin < of[k].end && of[k].begin < of[i].end;", "return (void)of, i == k;", [BRANCHES]),
+    ("a step does not wait for steps of the other branch that read what it writes", "src/engine/plan/branches.c", "(written || writes(e, w))", "written", [BRANCHES]),
+    ("memory of the other branch is used again at once", "src/engine/plan/arena.c", "enum { LATE = 8 };", "enum { LATE = 0 };", [BRANCHES]),
+    ("branches of a graph do not wait for each other", "src/backend/gpu/runtime/graph.c", "    if (after >= 0) code =", "    if (after < -1) code =", [BRANCHES]),
+    ("the other branch of a graph is not joined at its end", "src/backend/gpu/runtime/graph.c",
+     "if (g->branches && !code) code = link_queues(d, WB__GPU_BRANCH, WB__GPU_RECORDING);", "", [BRANCHES]),
+    ("branches of a graph share the events behind their kernels", "src/backend/gpu/runtime/graph.c", "queue_of(g, i) == WB__GPU_BRANCH ? WB__GPU_MARKS : 0;", "queue_of(g, i) == WB__GPU_BRANCH ? 0 : 0;", [BRANCHES]),
+    ("branches of a graph share a workspace", "src/backend/gpu/runtime/graph.c", "    if (k->base.in_branch) at.workspace_at += at.branch_at;\n", "", [BRANCHES]),
+    ("tables of both branches share a workspace", "src/backend/gpu/runtime/table.c", "(table->kernel->base.in_branch ? at->branch_at : 0)", "0", [BRANCHES]),
+    ("branches of a graph share counters", "src/backend/gpu/runtime/program.c", "if (!strstr(text, \"COUNTERS(\")) flags &=", "if (text) flags &=", [BRANCHES]),
     ("further results of a product have no memory of their own", "src/engine/plan/arena.c", "        use(a, d->aux.allocation, i);\n        use(a, d->sums.allocation, i);\n", "", ["engine_epilogues"]),
     ("deferred values are not counted if a device limits the size of kernels", "src/engine/plan/groups.c",
      "    if (count_below(f, v) > f->attempt->most_values ||\n        !deferred_fit(", "    if (!deferred_fit(",

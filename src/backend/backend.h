@@ -137,6 +137,7 @@ typedef struct {
     wb__view sums;          /* one dimension; f32 or the dtype of c */
     uint8_t precision;      /* wb__precision, of products, convolutions and attention */
     bool deterministic;     /* the results must be the same bits at every run */
+    bool in_branch;         /* in a graph it may run at the same time as steps that are not */
     wb__conv_attr conv;
     wb__pool_attr pool;
     wb__attention_attr attention;
@@ -172,6 +173,7 @@ struct wb__kernel {
     const char *impl;       /* the chosen implementation, for the printed plan */
     const char *reason;     /* the reason why no library was chosen, or NULL */
     bool unfinished;        /* a launch only begins the step, and needs `finish` */
+    bool in_branch;         /* as the step's */
     bool by_host;           /* the host takes part, so that no graph contains the step */
 };
 
@@ -211,6 +213,12 @@ typedef struct {
      * is. */
     const wb__plan_wait *waits;
     int first;
+    /* after[i] is the last kernel with another `in_branch` that must be complete before kernel i,
+     * counted as in `waits`; -1: none.  Kernels with the same `in_branch` run in order.  NULL: all
+     * kernels do.  Those with `in_branch` have a workspace of their own, which begins branch_at
+     * bytes after the other one. */
+    const int *after;
+    size_t branch_at;
     /* true: this is one of two sequences that run one after the other.  The second reads results of
      * the first, in the arena and in result buffers. */
     bool split;
@@ -304,6 +312,8 @@ struct wb__backend {
      * epilogues and sums that it would otherwise compose from several steps.  The views have
      * shapes, dtypes and the most likely strides, but no buffers. */
     bool (*supports)(const wb_device *d, const wb__step *step);
+    /* Whether graphs of the device may run steps at the same time (`after` of wb__sequence). */
+    bool (*branches)(const wb_device *d);
     /* Records a sequence as one command, for plans that run repeatedly.  `s` and everything it
      * points to must outlive the graph.  WB_ERROR_UNSUPPORTED without a message: launch the kernels
      * one by one. */

@@ -278,6 +278,7 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
             .n_buffers = p->arena + 1, .buffers = p->buffers,
             .workspace_at = (size_t)p->arena_bytes, .n_numbers = n_numbers,
             .waits = p->waits ? p->waits + first : NULL, .first = first,
+            .after = p->after ? p->after + first : NULL, .branch_at = (size_t)p->branch_at,
             .split = kind != WB__PHASE_WHOLE};
         if (p->device->backend->graph(p->device, &phase->sequence, &phase->graph)) {
             phase->graph = NULL;

@@ -92,10 +92,12 @@ typedef struct {
     int n_steps, n_compute;         /* steps before n_compute write no variable */
     wb__kernel **kernels;
     wb__plan_wait *waits;           /* of each step; NULL: no launch only begins its step */
+    int *after;                     /* of each step, as in wb__sequence; NULL: one branch */
     bool by_host;                   /* the host takes part in a step */
     char **text;                    /* one line for each step, for WEBER_DEBUG=plan */
     int arena;                      /* index of the arena's buffer */
     int64_t arena_bytes, workspace_bytes, result_bytes, input_bytes;
+    int64_t branch_at, branch_bytes;        /* the other branch's part of the workspace */
     wb__number *constants;          /* values of fixed literals; the numbers of a run are the
                                        request's numbers and then these */
     int n_constants;

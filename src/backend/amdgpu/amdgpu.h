@@ -15,6 +15,7 @@
  *   WEBER_ROCM_PATH       a folder in which ROCm's libraries are searched first
  *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50%
  *   WEBER_AMDGPU_GRAPHS   0: plans are not recorded as graphs
+ *   WEBER_GPU_BRANCHES    0: graphs have one branch
  *   WEBER_AMDGPU_ROCBLAS  0: rocBLAS is not used
  *   WEBER_AMDGPU_MIOPEN   0: MIOpen is not used
  *   WEBER_AMDGPU_RCCL     0: RCCL is not used

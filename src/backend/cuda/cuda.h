@@ -20,6 +20,7 @@
  *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50%
  *   WEBER_GPU_TIMING      0: algorithms of cuBLASLt are not timed (runtime/timing.c)
  *   WEBER_CUDA_GRAPHS     0: plans are not recorded as graphs
+ *   WEBER_GPU_BRANCHES    0: graphs have one branch
  *   WEBER_CUDA_CUBLASLT   0: cuBLASLt is not used
  *   WEBER_CUDA_CUDNN      0: cuDNN is not used
  *   WEBER_CUDA_NCCL       0: NCCL is not used */

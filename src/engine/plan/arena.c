@@ -82,6 +82,7 @@ typedef struct {
     hole *holes;
     int n_holes;
     int64_t live, most;                 /* bytes that are in use; at most */
+    bool on_gpu;
 } arena;
 
 static void begin(arena *a, int allocation)
@@ -123,7 +124,7 @@ static bool touches(const wb__plan_step *d, const wb__step_operand *at)
  * for one of them is waiting for all before it. */
 static void find_waits(arena *a, const wb__programs *s)
 {
-    for (int i = 0; i < s->n; i++) s->step[i].waits_for = -1;
+    for (int i = 0; i < s->n; i++) s->step[i].waits_for = s->step[i].after = -1;
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
         if (d->step.kind != WB__STEP_COLLECTIVE) continue;
@@ -205,6 +206,27 @@ static void store_in_place(arena *a, const wb__programs *s)
             if (d->instr[k].kind == WB__STORE && to->allocation >= 0 &&
                 a->lifetimes[to->allocation].first_use == i)
                 put_in_place(a, d, i, to);
+        }
+    }
+}
+
+enum { LATE = 8 };
+
+/* A step of the other branch may run later than its place in the order, so its memory stays
+ * allocated for LATE steps, before others wait for it. */
+static void live_longer(arena *a, const wb__programs *s)
+{
+    for (int i = 0; i < s->n_compute; i++) {
+        const wb__plan_step *d = &s->step[i];
+        const int end = WB__MIN(i + LATE, s->n_compute - 1);
+        if (!d->step.in_branch) continue;
+        for (int v = 0; v < d->n_operands + 2; v++) {
+            const int allocation = v < d->n_operands    ? d->operand[v].allocation
+                                   : v == d->n_operands ? d->aux.allocation
+                                                        : d->sums.allocation;
+            if (allocation < 0) continue;
+            lifetime *l = &a->lifetimes[allocation];
+            l->last_use = WB__MAX(l->last_use, end);
         }
     }
 }
@@ -303,12 +325,16 @@ static bool lay_out_again(arena *a, int n)
 
 /* ---- views of the arena ---------------------------------------------------------------------- */
 
+static int64_t offset_of(const arena *a, int allocation)
+{
+    return a->offsets[a->lifetimes[allocation].at];
+}
+
 static wb__view in_arena(const arena *a, const wb__step_operand *at)
 {
     wb__view v = at->view;
     if (at->allocation >= 0)
-        v.offset += a->offsets[a->lifetimes[at->allocation].at] /
-                    (int64_t)wb__dtype_size(v.dtype);
+        v.offset += offset_of(a, at->allocation) / (int64_t)wb__dtype_size(v.dtype);
     return v;
 }
 
@@ -318,7 +344,8 @@ static bool fill_views(const arena *a, wb__plan_step *d)
     wb__step *s = &d->step;
     wb__view *views = s->views;
     if (s->kind == WB__STEP_FUSED)
-        views = d->views = wb__alloc(((size_t)d->n_operands + 1) * sizeof *views);
+        views = d->views =
+            d->views ? d->views : wb__alloc(((size_t)d->n_operands + 1) * sizeof *views);
     else s->n_views = d->n_operands;
     for (int i = 0; views && i < d->n_operands; i++) views[i] = in_arena(a, &d->operand[i]);
     s->aux = in_arena(a, &d->aux);
@@ -329,23 +356,51 @@ static bool fill_views(const arena *a, wb__plan_step *d)
     return views;
 }
 
-bool wb__lay_out(const wb__placement *l, bool on_gpu, wb__programs *s)
+/* Lays out the arena, and fills in the views of the steps.  False: out of memory. */
+static bool try(arena *a, const wb__placement *l, wb__programs *s, int *ending)
+{
+    const int n = l->n_allocations + s->n_allocations;
+    a->end = a->live = a->most = a->n_holes = 0;
+    find_uses(a, l, s);
+    find_waits(a, s);
+    live_longer(a, s);
+    if (a->on_gpu) store_in_place(a, s);
+    lay_out(a, s, n, ending);
+    bool good = lay_out_again(a, n);
+    for (int i = 0; good && i < s->n; i++) good = fill_views(a, &s->step[i]);
+    return good;
+}
+
+/* Chooses the steps of the other branch.  If their memory makes the arena grow by more than a
+ * quarter (and 16 MiB), or by more than 64 MiB, there is no other branch. */
+static bool branch(arena *a, const wb__placement *l, wb__programs *s, int *ending)
+{
+    const int n = l->n_allocations + s->n_allocations;
+    const int64_t mib = 1 << 20, end = a->end;
+    wb__range *ranges = wb__alloc(((size_t)n + 1) * sizeof *ranges);
+    bool good = ranges && wb__branches_choose(l, s);
+    if (good && s->branches) good = try(a, l, s, ending);
+    s->branches &= good && a->end <= end + WB__MIN(WB__MAX(end / 4, 16 * mib), 64 * mib);
+    for (int i = 0; i < s->n && !s->branches; i++) s->step[i].step.in_branch = false;
+    if (good && !s->branches && a->end != end) good = try(a, l, s, ending);
+    for (int i = 0; good && i < n; i++)
+        ranges[i] = (wb__range){offset_of(a, i), offset_of(a, i) + a->lifetimes[i].bytes};
+    if (good && s->branches) wb__branches_join(s, ranges);
+    wb__free(ranges);
+    return good;
+}
+
+bool wb__lay_out(const wb__placement *l, bool on_gpu, bool branches, wb__programs *s)
 {
     const int n = l->n_allocations + s->n_allocations, unit = WB__WORKSPACE_ALIGN;
     int *ending = wb__alloc(((size_t)s->n + 1) * sizeof *ending);
     arena a = {.lifetimes = wb__alloc(((size_t)n + 1) * sizeof *a.lifetimes),
                .offsets = wb__alloc_zero((size_t)n + 1, sizeof *a.offsets),
-               .holes = wb__alloc(((size_t)n + 2) * sizeof *a.holes)};
-    bool good = ending && a.lifetimes && a.offsets && a.holes;
-    if (good) {
-        find_uses(&a, l, s);
-        find_waits(&a, s);
-        if (on_gpu) store_in_place(&a, s);
-        lay_out(&a, s, n, ending);
-        good = lay_out_again(&a, n);
-        for (int i = 0; good && i < s->n; i++) good = fill_views(&a, &s->step[i]);
-        s->arena_bytes = (a.end + unit - 1) / unit * unit;
-    }
+               .holes = wb__alloc(((size_t)n + 2) * sizeof *a.holes),
+               .on_gpu = on_gpu};
+    bool good = ending && a.lifetimes && a.offsets && a.holes && try(&a, l, s, ending);
+    if (good && branches) good = branch(&a, l, s, ending);
+    s->arena_bytes = (a.end + unit - 1) / unit * unit;
     wb__free(ending);
     wb__free(a.lifetimes);
     wb__free(a.offsets);

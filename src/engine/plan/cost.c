@@ -27,8 +27,7 @@ static void add_fused(const wb__fused *f, wb__cost *c)
         }
 }
 
-/* Whether a library step writes view i. */
-static bool is_result(const wb__step *s, int i)
+bool wb__step_writes(const wb__step *s, int i)
 {
     switch (s->kind) {
     case WB__STEP_MATMUL: return i == 2;
@@ -73,7 +72,7 @@ wb__cost wb__step_cost(const wb__step *s)
     for (int i = 0; i < s->n_views; i++) {
         /* of a table, only the rows that an index names */
         const int64_t bytes = bytes_of(&s->views[gathers && !i ? 2 : sets && i == 2 ? 1 : i]);
-        *(is_result(s, i) ? &c.written : &c.read) += bytes;
+        *(wb__step_writes(s, i) ? &c.written : &c.read) += bytes;
     }
     const bool stores = s->aux_kind == WB__AUX_OPERAND || s->aux_kind == WB__AUX_SIGNS;
     if (s->aux_kind) *(stores ? &c.written : &c.read) += bytes_of(&s->aux);

@@ -66,6 +66,8 @@ char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
     const wb__cost c = wb__step_cost(s);
     wb__text_add(&t, "  reads %lld, writes %lld", (long long)c.read, (long long)c.written);
     if (c.flops > 0) wb__text_add(&t, ", %.6g FLOP", c.flops);
+    if (s->in_branch) wb__text_add(&t, ", in the branch");
+    if (d->after >= 0) wb__text_add(&t, ", after %d", d->after);
     return wb__text_take(&t);
 }
 

@@ -79,7 +79,8 @@ static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_fi
     const int i = p->n_steps - 1, launches = WB__MAX(d->step.fused.n_segments, 1);
     p->n_launches += launches;
     if (is_final) p->n_final_launches += launches;
-    p->workspace_bytes = WB__MAX(p->workspace_bytes, (int64_t)p->kernels[i]->workspace);
+    int64_t *workspace = p->kernels[i]->in_branch ? &p->branch_bytes : &p->workspace_bytes;
+    *workspace = WB__MAX(*workspace, (int64_t)p->kernels[i]->workspace);
     if (p->text) p->text[i] = wb__describe(d, p->kernels[i]);
     if (wb__debug("dispatch") && d->step.kind != WB__STEP_FUSED)
         report_dispatch(a->device, d, p->kernels[i]);
@@ -98,6 +99,18 @@ static bool keep_waits(const wb__programs *s, wb__plan *p)
     for (int i = 0; i < s->n && p->waits; i++)
         p->waits[i] = (wb__plan_wait){s->step[i].waits_for, p->kernels[i]->unfinished};
     return p->waits;
+}
+
+/* The branches have a workspace each.  False: out of memory. */
+static bool keep_branches(const wb__programs *s, wb__plan *p)
+{
+    const int64_t unit = WB__WORKSPACE_ALIGN;
+    if (!s->branches) return true;
+    p->branch_at = (p->workspace_bytes + unit - 1) / unit * unit;
+    if (p->branch_bytes) p->workspace_bytes = p->branch_at + p->branch_bytes;
+    p->after = wb__alloc(((size_t)s->n + 1) * sizeof *p->after);
+    for (int i = 0; i < s->n && p->after; i++) p->after[i] = s->step[i].after;
+    return p->after;
 }
 
 /* Prepares all steps even after one was declined, so that one attempt finds all declined steps. */
@@ -187,7 +200,7 @@ wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
     p->arena = placement->arena_buffer;
     p->arena_bytes = programs->arena_bytes;
     if (prepare(a, programs, p) && keep_key(r, programs, p) && keep_waits(programs, p) &&
-        fill_buffers(r, &values->ir, p)) {
+        keep_branches(programs, p) && fill_buffers(r, &values->ir, p)) {
         count_bytes(r, p);
         return p;
     }
@@ -207,6 +220,7 @@ void wb__plan_free(wb__plan *p)
     }
     wb__free(p->kernels);
     wb__free(p->waits);
+    wb__free(p->after);
     wb__free(p->text);
     wb__free(p->words);
     wb__free(p->constants);

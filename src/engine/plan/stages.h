@@ -308,6 +308,8 @@ typedef struct {
     char *text;
     int waits_for;                      /* the last step, a COLLECTIVE, that must be complete before
                                            this step; -1: none */
+    int after;                          /* the last step of the other branch that must be complete
+                                           before this step; -1: none */
     bool first;                         /* it copies a leaf, and is moved to the beginning */
 } wb__plan_step;
 
@@ -321,6 +323,7 @@ typedef struct {
                                            their indices follow those of wb__placement */
     int n_allocations, allocations_capacity;
     int64_t arena_bytes;
+    bool branches;                      /* some step is in the other branch */
 } wb__programs;
 
 bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
@@ -368,9 +371,16 @@ void wb__step_free(wb__plan_step *d);
  * variables, if they differ only in their operands. */
 bool wb__merge_segments(wb__programs *p);
 
-/* arena.c: assigns an offset to each arena allocation and fills in the views of the steps.  on_gpu:
- * the plan is of a GPU. */
-bool wb__lay_out(const wb__placement *l, bool on_gpu, wb__programs *s);
+/* arena.c: assigns an offset to each arena allocation and fills in the views of the steps.
+ * on_gpu: the plan is of a GPU.  branches: puts steps into the other branch, if the arena grows
+ * little by this. */
+bool wb__lay_out(const wb__placement *l, bool on_gpu, bool branches, wb__programs *s);
+/* branches.c: sets `in_branch` of the steps, which have their views, and s->branches.  False: out
+ * of memory. */
+bool wb__branches_choose(const wb__placement *l, wb__programs *s);
+/* Sets `after` of the steps.  of: of each arena allocation, its bytes in the arena. */
+typedef struct { int64_t begin, end; } wb__range;
+void wb__branches_join(wb__programs *s, const wb__range *of);
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
@@ -385,6 +395,7 @@ wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
  * floating-point operations of a product, a convolution or attention (of others: 0). */
 typedef struct { int64_t read, written; double flops; } wb__cost;
 wb__cost wb__step_cost(const wb__step *s);
+bool wb__step_writes(const wb__step *s, int i);      /* whether a library step writes view i */
 char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c: describes the
                                                                         step in a line, which the
                                                                         caller frees; NULL: out of

@@ -119,7 +119,7 @@ int64_t vgpu_calls(const char *name)
 
 /* ---- calls that fail ------------------------------------------------------------------------- */
 
-static int64_t attempts, failed, fail_at;
+static int64_t attempts, failed, all_failed, fail_at;
 static bool fail_all;                   /* the later calls fail too */
 static char first_failed[200];
 
@@ -153,11 +153,14 @@ bool vgpu_fails(const char *name)
         attempts++;
         fails = fail_all ? attempts >= fail_at : attempts == fail_at;
     }
+    all_failed += fails;
     if (fails && !failed++)
         snprintf(first_failed, sizeof first_failed, "call %lld, %s", (long long)attempts, name);
     pthread_mutex_unlock(&lock);
     return fails;
 }
+
+int64_t vgpu_all_failed(void) { return all_failed; }
 
 int64_t vgpu_failed(char text[200])
 {
@@ -203,7 +206,7 @@ void vgpu_forget(void)
 
 /* ---- dry processes --------------------------------------------------------------------------- */
 
-static int most_nodes;
+static int most_nodes, longest_chain, last_nodes, last_chain;
 static size_t most_bytes;
 
 bool vgpu_dry(void)
@@ -213,9 +216,13 @@ bool vgpu_dry(void)
     return dry;
 }
 
-void vgpu_note_nodes(int n)
+void vgpu_note_nodes(int n, int chain)
 {
-    if (n > most_nodes) most_nodes = n;
+    last_nodes = n;
+    last_chain = chain;
+    if (n <= most_nodes) return;
+    most_nodes = n;
+    longest_chain = chain;
 }
 
 void vgpu_note_memory(size_t bytes)
@@ -226,8 +233,9 @@ void vgpu_note_memory(size_t bytes)
 __attribute__((destructor)) static void end(void)
 {
     if (vgpu_dry() && most_bytes)
-        fprintf(stderr, "vgpu: %d nodes in the largest graph, %zu bytes of memory at most\n",
-                most_nodes, most_bytes);
+        fprintf(stderr, "vgpu: %d nodes in the largest graph, %zu bytes of memory at most,"
+                " %d nodes in the longest chain of that graph\n",
+                most_nodes, most_bytes, longest_chain);
     if (!wrong || !vgpu_env_number("VGPU_STRICT", 0)) return;
     fprintf(stderr, "vgpu: %lld wrong uses, the first: %s\n", (long long)wrong, first_wrong);
     fflush(NULL);
@@ -321,6 +329,8 @@ void vgpu_read_books(vgpu_books *b)
     b->execs = alive[VGPU_EXEC];
     vgpu_memory_books(b);
     b->commands = vgpu_recorded();
+    b->nodes = last_nodes;
+    b->chain = last_chain;
     b->held = held;
     b->wrong = wrong;
     memcpy(b->first_wrong, first_wrong, sizeof first_wrong);

@@ -445,7 +445,7 @@ static int run(void *payload)
     double *a = malloc((size_t)(p->m * p->k) * sizeof *a);
     double *b = malloc((size_t)(p->n * p->k) * sizeof *b);
     if (!a || !b) abort();
-    if (p->workspace_bytes) memset(p->workspace, 0xff, p->workspace_bytes);
+    if (p->workspace_bytes) vgpu_scratch(p->workspace, p->workspace_bytes);
     for (int64_t i = 0; i < p->c.batch; i++) one_batch(p, i, a, b);
     if (p->d.epilogue & (SUMS | SUMS_OF_A | SUMS_OF_B)) sum_up(p);
     free(a);

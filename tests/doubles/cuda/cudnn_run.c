@@ -199,7 +199,7 @@ int cudnn_run(void *program)
 {
     const cudnn_program *p = program;
     values all = {{NULL}};
-    if (p->workspace_bytes) memset(p->workspace, 0xff, p->workspace_bytes);
+    if (p->workspace_bytes) vgpu_scratch(p->workspace, p->workspace_bytes);
     for (int i = 0; i < p->n_ops; i++) {
         const cudnn_op *o = &p->op[i];
         int result = o->y;

@@ -185,22 +185,18 @@ static bool run_group(void)
     return true;
 }
 
-/* The k-th of n groups to run. */
-static uint64_t group_at(const char *order, uint64_t k, uint64_t n)
+/* The k-th of n groups to run, of the launch with this number. */
+static uint64_t group_at(const char *order, uint64_t k, uint64_t n, uint64_t launched)
 {
-    static uint64_t launches;
     const uint64_t prime = 7919;
     if (!strcmp(order, "backward")) return n - 1 - k;
     if (strcmp(order, "shuffled")) return k;
-    launches += !k;
-    return (k * (n % prime ? prime : 1) + launches * 31) % n;
+    return (k * (n % prime ? prime : 1) + launched * 31) % n;
 }
 
-bool vgpu_run_grid(const vgpu_grid *g)
+/* Sets all that the items of group i need: another kernel may have run since the last group. */
+static void begin_group(const vgpu_grid *g, const char *order, uint64_t i)
 {
-    const uint64_t n = (uint64_t)g->groups[0] * g->groups[1] * g->groups[2];
-    const char *order = vgpu_env("VGPU_ORDER", "forward");
-    bool good = true;
     grid = g;
     backward = !strcmp(order, "backward");
     n_items = g->items[0] * g->items[1] * g->items[2];
@@ -209,11 +205,21 @@ bool vgpu_run_grid(const vgpu_grid *g)
     g->here->barrier = barrier;
     g->here->fence = fence;
     g->here->ticket = ticket;
+    g->here->group.x = (unsigned)(i % g->groups[0]);
+    g->here->group.y = (unsigned)(i / g->groups[0] % g->groups[1]);
+    g->here->group.z = (unsigned)(i / g->groups[0] / g->groups[1]);
+}
+
+bool vgpu_run_grid(const vgpu_grid *g)
+{
+    const uint64_t n = (uint64_t)g->groups[0] * g->groups[1] * g->groups[2];
+    const char *order = vgpu_env("VGPU_ORDER", "forward");
+    static uint64_t launches;
+    const uint64_t launched = ++launches;
+    bool good = true;
     for (uint64_t k = 0; k < n && good; k++) {
-        const uint64_t i = group_at(order, k, n);
-        g->here->group.x = (unsigned)(i % g->groups[0]);
-        g->here->group.y = (unsigned)(i / g->groups[0] % g->groups[1]);
-        g->here->group.z = (unsigned)(i / g->groups[0] / g->groups[1]);
+        if (k && k == n / 2) vgpu_meanwhile();
+        begin_group(g, order, group_at(order, k, n, launched));
         good = run_group();
     }
     if (!good) n_prepared = 0;          /* some fibers have stopped within an item */

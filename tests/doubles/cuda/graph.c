@@ -2,18 +2,25 @@
  *
  * A capture begins with one stream.  A stream that waits for an event of the capture takes part in
  * it, until the first stream has waited for its last command.  A graph is a list of commands, each
- * with those that it waits for.  A launch runs commands that are ready in any order. */
+ * with those that it waits for.  A launch runs commands that are ready in any order: with the
+ * schedule `latest` those of the first stream last, with `lazy` these first.  With others than
+ * `lazy` a command that is ready may run in the middle of another one, so that commands which share
+ * memory disturb each other. */
 #include "inside.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct { vgpu_work *work; vgpu_nodes waits; } node;
+typedef struct {
+    vgpu_work *work;
+    vgpu_nodes waits;
+    bool beside;                        /* not of the capture's first stream */
+} node;
 
 /* The commands of an executable graph; never changed. */
 typedef struct {
-    int references, n;
+    int references, n, chain;           /* chain: nodes of the longest chain */
     node node[];
 } plan;
 
@@ -35,6 +42,7 @@ struct vgpu_capture {
     uint64_t number;
     CUstreamCaptureMode mode;
     unsigned long thread;
+    int64_t failed;                     /* vgpu_all_failed() at its beginning */
     bool invalid;
     struct vgpu_capture *next;
 };
@@ -103,7 +111,7 @@ CUresult vgpu_capture_put(CUstream s, vgpu_work *w)
         g->node = realloc(g->node, (size_t)g->capacity * sizeof *g->node);
         if (!g->node) abort();
     }
-    g->node[g->n] = (node){.work = w};
+    g->node[g->n] = (node){.work = w, .beside = s != s->capture->first};
     add_all(&g->node[g->n].waits, &s->tips);
     s->tips.n = 0;
     add_to(&s->tips, g->n++);
@@ -161,7 +169,7 @@ API(cuStreamBeginCapture_v2, (CUstream s, CUstreamCaptureMode mode), (s, mode))
     static uint64_t number;
     *c = (struct vgpu_capture){.graph = vgpu_new(VGPU_GRAPH, sizeof *c->graph, NULL), .first = s,
                                .number = ++number, .mode = mode, .thread = this_thread(),
-                               .next = captures};
+                               .failed = vgpu_all_failed(), .next = captures};
     captures = s->capture = c;
     return CUDA_SUCCESS;
 }
@@ -218,8 +226,9 @@ static CUresult end_capture(CUstream s, CUgraph *graph)
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     CUresult result = state_of(c);
     if (!result && !is_joined(c)) {
-        vgpu_wrong("cuStreamEndCapture: a stream of the capture is not joined");
-        result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        if (c->failed == vgpu_all_failed())
+            vgpu_wrong("cuStreamEndCapture: a stream of the capture is not joined");
+        result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     }
     const CUgraph g = leave(s);
     if (result) end_graph(g);
@@ -259,6 +268,19 @@ int64_t vgpu_beside(void)
     return n;
 }
 
+static int longest_chain(const plan *p)
+{
+    int longest = 0, *length = vgpu_zeroed(((size_t)p->n + 1) * sizeof *length);
+    for (int i = 0; i < p->n; i++) {
+        const vgpu_nodes *waits = &p->node[i].waits;
+        for (int k = 0; k < waits->n; k++)
+            if (length[waits->node[k]] > length[i]) length[i] = length[waits->node[k]];
+        if (++length[i] > longest) longest = length[i];
+    }
+    free(length);
+    return longest;
+}
+
 API(cuGraphInstantiateWithFlags, (CUgraphExec *made, CUgraph g, unsigned long long flags),
     (made, g, flags))
 {
@@ -270,8 +292,10 @@ API(cuGraphInstantiateWithFlags, (CUgraphExec *made, CUgraph g, unsigned long lo
     p->n = g->n;
     for (int i = 0; i < g->n; i++) {
         p->node[i].work = vgpu_work_keep(g->node[i].work);
+        p->node[i].beside = g->node[i].beside;
         add_all(&p->node[i].waits, &g->node[i].waits);
     }
+    p->chain = longest_chain(p);
     CUgraphExec e = vgpu_new(VGPU_EXEC, sizeof *e, NULL);
     e->plan = p;
     *made = e;
@@ -297,32 +321,70 @@ API(cuGraphExecDestroy, (CUgraphExec e), (e))
 }
 
 /* A launch: n commands are done. */
-typedef struct { plan *plan; int n; bool *done; } run;
+typedef enum { WAITING, RUNNING, DONE } state;
+typedef struct { plan *plan; int n; state *state; } run;
 
 static bool is_ready(const run *r, int i)
 {
     const vgpu_nodes *waits = &r->plan->node[i].waits;
-    bool ready = !r->done[i];
-    for (int k = 0; k < waits->n && ready; k++) ready = r->done[waits->node[k]];
+    bool ready = r->state[i] == WAITING;
+    for (int k = 0; k < waits->n && ready; k++) ready = r->state[waits->node[k]] == DONE;
     return ready;
 }
 
-/* Runs a command that is ready.  False: all of them wait for other ranks. */
+/* The index, in `ready`, of the command to run next. */
+static int choose(const run *r, const int *ready, int n)
+{
+    const char *how = vgpu_env("VGPU_SCHEDULE", "");
+    const bool latest = !strcmp(how, "latest");
+    if (n < 2) return 0;
+    if (!latest && strcmp(how, "lazy")) return vgpu_pick(n);
+    for (int i = 0; i < n; i++)
+        if (r->plan->node[ready[i]].beside == latest) return i;
+    return 0;
+}
+
+static run *running;                    /* the launch of which a command runs */
+
+/* Runs a command that is ready.  False: there is none, or all of them wait for other ranks. */
 static bool run_node(run *r)
 {
     int n = 0, *ready = vgpu_zeroed((size_t)r->plan->n * sizeof *ready);
     bool ran = false;
     for (int i = 0; i < r->plan->n; i++)
         if (is_ready(r, i)) ready[n++] = i;
-    const int first = n > 1 ? vgpu_pick(n) : 0;
+    const int first = choose(r, ready, n);
     for (int i = 0; i < n && !ran; i++) {
         const int chosen = ready[(first + i) % n];
+        run *const before = running;
+        running = r;
+        r->state[chosen] = RUNNING;
         ran = vgpu_work_run(r->plan->node[chosen].work);
-        r->done[chosen] = ran;
+        r->state[chosen] = ran ? DONE : WAITING;
+        running = before;
     }
     r->n += ran;
     free(ready);
     return ran;
+}
+
+void vgpu_meanwhile(void)
+{
+    static bool nested;
+    const bool lazy = !strcmp(vgpu_env("VGPU_SCHEDULE", ""), "lazy");
+    if (!running || nested || lazy || vgpu_pick(2)) return;
+    nested = true;
+    run_node(running);
+    nested = false;
+}
+
+void vgpu_scratch(void *at, size_t bytes)
+{
+    bool kept = true;
+    memset(at, 0xff, bytes);
+    vgpu_meanwhile();
+    for (size_t i = 0; i < bytes && kept; i++) kept = ((unsigned char *)at)[i] == 0xff;
+    if (!kept) vgpu_wrong("two commands that may run at the same time have one workspace");
 }
 
 static CUresult run_plan(vgpu_work *w)
@@ -336,7 +398,7 @@ static CUresult run_plan(vgpu_work *w)
 static void drop_run(vgpu_work *w)
 {
     drop_plan(((run *)w->payload)->plan);
-    free(((run *)w->payload)->done);
+    free(((run *)w->payload)->state);
 }
 
 API(cuGraphLaunch, (CUgraphExec e, CUstream s), (e, s))
@@ -346,8 +408,8 @@ API(cuGraphLaunch, (CUgraphExec e, CUstream s), (e, s))
     if (!vgpu_is(e, VGPU_EXEC)) return CUDA_ERROR_INVALID_VALUE;
     TRY(vgpu_not_captured(s));
     e->plan->references++;
-    vgpu_note_nodes(e->plan->n);
-    const run launched = {e->plan, 0, vgpu_zeroed((size_t)e->plan->n * sizeof(bool))};
+    vgpu_note_nodes(e->plan->n, e->plan->chain);
+    const run launched = {e->plan, 0, vgpu_zeroed((size_t)e->plan->n * sizeof(state))};
     vgpu_work *w = vgpu_work_new(s->object.context, "graph", run_plan, &launched, sizeof launched);
     w->drop = drop_run;
     if (e->running && e->running->stream != s) vgpu_put_wait(s, e->running);

@@ -45,6 +45,8 @@ VGPU_API void vgpu_hold(void);
 VGPU_API void vgpu_let_go(void);
 /* Sleeps without the lock, which this thread holds once. */
 void vgpu_nap(void);
+/* How many calls VGPU_FAIL made fail; the lock must be held. */
+int64_t vgpu_all_failed(void);
 /* VGPU_FAIL counts calls from here on. */
 VGPU_API void vgpu_fail_from_here(void);
 
@@ -91,8 +93,8 @@ VGPU_API const char *vgpu_env(const char *name, const char *otherwise);
 VGPU_API long long vgpu_env_number(const char *name, long long otherwise);
 /* Whether VGPU_DRY is set. */
 VGPU_API bool vgpu_dry(void);
-/* For the report of a dry process: note the largest. */
-void vgpu_note_nodes(int n);
+/* For the report of a dry process: note the largest.  chain: nodes of the graph's longest chain. */
+void vgpu_note_nodes(int n, int chain);
 void vgpu_note_memory(size_t bytes);
 VGPU_API void *vgpu_zeroed(size_t bytes);
 
@@ -280,6 +282,8 @@ typedef struct {
     void **arguments;
 } vgpu_grid;
 
+/* In the middle of a command of a graph: may run another one that is ready. */
+void vgpu_meanwhile(void);
 /* Runs a kernel; false: not all items of a group reach the same barriers. */
 VGPU_API bool vgpu_run_grid(const vgpu_grid *g);
 /* Runs a function and catches its memory faults; false: it accessed the invalid address

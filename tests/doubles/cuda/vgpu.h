@@ -29,7 +29,8 @@
  *   VGPU_MEMORY=bytes      the memory of each device (4 GiB)
  *   VGPU_ARCH=n            their compute capability (90)
  *   VGPU_SCHEDULE          the stream that runs next: round (each in turn), latest (the newest
- *                          stream), lazy (only commands that a call waits for), random:SEED
+ *                          stream), lazy (only commands that a call waits for), random:SEED;
+ *                          for a graph see graph.c
  *   VGPU_ORDER=backward    runs groups, and items in them, from the last to the first
  *   VGPU_ORDER=shuffled    runs groups in another order at each launch
  *   VGPU_QUEUE=n           how many commands a stream queues before some are run (512)
@@ -40,7 +41,8 @@
  *   VGPU_DRY=1             kernels are not compiled, they and operations of the libraries do not
  *                          run, and copies from the device give zeros, so that plans of any size
  *                          take little time; at the end of the process a line on stderr has the
- *                          largest graph's number of nodes and the most memory that was in use
+ *                          largest graph's number of nodes, the most memory that was in use, and
+ *                          the nodes of the longest chain of that graph
  *   VGPU_FAIL=n, n+        the n-th call, counted from cuInit on, fails; n+: all later ones too
  *   VGPU_LIBRARY           the file of the driver's double, if WEBER_CUDA_LIBRARY does not name it
  *   VGPU_CXX               the compiler of kernels
@@ -63,6 +65,8 @@ typedef struct {
     int64_t blocks, bytes;          /* device memory: allocated and not freed */
     int64_t host_blocks, host_bytes;
     int64_t commands;               /* queued, not yet run */
+    int64_t nodes, chain;           /* of the last graph that was launched: all; in its longest
+                                       chain */
     int64_t held;                   /* objects of libraries' doubles that were not destroyed */
     int64_t wrong;                  /* wrong uses: by calls and by kernels */
     char first_wrong[256];
@@ -109,6 +113,9 @@ VGPU_API void vgpu_spend(struct CUstream_st *stream, double microseconds);
 /* Whether the stream takes part in a capture, and how many kernels, copies and graphs were ever put
  * on it. */
 VGPU_API bool vgpu_captured(struct CUstream_st *stream, int64_t *works);
+/* For a task: fills its workspace with NaN, and counts a wrong use if a task that runs at the same
+ * time writes there. */
+VGPU_API void vgpu_scratch(void *at, size_t bytes);
 /* The bytes from `at` to the end of its block, if the current context can access it; else 0. */
 VGPU_API size_t vgpu_span(uint64_t at);
 /* A library's double has created (change 1) or destroyed (-1) an object. */

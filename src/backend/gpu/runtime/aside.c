@@ -15,7 +15,7 @@ int wb__gpu_aside_make(wb__gpu_device *d, wb__gpu_aside **made)
     if (!a) return WB_ERROR_MEMORY;
     pthread_mutex_init(&a->lock, NULL);
     *made = a;
-    int code = d->driver->open_aside(d);
+    int code = d->driver->open_queue(d, WB__GPU_ASIDE);
     if (!code) code = d->driver->new_event(&a->before);
     if (!code) code = d->driver->new_event(&a->after);
     return code ? wb__gpu_fail(d->driver, d, code, "a queue beside others") : 0;

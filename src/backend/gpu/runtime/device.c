@@ -121,14 +121,19 @@ void wb__gpu_leave(wb__gpu_device *d)
     if (d->driver->leave) d->driver->leave();
 }
 
-/* The device's events: two for each staging buffer, those of the rings `mark` and `upload`, and one
- * for each small read. */
-enum { RING_EVENTS = 4 + 2 * WB__GPU_MARKS, EVENTS = RING_EVENTS + WB__GPU_READS };
+/* The device's events: two for each staging buffer, those of the rings `mark` and `upload`, one for
+ * each small read, and those that graph.c makes. */
+enum {
+    RING_EVENTS = 4 + 2 * WB__GPU_MARKS,
+    EVENTS = RING_EVENTS + WB__GPU_READS,
+    ALL_EVENTS = EVENTS + 2 * WB__GPU_MARKS
+};
 
 static void **event_at(wb__gpu_device *d, int i)
 {
     if (i < 2) return &d->to.event[i];
     if (i < 4) return &d->from.event[i - 2];
+    if (i >= EVENTS) return &d->branch_events[i - EVENTS];
     if (i >= RING_EVENTS) return &d->read[i - RING_EVENTS].event;
     return i % 2 ? &d->upload[i / 2 - 2].event : &d->mark[i / 2 - 2].event;
 }
@@ -143,7 +148,7 @@ static int make_events(wb__gpu_device *d)
 
 static void drop_events(wb__gpu_device *d)
 {
-    for (int i = 0; i < EVENTS; i++) {
+    for (int i = 0; i < ALL_EVENTS; i++) {
         void **event = event_at(d, i);
         if (*event) d->driver->drop_event(*event);
         *event = NULL;

@@ -17,6 +17,9 @@
  * recording again would cost more.  If the kernels access only scattered parts of a buffer that has
  * moved, copying the buffer would cost more.
  *
+ * Kernels that do not depend on each other are in two branches of the graph (`after` of
+ * wb__sequence), recorded on two queues that wait for events of each other.
+ *
  * Recording uses a queue on which nothing runs, so that it does not interfere with other work.  If
  * a plan cannot be recorded, its kernels are launched one by one, as without a graph. */
 #include "backend/gpu/runtime/aside.h"
@@ -47,6 +50,7 @@ struct wb__graph {
     /* per buffer: whether the kernels use it; the addresses of other buffers are ignored */
     bool *used;
     bool broken;                /* the sequence cannot be recorded */
+    bool branches;              /* it is recorded with branches */
     int n_segments;
     segment *segments;
     void **execs;               /* memory for `exec` of all instances */
@@ -108,6 +112,26 @@ static int list_segments(wb__graph *g)
     return g->execs ? 0 : WB_ERROR_MEMORY;
 }
 
+/* Opens what the recording of branches needs.  false: this fails, and graphs are one chain. */
+static bool open_branch(wb__gpu_device *d, const wb__sequence *s)
+{
+    if (!s->after || s->waits || !d->driver->open_queue) return false;
+    pthread_mutex_lock(&d->lock);
+    int code = d->driver->open_queue(d, WB__GPU_BRANCH);
+    for (int i = 0; i < 2 * WB__GPU_MARKS && !code; i++) {
+        void **event = &d->branch_events[i];
+        if (!*event) code = d->driver->new_event(event);
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (!code) return true;
+    wb__gpu_fail(d->driver, d, code, "a branch of graphs");
+    if (wb__debug("plan"))
+        wb__log(WB_LOG_DEBUG, "plan: a graph of %d kernels is one chain: %s", s->n_kernels,
+                wb_error());
+    wb_clear_error();
+    return false;
+}
+
 static int make(wb__gpu_device *d, const wb__sequence *s, wb__graph **graph)
 {
     const size_t n = (size_t)s->n_buffers + 1;
@@ -126,8 +150,15 @@ static int make(wb__gpu_device *d, const wb__sequence *s, wb__graph **graph)
     g->own = wb__alloc_zero(n, sizeof *g->own);
     int status = g->own ? list_used(g) : WB_ERROR_MEMORY;
     if (!status) status = list_segments(g);
+    if (!status) g->branches = open_branch(d, s);
     if (!status) status = wb__gpu_tables_make(d, s, &g->tables);
     return status ? status : make_blocks(d, g);
+}
+
+bool wb__gpu_branches(const wb_device *base)
+{
+    const wb__gpu_device *d = base->state;
+    return d->graphs && d->driver->open_queue && !wb__gpu_is_off("WEBER_GPU_BRANCHES");
 }
 
 int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph)
@@ -189,14 +220,14 @@ static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
 /* Records one launch.  The launch that is a table's first row records the whole table; a launch
  * that is another row records nothing. */
 static int record_launch(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k, int index,
-                         uint64_t block, const wb__gpu_addresses *at)
+                         uint64_t block, wb__gpu_queue q, const wb__gpu_addresses *at)
 {
     for (int i = 0; i < g->tables.n; i++) {
         const wb__gpu_table *t = &g->tables.table[i];
         if (!is_row(t, k, index)) continue;
-        return t->row_launch[0] == index ? wb__gpu_table_launch(d, t, block, WB__GPU_RECORDING) : 0;
+        return t->row_launch[0] == index ? wb__gpu_table_launch(d, t, block, q) : 0;
     }
-    return wb__gpu_enqueue(d, k, &k->launches[index], WB__GPU_RECORDING, at);
+    return wb__gpu_enqueue(d, k, &k->launches[index], q, at);
 }
 
 static int fail(wb__gpu_device *d, const wb__graph *g, int code)
@@ -204,7 +235,49 @@ static int fail(wb__gpu_device *d, const wb__graph *g, int code)
     return wb__gpu_fail(d->driver, d, code, "a plan of %d kernels", g->s->n_kernels);
 }
 
-/* With the device's lock held: records the kernels of a segment.  block: address of the tables. */
+/* The queue on which kernel i is recorded. */
+static wb__gpu_queue queue_of(const wb__graph *g, int i)
+{
+    return g->branches && g->s->kernels[i]->in_branch ? WB__GPU_BRANCH : WB__GPU_RECORDING;
+}
+
+/* The event after kernel i.  A later kernel of the branch may have the same event: a wait for it is
+ * then longer than necessary. */
+static void **event_after(wb__gpu_device *d, const wb__graph *g, int i)
+{
+    const int first = queue_of(g, i) == WB__GPU_BRANCH ? WB__GPU_MARKS : 0;
+    return &d->branch_events[first + i % WB__GPU_MARKS];
+}
+
+/* Records kernel i, behind the kernel of the other branch that must be complete. */
+static int record_kernel(wb__gpu_device *d, const wb__graph *g, int i, uint64_t block,
+                         const wb__gpu_addresses *common)
+{
+    wb__gpu_kernel *k = (wb__gpu_kernel *)g->s->kernels[i];
+    const wb__gpu_queue q = queue_of(g, i);
+    const int after = g->branches ? g->s->after[i] - g->s->first : -1;
+    wb__gpu_addresses at = *common;
+    int code = 0, status = 0;
+    if (k->base.in_branch) at.workspace_at += at.branch_at;
+    if (after >= 0) code = d->driver->wait_event(d, q, *event_after(d, g, after));
+    if (!code && k->routine) status = wb__gpu_launch_routine(d, k, q, &at);
+    for (int l = 0; l < k->n && !code && !status; l++)
+        status = record_launch(d, g, k, l, block, q, &at);
+    if (!code && !status && g->branches) code = d->driver->record(d, q, event_after(d, g, i));
+    return code ? fail(d, g, code) : status;
+}
+
+/* Makes the queue `to` wait for all that is recorded on the queue `from`.  Returns a code. */
+static int link_queues(wb__gpu_device *d, wb__gpu_queue from, wb__gpu_queue to)
+{
+    void **event = &d->branch_events[0];
+    const int code = d->driver->record(d, from, event);
+    return code ? code : d->driver->wait_event(d, to, *event);
+}
+
+/* With the device's lock held: records the kernels of a segment.  block: address of the tables.
+ * The other branch begins with nothing before it, and is joined at the end, also after a failure,
+ * so that the recording ends. */
 static int record(wb__gpu_device *d, const wb__graph *g, const segment *p, uint64_t block,
                   const wb__gpu_addresses *at, void **recorded)
 {
@@ -212,11 +285,11 @@ static int record(wb__gpu_device *d, const wb__graph *g, const segment *p, uint6
     if (code) return fail(d, g, code);
     int status = 0;
     d->recording = true;
-    for (int i = p->first; i < p->last && !status; i++) {
-        wb__gpu_kernel *k = (wb__gpu_kernel *)g->s->kernels[i];
-        if (k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_RECORDING, at);
-        for (int l = 0; l < k->n && !status; l++) status = record_launch(d, g, k, l, block, at);
-    }
+    if (g->branches) code = link_queues(d, WB__GPU_RECORDING, WB__GPU_BRANCH);
+    for (int i = p->first; i < p->last && !code && !status; i++)
+        status = record_kernel(d, g, i, block, at);
+    if (g->branches && !code) code = link_queues(d, WB__GPU_BRANCH, WB__GPU_RECORDING);
+    if (code && !status) status = fail(d, g, code);
     d->recording = false;
     code = d->driver->record_end(d, recorded);
     if (code) *recorded = NULL;
@@ -482,7 +555,8 @@ int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
 {
     wb__gpu_device *d = base->state;
     const wb__gpu_addresses at = {.address = g->now, .buffers = buffers, .offsets = offsets,
-                                  .workspace_at = g->s->workspace_at, .numbers = numbers};
+                                  .workspace_at = g->s->workspace_at,
+                                  .branch_at = g->s->branch_at, .numbers = numbers};
     int status = wb__gpu_enter(d);
     if (status) return status;
     pthread_mutex_lock(&g->lock);

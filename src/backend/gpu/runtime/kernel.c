@@ -55,7 +55,8 @@ static int check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
                     l->n_buffers, bytes);
 }
 
-static int prepare_launch(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__gpu_launch *l)
+static int prepare_launch(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__gpu_launch *l,
+                          bool in_branch)
 {
     const size_t n = (size_t)l->n_buffers;
     p->launch = l;
@@ -69,7 +70,8 @@ static int prepare_launch(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__
     for (size_t i = 0; i < n; i++) p->argument[i] = &p->address[i];
     p->argument[n] = p->args;
     if (check_sizes(d, l)) return WB_ERROR_INTERNAL;
-    p->program = wb__gpu_program_get(d, l->text, l->f64 ? WB__GPU_F64 : WB__GPU_PLAIN);
+    p->program = wb__gpu_program_get(d, l->text, (l->f64 ? WB__GPU_F64 : 0) |
+                                                  (in_branch ? WB__GPU_APART : 0));
     if (!p->program) return wb_error_code();
     return wb__gpu_function_of(d, p->program, l->entry, l->items, &p->function);
 }
@@ -195,13 +197,14 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
     k->base.reason = routine ? NULL : reason;
     k->base.unfinished = collective || (routine && routine->library->aside);
     k->base.by_host = collective;
+    k->base.in_branch = step->in_branch;
     k->n = n;
     describe(step, k->what, sizeof k->what);
     *kernel = k;
     status = list_buffers(k, step);
     if (!status && routine && routine->library->aside) status = wb__gpu_aside_make(d, &k->aside);
     for (int i = 0; i < n && !status; i++)
-        status = prepare_launch(d, &k->launches[i], &work->launch[i]);
+        status = prepare_launch(d, &k->launches[i], &work->launch[i], step->in_branch);
     return status;
 }
 

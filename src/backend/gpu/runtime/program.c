@@ -126,6 +126,7 @@ static wb__gpu_program *add(wb__gpu_device *d, const char *text, int flags, uint
 wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int flags)
 {
     wb__gpu_programs *all = &d->programs;
+    if (!strstr(text, "COUNTERS(")) flags &= ~WB__GPU_APART;
     const uint64_t hash = hash_of(text, flags);
     pthread_mutex_lock(&all->lock);
     wb__gpu_program *p = all->program[hash % WB__GPU_BUCKETS];

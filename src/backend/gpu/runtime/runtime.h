@@ -78,9 +78,10 @@ typedef struct {
 
 /* Each queue of a device executes its commands in order; different queues run concurrently.  Graphs
  * are recorded on the queue RECORDING, which executes nothing; a driver without graphs lacks it.
- * Routines beside the compute queue (aside.c) are on the queue ASIDE, which the first one opens. */
+ * Routines beside the compute queue (aside.c) are on ASIDE; a graph's other branch is on BRANCH. */
 typedef enum {
-    WB__GPU_COMPUTE, WB__GPU_UP, WB__GPU_DOWN, WB__GPU_RECORDING, WB__GPU_ASIDE, WB__GPU_QUEUES
+    WB__GPU_COMPUTE, WB__GPU_UP, WB__GPU_DOWN, WB__GPU_RECORDING, WB__GPU_ASIDE, WB__GPU_BRANCH,
+    WB__GPU_QUEUES
 } wb__gpu_queue;
 
 /* An event.  count: number of the last command (in wb__gpu_device.upload: upload) before it. */
@@ -139,6 +140,7 @@ struct wb__gpu_device {
     uint64_t uploads, awaited;
     wb__gpu_mark mark[WB__GPU_MARKS], upload[WB__GPU_MARKS];    /* ring buffers */
     uint64_t marks, marks_reached;  /* number of marks created; number known to be reached */
+    void *branch_events[2 * WB__GPU_MARKS];     /* of graph.c; NULL: not made */
     int waiting, flush_interval;  /* commands since the last flush; commands between flushes */
     int failed;                 /* code of a failed command that is not reported yet; 0: none */
     wb__gpu_cache cache;
@@ -220,7 +222,7 @@ struct wb__gpu_driver {
     int (*copy)(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *source, uint64_t from,
                 size_t from_at, size_t bytes, void **event);
 
-    int (*open_aside)(wb__gpu_device *d);       /* code; NULL: no library has `aside` */
+    int (*open_queue)(wb__gpu_device *d, wb__gpu_queue q);      /* code; NULL: no ASIDE, BRANCH */
     int (*new_event)(void **event);             /* code; NULL: record creates events */
     void (*drop_event)(void *event);
     int (*record)(wb__gpu_device *d, wb__gpu_queue q, void **event);    /* code */
@@ -305,7 +307,7 @@ struct wb__gpu_addresses {
     const size_t *offsets;  /* byte offset of each buffer in its memory; NULL: all are 0 */
     wb__gpu_memory *memory;             /* handle of the workspace's memory, or NULL */
     uint64_t workspace;
-    size_t workspace_at;
+    size_t workspace_at, branch_at;     /* branch_at: as in wb__sequence */
     const wb__number *numbers;
 };
 
@@ -406,8 +408,8 @@ wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 
-/* Macros defined before the prelude. */
-typedef enum { WB__GPU_PLAIN = 0, WB__GPU_F64 = 1, WB__GPU_TABLE = 2 } wb__gpu_flags;
+/* Macros defined before the prelude; APART: if it has counters, they are its own. */
+typedef enum { WB__GPU_PLAIN, WB__GPU_F64 = 1, WB__GPU_TABLE = 2, WB__GPU_APART = 4 } wb__gpu_flags;
 
 /* Returns the program of a text, from memory, from disk or newly compiled; NULL: the error is set.
  * The caller releases it with wb__gpu_program_put, which accepts NULL. */
@@ -491,6 +493,7 @@ bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch);
 
 /* ---- graph.c, table.c ------------------------------------------------------------------------ */
 
+bool wb__gpu_branches(const wb_device *base);
 int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph);
 void wb__gpu_graph_free(const wb_device *base, wb__graph *graph);
 int wb__gpu_graph_run(const wb_device *base, wb__graph *graph, void *const *buffers,

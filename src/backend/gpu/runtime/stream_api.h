@@ -38,9 +38,9 @@ static int create_streams(API_DEVICE *d)
     return code;
 }
 
-static int open_aside(wb__gpu_device *d)
+static int open_queue(wb__gpu_device *d, wb__gpu_queue q)
 {
-    API_STREAM *stream = &((API_DEVICE *)d)->stream[WB__GPU_ASIDE];
+    API_STREAM *stream = &((API_DEVICE *)d)->stream[q];
     return *stream ? 0 : CALL(StreamCreate, stream, API_NON_BLOCKING);
 }
 
@@ -254,7 +254,7 @@ static void drop_graph(void *graph)
 #define WB__GPU_STREAM_FUNCTIONS                                                                   \
     .open = open_device, .close = close_device, .enter = enter, .leave = leave, .copy = copy,      \
     .memory_left = memory_left, .pin = pin, .unpin = unpin, .up = up, .down = down,                \
-    .open_aside = open_aside, .new_event = new_event, .drop_event = drop_event,                    \
+    .open_queue = open_queue, .new_event = new_event, .drop_event = drop_event,                    \
     .record = record,                                                                              \
     .wait_event = wait_event, .sync_event = sync_event, .sync = sync_queue,                        \
     .load_image = load_image, .unload = unload, .function = function, .launch = launch,            \

@@ -156,7 +156,8 @@ static int add_table(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
     for (int i = 0; i < n; i++) table->groups += k->launches[rows[i]].launch->groups[0];
     char *text = table_text(l);
     if (!text) return WB_ERROR_MEMORY;
-    const int flags = WB__GPU_TABLE | (l->f64 ? WB__GPU_F64 : 0);
+    const int flags = WB__GPU_TABLE | (l->f64 ? WB__GPU_F64 : 0) |
+                      (k->base.in_branch ? WB__GPU_APART : 0);
     table->program = wb__gpu_program_get(d, text, flags);
     wb__free(text);
     if (!table->program) return wb_error_code();
@@ -289,6 +290,8 @@ void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at, u
 {
     for (int i = 0; i < t->n; i++) {
         const wb__gpu_table *table = &t->table[i];
+        const size_t workspace_at =
+            at->workspace_at + (table->kernel->base.in_branch ? at->branch_at : 0);
         uint32_t first = 0;
         for (int r = 0; r < table->n; r++) {
             const wb__gpu_launch *l = table->kernel->launches[table->row_launch[r]].launch;
@@ -298,7 +301,7 @@ void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at, u
                 const uint64_t p = workspace ? at->workspace : at->address[l->buffer[b]];
                 memcpy(row + 8 * b, &p, sizeof p);
             }
-            wb__gpu_fill(l, at->numbers, NULL, at->workspace_at, row + struct_at(l));
+            wb__gpu_fill(l, at->numbers, NULL, workspace_at, row + struct_at(l));
             memcpy(row + first_at(l), &first, sizeof first);
             first += l->groups[0];
         }

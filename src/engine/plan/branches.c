@@ -1,0 +1,180 @@
+/* Two branches of a plan.  Where a device runs a plan as a graph, steps that do not depend on each
+ * other may run at the same time.  The longest chain of steps is the main branch.  A small step
+ * that is not on it, such as the gradient of a weight, is in the other branch: alone it does not
+ * fill a GPU.
+ *
+ * The steps of one branch run in their order.  Between the branches, a step waits for the last
+ * earlier step of the other branch that has memory in common with it, if one of them writes this
+ * memory.  So the results are those of the order of the steps, whatever the layout of the arena.
+ * But memory that is soon used again makes steps wait; arena.c lets the memory of this branch live
+ * longer. */
+#include "engine/plan/stages.h"
+
+#include <string.h>
+
+enum {
+    SMALL_BYTES = 8 << 20, SMALL_FLOPS = 1000000000,    /* of a step that does not fill a GPU */
+    MOST_BACK = 512             /* steps; a step waits for all before these */
+};
+
+/* The memory of a step: operand v, the auxiliary operand, the sums.  NULL: it has none of these. */
+static const wb__step_operand *memory_of(const wb__plan_step *d, int v)
+{
+    if (v < d->n_operands) return &d->operand[v];
+    if (v == d->n_operands) return d->step.aux_kind ? &d->aux : NULL;
+    return d->step.sums_of ? &d->sums : NULL;
+}
+
+static int count_memory(const wb__plan_step *d) { return d->n_operands + 2; }
+
+static bool has_known_writes(const wb__step *s)
+{
+    return s->kind == WB__STEP_FUSED || s->kind == WB__STEP_MATMUL || s->kind == WB__STEP_CONV ||
+           s->kind == WB__STEP_COPY;
+}
+
+/* Whether the step writes its memory number v.  True also if this is not known. */
+static bool writes(const wb__plan_step *d, int v)
+{
+    if (!has_known_writes(&d->step)) return true;
+    if (v == d->n_operands)
+        return d->step.aux_kind == WB__AUX_OPERAND || d->step.aux_kind == WB__AUX_SIGNS;
+    if (v > d->n_operands) return true;
+    if (d->step.kind != WB__STEP_FUSED) return wb__step_writes(&d->step, v);
+    const wb__fused *f = &d->step.fused;
+    for (int i = 0; i < f->n_instr; i++)
+        if (wb__instr_writes((wb__instr_kind)d->instr[i].kind) &&
+            d->instr[i].arg == v % f->n_views)
+            return true;
+    return false;
+}
+
+/* ---- the longest chain ----------------------------------------------------------------------- */
+
+/* Of a piece of memory: the step that wrote it last, and of those that read it since the step with
+ * the longest chain before it; -1: none. */
+typedef struct { int writer, reader; } last;
+
+typedef struct {
+    last *last;                 /* of each allocation, then of each buffer */
+    int *length, *before;       /* of each step: the longest chain that ends with it; its
+                                   predecessor in this chain, or -1 */
+    bool *is_main;
+} chains;
+
+static last *last_of(const chains *c, const wb__placement *l, const wb__programs *s,
+                     const wb__step_operand *at)
+{
+    if (!at || (at->allocation < 0 && at->view.buffer < 0)) return NULL;
+    return &c->last[at->allocation >= 0 ? at->allocation
+                                        : l->n_allocations + s->n_allocations + at->view.buffer];
+}
+
+static void follow(const chains *c, int i, int before)
+{
+    if (before < 0 || c->length[before] < c->length[i]) return;
+    c->length[i] = c->length[before] + 1;
+    c->before[i] = before;
+}
+
+/* Marks the steps of the longest chain. */
+static void find_main(const chains *c, const wb__placement *l, const wb__programs *s)
+{
+    int longest = 0;
+    for (int i = 0; i < s->n_compute; i++) {
+        const wb__plan_step *d = &s->step[i];
+        c->length[i] = 1;
+        c->before[i] = -1;
+        for (int v = 0; v < count_memory(d); v++) {
+            const last *m = last_of(c, l, s, memory_of(d, v));
+            if (m) follow(c, i, m->writer);
+            if (m && writes(d, v)) follow(c, i, m->reader);
+        }
+        for (int v = 0; v < count_memory(d); v++) {
+            last *m = last_of(c, l, s, memory_of(d, v));
+            if (m && writes(d, v)) *m = (last){i, -1};
+            else if (m && (m->reader < 0 || c->length[i] > c->length[m->reader])) m->reader = i;
+        }
+        if (c->length[i] >= c->length[longest]) longest = i;
+    }
+    for (int i = longest; i >= 0; i = c->before[i]) c->is_main[i] = true;
+}
+
+static bool is_small(const wb__step *s)
+{
+    const wb__cost cost = wb__step_cost(s);
+    return has_known_writes(s) && cost.flops <= SMALL_FLOPS &&
+           cost.read + cost.written <= SMALL_BYTES;
+}
+
+bool wb__branches_choose(const wb__placement *l, wb__programs *s)
+{
+    const size_t n = (size_t)s->n + 1;
+    const int memories = l->n_allocations + s->n_allocations + l->arena_buffer + 1;
+    for (int i = 0; i < s->n; i++)      /* these are at the same time as others in their own way */
+        if (s->step[i].step.kind == WB__STEP_COLLECTIVE || s->step[i].step.kind == WB__STEP_HOST)
+            return true;
+    chains c = {.last = wb__alloc(((size_t)memories + 1) * sizeof *c.last),
+                .length = wb__alloc(n * sizeof *c.length),
+                .before = wb__alloc(n * sizeof *c.before),
+                .is_main = wb__alloc_zero(n, sizeof *c.is_main)};
+    bool good = c.last && c.length && c.before && c.is_main;
+    for (int m = 0; good && m <= memories; m++) c.last[m] = (last){-1, -1};
+    if (good && s->n_compute) find_main(&c, l, s);
+    for (int i = 0; good && i < s->n_compute; i++) {
+        s->step[i].step.in_branch = !c.is_main[i] && is_small(&s->step[i].step);
+        s->branches |= s->step[i].step.in_branch;
+    }
+    wb__free(c.last);
+    wb__free(c.length);
+    wb__free(c.before);
+    wb__free(c.is_main);
+    return good;
+}
+
+/* ---- waiting for the other branch ------------------------------------------------------------ */
+
+static bool overlap(const wb__range *of, const wb__step_operand *x, const wb__step_operand *y)
+{
+    const int i = x->allocation, k = y->allocation;
+    if (i < 0 || k < 0) return i < 0 && k < 0 && x->view.buffer == y->view.buffer;
+    return of[i].begin < of[k].end && of[k].begin < of[i].end;
+}
+
+/* Whether one of the steps writes memory of the other one. */
+static bool depends(const wb__range *of, const wb__plan_step *d, const wb__plan_step *e)
+{
+    for (int v = 0; v < count_memory(d); v++) {
+        const wb__step_operand *x = memory_of(d, v);
+        const bool written = x && writes(d, v);
+        for (int w = 0; x && w < count_memory(e); w++) {
+            const wb__step_operand *y = memory_of(e, w);
+            if (y && overlap(of, x, y) && (written || writes(e, w))) return true;
+        }
+    }
+    return false;
+}
+
+/* The last step of the other branch for which step i waits, of those after step `known`; or
+ * `known`.  The steps that write variables wait for all steps of the branch: a variable may be
+ * another buffer's memory too. */
+static int last_before(const wb__range *of, const wb__programs *s, int i, int known)
+{
+    for (int k = i - 1; k > known; k--) {
+        if (s->step[k].step.in_branch == s->step[i].step.in_branch) continue;
+        const bool waits = i >= s->n_compute || i - k > MOST_BACK;
+        if (waits || depends(of, &s->step[k], &s->step[i])) return k;
+    }
+    return known;
+}
+
+void wb__branches_join(wb__programs *s, const wb__range *of)
+{
+    int known[2] = {-1, -1};            /* for which each branch has waited */
+    for (int i = 0; i < s->n; i++) {
+        int *mine = &known[s->step[i].step.in_branch];
+        const int k = last_before(of, s, i, *mine);
+        s->step[i].after = k > *mine ? k : -1;
+        *mine = k;
+    }
+}
