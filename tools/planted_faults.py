@@ -35,6 +35,7 @@ CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
 BRANCHES = "cuda_branches"
 # These run on a driver in memory.
 ORDER, RECORDED, MEMORY = "runtime_commands", "runtime_graph", "runtime_memory"
+SMALL = "small_products@OpenCL"
 FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an OpenCL driver
 
 # The fault; the file; the text; its replacement; the tests of which at least one must fail.
@@ -381,6 +382,13 @@ TABLE = [
     ("tiles share a counter", "src/backend/gpu/fused_reductions.c", "TICKET(counters + GRP(0),", "TICKET(counters,", ["cuda_folds"]),
     ("a group takes a ticket before its results can be read", "src/backend/gpu/fused_reductions.c", "    wb__fuse_line(k, \"FENCE;\");\n    wb__fuse_line(k, \"BARRIER;\");\n    wb__fuse_line(k, \"if (l",
      "    wb__fuse_line(k, \"BARRIER;\");\n    wb__fuse_line(k, \"if (l", ["cuda_folds"]),
+    ("a product is computed in the kernel that computes its operand", "src/engine/plan/groups.c", "whole = wb__ops[v->op].class == WB__LIBRARY;", "whole = false;", [SMALL]),
+    ("a kernel is merged with one whose product reads its values", "src/engine/plan/merge.c", "if (g == b && (wb__ops[user->op].class == WB__LIBRARY ||", "if (g == b && (", [SMALL]),
+    ("a variable is written while a product reads it", "src/engine/plan/placement.c", "if (v->op == WB__OP_matmul) return false;", "(void)0;", [SMALL]),
+    ("the windows of a product begin at its first column", "src/engine/plan/products.c", "d == axis ? cut[last] : 0;", "0;", [SMALL]),
+    ("a gap is filled at the beginning", "src/engine/plan/gaps.c", "k == axis ? at : 0;", "0;", [SMALL]),
+    ("the first chunk of a sum is added again", "src/backend/gpu/fused_products.c", "wb__fuse_open(k, \"if (at < %du)\", sum);", "wb__fuse_open(k, \"if (at < 2 * %du)\", sum);", ["gpu_fused_products"]),
+    ("the sums of lanes are added before all are there", "src/backend/gpu/fused_products.c", "if (t->lanes > 1) wb__fuse_line(k, \"BARRIER;\");", "(void)0;", ["gpu_fused_products"]),
     ("the elements of a vector that is cut off are not moved", "src/backend/gpu/fused_vectors.c", "    move_all(k, needed, kind, false);\n", "", [FUSED]),
     ("vectors begin at any offset", "src/backend/gpu/fused_vectors.c", "p->view->offset % n || ", "", ["gpu_texts"]),
     ("an index is divided by a dimension of one vector", "src/backend/gpu/fused_vectors.c", "(last ? 2 * n : n)", "n", [FUSED]),

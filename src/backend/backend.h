@@ -49,6 +49,10 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  *   UNIFORM, GAUSSIAN   A random number.  The plan's numbers arg and arg + 1 (their field u)
  *               are the Philox key and counter.  c: a view without a buffer; its offset and strides
  *               give each point's element index in the draw.
+ *   PRODUCT     A matrix product's element: the sum, over `scale` indices k, of the products of the
+ *               elements of views arg and c.  The views have the space's dimensions, of which the
+ *               rows or the columns have stride 0, and then k.  Level FULL.  Only in programs
+ *               without reductions, if `supports` accepts the product (wb__backend).
  *   ELEMENTWISE   An operation of ops.def: `op` with operands a, b, c (where: condition, x, y).
  *               Comparisons give I32 0 or 1.
  *   CAST        Converts a to this instruction's register type, as wb_astype does when the value is
@@ -68,9 +72,13 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  * Sums of F32 are computed pairwise, in blocks or with compensation for rounding errors, so that
  * the error hardly grows with the length. */
 typedef enum {
-    WB__LOAD, WB__NUMBER, WB__IOTA, WB__UNIFORM, WB__GAUSSIAN, WB__ELEMENTWISE_OP, WB__CAST,
+    WB__LOAD, WB__NUMBER, WB__IOTA, WB__UNIFORM, WB__GAUSSIAN, WB__PRODUCT, WB__ELEMENTWISE_OP,
+    WB__CAST,
     WB__REDUCE_COLUMNS, WB__REDUCE_ROWS, WB__REDUCE_ALL, WB__STORE
 } wb__instr_kind;
+
+/* Whether an instruction has no other instructions as operands. */
+static inline bool wb__instr_is_source(wb__instr_kind k) { return k <= WB__PRODUCT; }
 
 /* Whether an instruction writes its view arg. */
 static inline bool wb__instr_writes(wb__instr_kind k)
@@ -87,7 +95,7 @@ typedef struct {
     uint16_t op;                        /* wb__op */
     int32_t a, b, c;                    /* indices of earlier instructions; -1: none */
     int32_t arg;
-    int64_t scale, shift;               /* IOTA, NUMBER */
+    int64_t scale, shift;               /* IOTA, NUMBER; scale: PRODUCT */
 } wb__instr;
 
 /* Whether an instruction's dtype is an integer type narrower than its register: i8, u8 or bool.
@@ -310,7 +318,9 @@ struct wb__backend {
 
     /* Whether the backend accepts this step.  The engine calls it while planning, for step kinds,
      * epilogues and sums that it would otherwise compose from several steps.  The views have
-     * shapes, dtypes and the most likely strides, but no buffers. */
+     * shapes, dtypes and the most likely strides, but no buffers.  A FUSED step without a program
+     * asks whether a fused kernel should compute the matrix product of views 0 and 1, view 2, of
+     * which it reads every element, rather than a kernel before it. */
     bool (*supports)(const wb_device *d, const wb__step *step);
     /* Whether graphs of the device may run steps at the same time (`after` of wb__sequence). */
     bool (*branches)(const wb_device *d);

@@ -26,7 +26,8 @@ static const wb__gpu_target targets[] = {
      .tickets = true,
      .max_items = 1024,
      .local_bytes = 48 << 10,
-     .max_args_bytes = 4096},
+     .max_args_bytes = 4096,
+     .processors = 132},
 };
 
 static void dump(const wb__gpu_launch *l, bool fused)
@@ -261,6 +262,73 @@ TEST(fused)
         for (int j = 0; j < w->n; j++) f64 |= w->launch[j].f64;
         wb__gpu_work_free(w);
         check(&s, f64);
+    }
+}
+
+/* The gates of a recurrent layer (n gates), or its state's gradient (n 1); a load and a store for
+ * each. */
+static void check_recurrent_step(wb_dtype t, int n, int64_t rows, int64_t columns, int64_t k)
+{
+    enum { FIRST = 2, EACH = 4, VIEWS = 3 };
+    wb__space space = {.ndim = 2, .row_dims = 1, .col_dims = 1, .dims = {rows, columns}};
+    wb__instr instr[4 * EACH];
+    wb__view views[1 + 4 * VIEWS];
+    const uint8_t reg = (uint8_t)wb__reg_of(t);
+    views[0] = VIEW(t, 0, rows, columns, k);
+    views[0].strides[0] = k, views[0].strides[1] = 0, views[0].strides[2] = 1;
+    for (int i = 0; i < n; i++) {
+        wb__view *v = views + 1 + i * VIEWS;
+        wb__instr *in = instr + i * EACH;
+        v[0] = VIEW(t, 1, rows, columns, k);
+        v[0].offset = i * columns * k;
+        v[0].strides[0] = 0;
+        v[0].strides[1] = n > 1 ? k : 1;
+        v[0].strides[2] = n > 1 ? 1 : columns;
+        v[1] = VIEW(t, FIRST, rows, columns);
+        v[1].offset = i * rows * columns;
+        v[2] = VIEW(t, FIRST + 1, rows, columns);
+        v[2].offset = v[1].offset;
+        for (int j = 0; j < EACH; j++)
+            in[j] = (wb__instr){.kind = (uint8_t)(j == 3 ? WB__STORE : WB__ELEMENTWISE_OP),
+                                .op = WB__OP_add, .reg = reg, .dtype = (uint8_t)t,
+                                .level = WB__LEVEL_FULL, .a = i * EACH + (j == 3 ? 2 : 0),
+                                .b = j == 3 ? -1 : i * EACH + 1, .c = -1};
+        in[0].kind = WB__PRODUCT, in[0].arg = 0, in[0].c = 1 + i * VIEWS, in[0].scale = k;
+        in[0].a = in[0].b = in[1].a = in[1].b = -1;
+        in[1].kind = WB__LOAD, in[1].arg = 2 + i * VIEWS;
+        in[3].arg = 3 + i * VIEWS;
+    }
+    const wb__step s = {.kind = WB__STEP_FUSED,
+                        .fused = {.n_segments = 1, .n_instr = n * EACH, .n_views = 1 + n * VIEWS,
+                                  .instr = instr, .views = views, .spaces = &space}};
+    assert_int_equal(check(&s, t == WB_F64), 1);
+}
+
+TEST(recurrent_steps)
+{
+    for (size_t t = 0; t < WB__COUNT(floats); t++) {
+        check_recurrent_step(floats[t], 4, 32, 128, 128);
+        check_recurrent_step(floats[t], 1, 32, 128, 512);
+        check_recurrent_step(floats[t], 3, 1, 33, 33);
+    }
+}
+
+/* Which products a fused kernel computes: on a GPU, those that take less time than starting a
+ * kernel. */
+TEST(small_products)
+{
+    const wb__gpu_target *h100 = &targets[4], *cpu = &targets[3];
+    const struct { int64_t m, n, k; bool taken; } of[] = {
+        {32, 512, 128, true}, {32, 128, 512, true}, {8, 64, 16, true},
+        {1, 768, 768, true}, {32, 4096, 128, false}, {512, 512, 512, false},
+        {4, 4, 2048, false}, {0, 4, 4, false}, {4, 4, 0, false}};
+    for (size_t i = 0; i < WB__COUNT(of); i++) {
+        const wb__step s = {.kind = WB__STEP_FUSED, .n_views = 3,
+                            .views = {VIEW(WB_F32, 0, of[i].m, of[i].k),
+                                      VIEW(WB_F32, 1, of[i].k, of[i].n),
+                                      VIEW(WB_F32, 2, of[i].m, of[i].n)}};
+        assert_int_equal(wb__gpu_supports(h100, &s), of[i].taken);
+        assert_false(wb__gpu_supports(cpu, &s));
     }
 }
 

@@ -307,6 +307,7 @@ static void read_arguments(int argc, char **argv)
 int main(int argc, char **argv)
 {
     read_arguments(argc, argv);
+    setenv("WEBER_OPENCL_PRODUCTS", "1", 0);    /* small products in fused kernels on PoCL, too */
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return 2;
     double begun = now();

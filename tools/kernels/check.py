@@ -91,7 +91,8 @@ def as_tables(texts, folder):
     tables = []
     folder.mkdir(exist_ok=True)
     for text in texts:
-        head = re.search(r"KERNEL (\w+)\(((?:BUF\(\w+, \d+\), )+)ARGS\((\w+), (\d+)\)\)", text.body)
+        head = re.search(r"KERNEL(?:_OF\(.*?\))? (\w+)\(((?:BUF\(\w+, \d+\), )+)"
+                         r"ARGS\((\w+), (\d+)\)\)", text.body)
         if text.entry is not None or not head:
             continue
         table = Text(text.path)

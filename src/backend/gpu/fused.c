@@ -206,7 +206,7 @@ static bool has_few_long_rows(const wb__gpu_target *t, const wb__space *s)
 static bool depends_on(const wb__fuse_program *p, const bool *depends, int i)
 {
     const wb__instr *in = &p->instr[i];
-    if (in->kind <= WB__GAUSSIAN) return false;
+    if (wb__instr_is_source((wb__instr_kind)in->kind)) return false;
     return (in->a >= 0 && depends[in->a]) || (in->b >= 0 && depends[in->b])
         || (in->c >= 0 && depends[in->c]);
 }
@@ -411,6 +411,10 @@ static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, b
         * product(s, s->ndim - s->col_dims, s->ndim);
     size_t end = 0;
     int e = 0;
+    if (wb__fuse_has_products(p, NULL) &&
+        (has_kind(p, NULL, WB__REDUCE_COLUMNS) || has_kind(p, NULL, WB__REDUCE_ROWS) ||
+         has_kind(p, NULL, WB__REDUCE_ALL)))
+        return wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel with products and reductions");
     if (has_few_long_rows(t, s) && has_kind(p, NULL, WB__REDUCE_COLUMNS))
         e = reduce_long_rows(t, p, work, &end);
     if (e) return e;

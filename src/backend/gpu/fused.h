@@ -6,6 +6,7 @@
  *   fused_text.c    the text, the argument struct, the launch
  *   fused_reduction_text.c   reductions as text
  *   fused_vectors.c   several elements per item
+ *   fused_products.c  kernels with matrix products
  *   fused_rows.c    kernels without reductions, and with reductions along columns
  *   fused_reductions.c   kernels that reduce rows, or everything
  *
@@ -22,6 +23,7 @@
 enum {
     WB__GROUP_ITEMS = 256,                      /* items of every group of a fused kernel */
     WB__FUSE_COUNTERS = 1024,                   /* counters of a kernel with tickets */
+    WB__CHUNK = 16,             /* bytes of a vector of a product's operand */
     WB__NO_BUFFER = -2  /* buffer index of a view without memory, which numbers a draw's elements */
 };
 
@@ -77,7 +79,7 @@ typedef struct {
     unsigned inner;  /* bit set: dimensions whose index changes in the inner loop */
     int vector;                 /* adjacent elements of an item; 1: no vectors */
     int64_t elements;           /* along the last dimension, if its last vector is cut off; or 0 */
-    unsigned vector_types;                      /* bit set: dtypes of vectors */
+    unsigned vector_types;      /* bit set: dtypes of vectors; of WB__CHUNK bytes if vector is 1 */
 
     wb__text fields, body;
     uint32_t *words;                            /* the argument struct */
@@ -86,6 +88,7 @@ typedef struct {
     wb__gpu_origin *origins;
     int n_numbers, n_origins;
     int *buffers, n_buffers, n_ids, n_patterns, workspace_word;
+    bool many_registers;            /* groups need not share a processor, so items may have more */
     bool f64, failed, tickets, used[WB__OP_COUNT][4];   /* tickets: the text has counters */
     int indent;
 } wb__fuse;
@@ -198,6 +201,11 @@ int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const boo
                    wb__gpu_work *work);
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
+/* fused_products.c: whether a fused kernel computes this product (wb__backend.supports); whether a
+ * needed instruction is a product (needed NULL: whether any is); fills and finishes the kernel of
+ * these stores after wb__fuse_loops. */
+bool wb__fuse_has_products(const wb__fuse_program *p, const bool *needed);
+int wb__fused_products(wb__fuse *k, const bool *stores);
 /* fused_reductions.c: adds the kernels of all reductions of one kind, WB__REDUCE_ROWS or
  * WB__REDUCE_ALL.  Partial results are in the workspace from byte `at` on. */
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,

@@ -30,6 +30,11 @@ static void find_operands(wb__fuse *k)
             k->operand[i] = in->arg;
             break;
         case WB__UNIFORM: case WB__GAUSSIAN: k->operand[i] = in->c; break;
+        case WB__PRODUCT:                           /* its other operand, as its first one below */
+            k->operands[in->c].used |= k->needed[i];
+            k->operands[in->c].view = &p->views[in->c];
+            k->operand[i] = in->arg;
+            break;
         case WB__IOTA: k->operand[i] = k->n_operands++; break;
         default: break;
         }

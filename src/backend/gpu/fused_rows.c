@@ -101,6 +101,10 @@ static int each_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
     if (e) return e;
     for (int i = 0; i < p->n_instr; i++) k.needed[i] = stores[i];
     wb__fuse_mark_needed(p, k.needed, true);
+    if (wb__fuse_has_products(p, k.needed)) {
+        wb__fuse_loops(&k, WB__ANY_ORDER, false);
+        return wb__fused_products(&k, stores);
+    }
     wb__fuse_loops(&k, WB__ANY_ORDER, true);
     return has_lines(&k) ? by_line(&k, stores) : by_element(&k, stores);
 }
@@ -166,7 +170,7 @@ static void find_phases(rows *r, int *after)
     for (int i = 0; i < p->n_instr; i++) {
         const wb__instr *in = &p->instr[i];
         const int of[3] = {in->a, in->b, in->c};
-        const bool source = in->kind <= WB__GAUSSIAN;
+        const bool source = wb__instr_is_source((wb__instr_kind)in->kind);
         after[i] = 0;
         for (int j = 0; j < 3 && !source; j++)
             if (of[j] >= 0) after[i] = WB__MAX(after[i], after[of[j]]);

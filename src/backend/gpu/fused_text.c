@@ -151,10 +151,13 @@ static char *whole_text(const wb__fuse *k)
         for (int i = 0; i < t && !known; i++)
             known = k->vector_types >> i & 1
                 && !strcmp(wb__gpu_types[i].stored, wb__gpu_types[t].stored);
-        if (!known) wb__text_add(&text, "VECTOR(%s, %d)\n", wb__gpu_types[t].stored, k->vector);
+        if (known) continue;
+        const int n = k->vector > 1 ? k->vector : WB__CHUNK / (int)wb__dtype_size((wb_dtype)t);
+        wb__text_add(&text, "VECTOR(%s, %d)\n", wb__gpu_types[t].stored, n);
     }
     if (k->tickets) wb__text_add(&text, "COUNTERS(counters, %d)\n", WB__FUSE_COUNTERS);
-    wb__text_add(&text, "KERNEL fused(");
+    if (k->many_registers) wb__text_add(&text, "KERNEL_OF(%d, 1) fused(", WB__GROUP_ITEMS);
+    else wb__text_add(&text, "KERNEL fused(");
     for (int i = 0; i < k->n_buffers; i++) wb__text_add(&text, "BUF(b%d, %d), ", i, i);
     wb__text_add(&text, "ARGS(fused_args, %d))\n{\n%.*s}\n", k->n_buffers, (int)k->body.length,
                  k->body.text);

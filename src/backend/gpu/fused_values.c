@@ -19,7 +19,9 @@ static int operands(const wb__instr *in, int list[3])
 {
     int n = 0;
     switch ((wb__instr_kind)in->kind) {
-    case WB__LOAD: case WB__NUMBER: case WB__IOTA: case WB__UNIFORM: case WB__GAUSSIAN: return 0;
+    case WB__LOAD: case WB__NUMBER: case WB__IOTA: case WB__UNIFORM: case WB__GAUSSIAN:
+    case WB__PRODUCT:
+        return 0;
     default: break;
     }
     if (in->a >= 0) list[n++] = in->a;
@@ -42,6 +44,7 @@ void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level)
             full = wb__fuse_varies(p, &p->views[in->c]);
             break;
         case WB__IOTA: full = in->arg >= p->space.ndim - p->space.col_dims; break;
+        case WB__PRODUCT: full = true; break;
         case WB__REDUCE_COLUMNS: break;
         default: continue;
         }

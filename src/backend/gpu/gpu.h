@@ -113,6 +113,7 @@ typedef struct { const char *name, *stored, *kind; } wb__gpu_type;
 extern const wb__gpu_type wb__gpu_types[WB_DTYPE_COUNT];
 
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work);
+bool wb__fuse_takes_product(const wb__gpu_target *t, const wb__step *step);
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
 
 /* Sets the error that the device has no f64, and returns its code.  what: the operation. */

@@ -11,9 +11,11 @@ _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no
 
 static int64_t blocks(int64_t n) { return (n + SIDE - 1) / SIDE; }
 
-/* Of the optional steps, attention is supported, but not on a CPU, where other steps are faster. */
+/* Of the optional steps, products in fused kernels and attention are supported, but not on a CPU,
+ * where other steps are faster. */
 bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
 {
+    if (s->kind == WB__STEP_FUSED) return wb__fuse_takes_product(t, s);
     if (s->kind != WB__STEP_ATTENTION || t->is_cpu || t->local_bytes < LOCAL_BYTES_16) return false;
     const wb_dtype dtype = s->views[Q].dtype;
     if (dtype != WB_F32 && dtype != WB_F16 && dtype != WB_BF16) return false;

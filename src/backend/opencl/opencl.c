@@ -203,14 +203,16 @@ static int part(const char *name)
     return strcmp(name, "CLBlast") ? -1 : wb__cl_blast_works();
 }
 
-/* Accepts attention steps only.  WEBER_OPENCL_ATTENTION: 0 accepts none; 1 also accepts them on
- * CPUs. */
+/* Accepts products in fused kernels, and attention, but not on CPUs.  If the variable is 0, accepts
+ * none; if it is 1, also on CPUs. */
 static bool supports(const wb_device *base, const wb__step *step)
 {
     const wb__gpu_device *d = base->state;
-    const char *asked = getenv("WEBER_OPENCL_ATTENTION");
+    const char *const variable =
+        step->kind == WB__STEP_FUSED ? "WEBER_OPENCL_PRODUCTS" : "WEBER_OPENCL_ATTENTION";
+    const char *asked = getenv(variable);
     wb__gpu_target target = d->target;
-    if (wb__gpu_is_off("WEBER_OPENCL_ATTENTION")) return false;
+    if (wb__gpu_is_off(variable)) return false;
     if (asked && !strcmp(asked, "1")) target.is_cpu = false;
     return wb__gpu_supports(&target, step);
 }

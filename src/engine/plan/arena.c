@@ -259,6 +259,7 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
 
 enum {
     LARGE = 16 << 20,                   /* bytes of an arena whose holes matter */
+    LARGE_ON_GPU = 1 << 20,             /* the same on a GPU, where the order matters less */
     MOST_SORTED = 4096                  /* allocations; each is compared with all others */
 };
 
@@ -301,9 +302,11 @@ static int64_t place_blocks(const arena *a, block *blocks, int n, block *placed)
 
 /* Replaces the layout by a smaller one, if the arena is large and has more than 1 % of holes when
  * most of it is in use.  False: out of memory. */
-static bool lay_out_again(arena *a, int n)
+static bool lay_out_again(arena *a, int n, bool is_gpu)
 {
-    if (a->end < LARGE || a->end - a->most <= a->most / 100 || n > MOST_SORTED) return true;
+    if (a->end < (is_gpu ? LARGE_ON_GPU : LARGE) || a->end - a->most <= a->most / 100 ||
+        n > MOST_SORTED)
+        return true;
     block *blocks = wb__alloc(((size_t)n + 1) * sizeof *blocks);
     block *placed = wb__alloc(((size_t)n + 1) * sizeof *placed);
     int count = 0;
@@ -366,7 +369,7 @@ static bool try(arena *a, const wb__placement *l, wb__programs *s, int *ending)
     live_longer(a, s);
     if (a->on_gpu) store_in_place(a, s);
     lay_out(a, s, n, ending);
-    bool good = lay_out_again(a, n);
+    bool good = lay_out_again(a, n, a->on_gpu);
     for (int i = 0; good && i < s->n; i++) good = fill_views(a, &s->step[i]);
     return good;
 }

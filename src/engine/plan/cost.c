@@ -13,18 +13,26 @@ static int64_t bytes_of(const wb__view *v)
 
 static void add_fused(const wb__fused *f, wb__cost *c)
 {
-    for (int s = 0; s < f->n_segments; s++)
+    for (int s = 0; s < f->n_segments; s++) {
+        double points = 1;
+        for (int i = 0; i < f->spaces[s].ndim; i++) points *= (double)f->spaces[s].dims[i];
+        for (int i = 0; i < f->n_instr; i++)
+            if (f->instr[i].kind == WB__PRODUCT) c->flops += 2 * points * (double)f->instr[i].scale;
         for (int v = 0; v < f->n_views; v++) {
             const int64_t bytes = bytes_of(&f->views[s * f->n_views + v]);
             bool loads = false, stores = false;
             for (int i = 0; i < f->n_instr; i++) {
-                if (f->instr[i].kind == WB__LOAD) loads |= f->instr[i].arg == v;
+                const wb__instr_kind kind = (wb__instr_kind)f->instr[i].kind;
+                const bool product = kind == WB__PRODUCT;
+                if (kind == WB__LOAD || product) loads |= f->instr[i].arg == v;
+                loads |= product && f->instr[i].c == v;
                 if (wb__instr_writes((wb__instr_kind)f->instr[i].kind))
                     stores |= f->instr[i].arg == v;
             }
             c->read += loads ? bytes : 0;
             c->written += stores ? bytes : 0;
         }
+    }
 }
 
 bool wb__step_writes(const wb__step *s, int i)

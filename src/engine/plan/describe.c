@@ -24,6 +24,7 @@ static const wb__view *result_of(const wb__step *s)
 static void add_program(wb__text *t, const wb__fused *f)
 {
     static const char *const words[] = {[WB__CAST] = "cast", [WB__LOAD] = "load",
+                                        [WB__PRODUCT] = "product",
                                         [WB__STORE] = "store", [WB__UNIFORM] = "draw",
                                         [WB__GAUSSIAN] = "draw"};
     static const char *const over[] = {[WB__REDUCE_COLUMNS] = " cols", [WB__REDUCE_ROWS] = " rows",

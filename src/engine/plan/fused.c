@@ -239,6 +239,39 @@ static void operands(program *p, const wb__value *v, int level, int *in)
     }
 }
 
+/* Returns the view of operand i of the product v: the dimensions of the group's space, then k. */
+static wb__view product_view(const program *p, const wb__value *v, int i, const wb__view *of)
+{
+    const wb__group *g = p->group;
+    const wb__view m =
+        wb__matrix_view(*of, p->m->values->ir.attrs[v->attr + i] != 0, v);
+    const int row = v->ndim - 2, col = v->ndim - 1;
+    wb__view out = m;
+    out.ndim = g->ndim + 1;
+    for (int d = 0; d < g->ndim; d++) {
+        const int axis = g->axis[d];
+        out.dims[d] = g->dims[axis];
+        out.strides[d] = m.dims[axis] == 1 || axis == (i ? row : col) ? 0 : m.strides[axis];
+    }
+    out.dims[g->ndim] = m.dims[i ? row : col];
+    out.strides[g->ndim] = m.strides[i ? row : col];
+    return out;
+}
+
+/* Adds the instruction for v, a product that the group computes. */
+static int product(program *p, const wb__value *v)
+{
+    wb__instr out = blank(WB__PRODUCT, WB__LEVEL_FULL, v->dtype);
+    for (int i = 0; i < 2; i++) {
+        wb__step_operand at;
+        if (!wb__step_operand_of(p->m, wb__input(p->m->values, v, i), &at)) return 0;
+        at.view = product_view(p, v, i, &at.view);
+        out.scale = at.view.dims[p->group->ndim];
+        *(i ? &out.c : &out.arg) = wb__add_operand(p->m, p->step, &at);
+    }
+    return add(p, out);
+}
+
 static void store_value(program *p, int x)
 {
     wb__step_operand at;
@@ -303,6 +336,8 @@ static void emit_value(program *p, int x)
     int in[3] = {-1, -1, -1};
     if (class == WB__REDUCE) {
         reduction(p, x, v);
+    } else if (class == WB__LIBRARY) {
+        m->instr_of[x] = product(p, v);
     } else if (class == WB__SOURCE) {
         wb__view view;
         wb__source_view(m->values, x, &view);

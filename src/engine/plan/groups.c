@@ -5,7 +5,8 @@
  * group that reads one of its operands, or starts a group.  The order of groups is an order of
  * execution.  Values computed from leaves only, and comparisons of a product's result, are
  * deferred: they join the first group that reads them.  Values that the patterns stage fused into a
- * product join the group of the product. */
+ * product join the group of the product.  A small product that its reader computes (products.c) is
+ * deferred, too. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -61,6 +62,8 @@ static void join(former *f, int g, int x)
     of[x].group = g;
     of[x].next = -1;
     group->n++;
+    group->products += wb__ops[value(f, x)->op].class == WB__LIBRARY;
+    group->reduces |= wb__ops[value(f, x)->op].class == WB__REDUCE;
     if (group->first < 0) group->first = x;
     else of[group->last].next = x;
     group->last = x;
@@ -85,9 +88,10 @@ static int latest_maker(const former *f, const wb__value *v)
  * group writes. */
 static bool reachable(const former *f, int g, const wb__value *v)
 {
+    const bool whole = wb__ops[v->op].class == WB__LIBRARY;     /* reads more than its element */
     for (int i = 0; i < v->n_in; i++) {
         const int x = input(f, v, i), base = f->values->base[x], made = group_of(f, base);
-        if (made > g || (made == g && (x != base || f->out->of[base].ends))) return false;
+        if (made > g || (made == g && (whole || x != base || f->out->of[base].ends))) return false;
     }
     return true;
 }
@@ -163,6 +167,7 @@ static void pull(former *f, int g, const wb__value *v)
 }
 
 static void group_alone(former *f, int x);
+static void group_library(former *f, int x);
 
 static void end_deferral(former *f, int x)
 {
@@ -185,11 +190,16 @@ static int count_below(const former *f, const wb__value *v)
 static void group_alone(former *f, int x)
 {
     const wb__value *v = value(f, x);
+    if (wb__ops[v->op].class == WB__LIBRARY) {
+        group_library(f, x);
+        return;
+    }
     new_space(f, v);
     if (f->failed) return;
     wb__group trial = f->out->group[f->out->n - 1];
     if (count_below(f, v) > f->attempt->most_values ||
-        !deferred_fit(f, f->out->n - 1, &trial, v)) {
+        !deferred_fit(f, f->out->n - 1, &trial, v) ||
+        (trial.products && wb__ops[v->op].class == WB__REDUCE)) {
         f->out->n--;                            /* the group is still empty */
         for (int i = 0; i < v->n_in; i++) end_deferral(f, base_of(f, v, i));
         new_space(f, v);
@@ -286,6 +296,36 @@ static void group_part(former *f, int x, const wb__product *p)
     f->out->of[x].group = group_of(f, p->value);
 }
 
+/* x is the concat's input of zeros (gaps.c), which has a group of its own.  It joins the group that
+ * computes another input, if it fits there. */
+static void join_part(former *f, const wb__value *concat, int x)
+{
+    const int own = group_of(f, x);
+    for (int i = 0; i < concat->n_in; i++) {
+        const int to = group_of(f, base_of(f, concat, i));
+        if (to < 0 || to == own) continue;
+        const wb__group *g = &f->out->group[to];
+        if (g->kind != WB__GROUP_FUSED || g->reduces || g->n >= f->attempt->most_values ||
+            !wb__space_is(g, value(f, x)))
+            continue;
+        f->out->group[own].first = f->out->group[own].last = -1;
+        f->out->group[own].n = 0;
+        join(f, to, x);
+        return;
+    }
+}
+
+static void join_parts(former *f, const wb__value *concat)
+{
+    for (int i = 0; i < concat->n_in && f->attempt->device->backend->is_gpu; i++) {
+        const int x = input(f, concat, i);
+        const wb__value *v = value(f, x);
+        if (v->op == WB__OP_literal && v->uses == 1 && group_of(f, x) >= 0 &&
+            f->out->group[group_of(f, x)].n == 1)
+            join_part(f, concat, x);
+    }
+}
+
 static void group_value(former *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -303,6 +343,7 @@ static void group_value(former *f, int x)
         break;
     case WB__MOVE:
         if (v->op == WB__OP_concat) {
+            join_parts(f, v);
             new_group(f, WB__GROUP_CONCAT);
             join_last(f, x);
         } else if (!wb__is_view(f->values, x)) {        /* a contiguous copy */
@@ -313,7 +354,8 @@ static void group_value(former *f, int x)
         }
         break;
     case WB__LIBRARY:
-        if (wb__is_further_result(v->op) || f->patterns->product[part].made_at == x)
+        if (f->patterns->product[part].in_reader) f->progress[x].below = 1;
+        else if (wb__is_further_result(v->op) || f->patterns->product[part].made_at == x)
             group_library(f, x);
         break;
     default: break;

@@ -51,14 +51,22 @@ static bool find_readers(merger *m)
     return true;
 }
 
-/* Whether group g has only elementwise values, of which none is written to a variable. */
+/* Whether x can be in a plain group: it is elementwise, a product, or the zeros of a concat's gap
+ * that have joined a group. */
+static bool is_plain_value(const merger *m, int x)
+{
+    const wb__value *v = value(m, x);
+    return wb__is_elementwise((wb__op)v->op) || wb__ops[v->op].class == WB__LIBRARY ||
+           (v->op == WB__OP_literal && v->uses == 1 && m->out->group[group_of(m, x)].n > 1);
+}
+
+/* Whether group g has only such values, of which none is written to a variable. */
 static bool is_plain(const merger *m, int g)
 {
     const wb__group *group = &m->out->group[g];
     if (group->kind != WB__GROUP_FUSED || group->first < 0) return false;
     for (int x = group->first; x >= 0; x = next(m, x))
-        if (!wb__is_elementwise((wb__op)value(m, x)->op) || m->out->of[x].ends || m->written[x])
-            return false;
+        if (!is_plain_value(m, x) || m->out->of[x].ends || m->written[x]) return false;
     return true;
 }
 
@@ -82,14 +90,16 @@ bool wb__reads_directly(const wb__values *s, const wb__value *user, int x)
 }
 
 /* Whether the values of group a can move to group b: no group between a and b reads them, and b
- * reads them without views. */
+ * reads them without views and not as operands of products. */
 static bool may_move(const merger *m, int a, int b)
 {
     for (int x = m->out->group[a].first; x >= 0; x = next(m, x))
         for (int k = m->readers.first[x]; k < m->readers.first[x + 1]; k++) {
+            const wb__value *user = value(m, m->readers.user[k]);
             const int g = group_of(m, m->readers.user[k]);
             if (g >= 0 && g != a && g < b) return false;
-            if (g == b && !wb__reads_directly(m->values, value(m, m->readers.user[k]), x))
+            if (g == b && (wb__ops[user->op].class == WB__LIBRARY ||
+                           !wb__reads_directly(m->values, user, x)))
                 return false;
         }
     return true;
@@ -103,6 +113,7 @@ static void merge_into(merger *m, int a, int b)
     m->out->of[from->last].next = to->first;
     to->first = from->first;
     to->n += from->n;
+    to->products += from->products;
     if (to->col_dims < 0) to->col_dims = from->col_dims;
     from->first = from->last = -1;
     from->n = 0;
@@ -118,6 +129,7 @@ static int candidate(const merger *m, int b)
             if (a <= best || a >= b || !is_plain(m, a)) continue;
             const int n = m->out->group[a].n + m->out->group[b].n;
             if (n > WB__MIN(m->most_values, MOST_MERGED)) continue;
+            if (m->out->group[a].products + m->out->group[b].products > WB__MOST_PRODUCTS) continue;
             if (!same_space(&m->out->group[a], &m->out->group[b])) continue;
             if (may_move(m, a, b)) best = a;
         }
@@ -147,7 +159,8 @@ static bool broadcasts_to(const wb__group *g, const wb__value *v)
 
 static bool may_rematerialise(const merger *m, int g)
 {
-    if (m->out->group[g].n > MOST_REMATERIALISED || !is_plain(m, g)) return false;
+    if (m->out->group[g].n > MOST_REMATERIALISED || m->out->group[g].products || !is_plain(m, g))
+        return false;
     for (int x = m->out->group[g].first; x >= 0; x = next(m, x)) {
         if (m->values->needed[x]) return false;
         for (int k = m->readers.first[x]; k < m->readers.first[x + 1]; k++) {

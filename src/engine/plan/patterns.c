@@ -12,6 +12,8 @@
  *   - sums over the rows of a product or of its operands.  For example, the gradient of a layer's
  *     bias is dy summed over its rows, and the gradient of the layer's weight, dyT * x, reads dy.
  *
+ * Products that are faster in the fused kernels that read them are then chosen (products.c).
+ *
  * The tables at the end of this file list the patterns.  Later stages only read the result. */
 #include "engine/plan/stages.h"
 
@@ -44,7 +46,8 @@ static int base_of(const finder *f, int x) { return f->values->base[x]; }
 static wb__product *made_by(const finder *f, int x)
 {
     const int p = f->out->of[x].product;
-    return p >= 0 && f->out->product[p].result == x ? &f->out->product[p] : NULL;
+    return p >= 0 && f->out->product[p].result == x && !value(f, x)->window ? &f->out->product[p]
+                                                                            : NULL;
 }
 
 /* Index of the value at whose position, in the order of values, the kernel that computes x runs;
@@ -161,7 +164,7 @@ static bool match_bias(finder *f, int x)
 static bool is_result(const finder *f, int x)
 {
     const int p = f->out->of[x].product;
-    return base_of(f, x) == x && p >= 0 && f->out->product[p].result == x;
+    return base_of(f, x) == x && p >= 0 && f->out->product[p].result == x && !value(f, x)->window;
 }
 
 /* Matches x, the sum of a product with one reader and of the result of another library step.  The
@@ -241,7 +244,7 @@ typedef struct {
 static bool has_one_reader(const finder *f, int p)
 {
     const wb__value *v = value(f, p);
-    return v->op == WB__OP_matmul && v->ndim == 2 && v->uses == 1;
+    return v->op == WB__OP_matmul && v->ndim == 2 && v->uses == 1 && !v->window;
 }
 
 static bool is_zero(const finder *f, int x)
@@ -452,7 +455,7 @@ static bool match_sums_of_operand(finder *f, int x)
     for (int i = 0; i < f->out->n; i++) {
         wb__product with = f->out->product[i];
         const wb__value *v = value(f, with.value);
-        if (v->op != WB__OP_matmul || with.sums >= 0) continue;
+        if (v->op != WB__OP_matmul || v->window || with.sums >= 0) continue;
         if (with.made_at >= f->of[x].first_reader) continue;
         with.sums = x;
         with.sums_of = operand_is(f, v, &m);
@@ -568,7 +571,7 @@ static bool find(finder *f)
     if (takes_more) keep_read_factors(f);
     for (int x = 0; takes_more && x < n; x++)
         match(f, x, beside_products, WB__COUNT(beside_products));
-    return true;
+    return !takes_more || wb__products_choose(f->attempt, f->values, f->out);
 }
 
 bool wb__patterns_find(const wb__attempt *a, const wb__values *s, wb__patterns *p)

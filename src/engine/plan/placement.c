@@ -92,8 +92,8 @@ static void find_final(placer *p)
     }
 }
 
-/* Whether each value of group g that reads the leaf reads it element by element, not through a view
- * and not broadcast; or sets rows of it. */
+/* Whether each value of group g that reads the leaf reads it element by element, not through a
+ * view, not broadcast and not as the operand of a product; or sets rows of it. */
 static bool reads_in_step(const placer *p, int g, int leaf)
 {
     for (int x = p->groups->group[g].first; x >= 0; x = p->groups->of[x].next) {
@@ -102,6 +102,7 @@ static bool reads_in_step(const placer *p, int g, int leaf)
             const int in = wb__input(p->values, v, j);
             const wb__value *base = value(p, p->values->base[in]);
             if (base->op != WB__OP_constant || base->leaf != leaf) continue;
+            if (v->op == WB__OP_matmul) return false;
             const bool alike = p->groups->group[g].kind == WB__GROUP_LIBRARY
                                    ? in == replaced(p, v) && j == v->n_in - 1 &&
                                      base == value(p, wb__same_memory(p->values, in))

@@ -105,8 +105,14 @@ static bool fits_reduction(const wb__group *g, const wb__values *s, const wb__va
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v)
 {
     int cols = g->col_dims;
-    const bool fits = wb__ops[v->op].class == WB__REDUCE ? fits_reduction(g, s, v, &cols)
-                                                         : wb__space_is(g, v) || is_per_row(g, v);
+    bool fits = wb__space_is(g, v) || is_per_row(g, v);
+    switch (wb__ops[v->op].class) {
+    case WB__REDUCE: fits = !g->products && fits_reduction(g, s, v, &cols); break;
+    case WB__LIBRARY:                           /* a product */
+        fits = wb__space_is(g, v) && !g->reduces && g->products++ < WB__MOST_PRODUCTS;
+        break;
+    default: break;
+    }
     if (fits) g->col_dims = cols;
     return fits;
 }

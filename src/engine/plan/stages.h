@@ -1,8 +1,8 @@
 /* The stages that build a plan (plan.c describes each) and their results.  Each stage gets the
  * results of the earlier stages as const.
  *
- *   values      values.c, import.c, ir.c, variance.c, view.c
- *   patterns    patterns.c
+ *   values      values.c, import.c, ir.c, variance.c, view.c, gaps.c
+ *   patterns    patterns.c, products.c
  *   groups      groups.c, spaces.c, merge.c, remake.c
  *   placement   placement.c
  *   programs    programs.c, fused.c, library.c, segments.c, arena.c
@@ -103,6 +103,9 @@ int wb__one_pass_variance(const wb__ir *from, wb__ir *to, int i, const int *map)
 void wb__find_variances(const wb__ir *ir, int *variance_of);
 /* Adds the sums of value i, so that the kernel that computes the sum of x also computes them. */
 void wb__begin_variance(const wb__ir *from, wb__ir *to, int i, const int *map);
+/* gaps.c.  If value i of `from` is a concat with one gap, adds it to `to` with one more input,
+ * zeros for the gap, and returns its index there; else returns -1. */
+int wb__fill_gap(const wb__ir *from, wb__ir *to, int i, const int *map);
 /* Fills s->base and s->view.  A view that strides cannot express becomes a copy with memory of its
  * own. */
 void wb__find_views(wb__values *s);
@@ -143,6 +146,8 @@ typedef struct {
     int bits;
     wb__sums sums_of;
     int sums;               /* the sum that sums_of describes */
+    bool in_reader;         /* the fused kernel that reads the product first computes it; nothing
+                               else is fused into the product */
 } wb__product;
 
 typedef struct {
@@ -157,6 +162,15 @@ typedef struct {
     int n, capacity;
     wb__match *of;           /* of each value */
 } wb__patterns;
+
+/* products.c: small matrix products, which the fused kernels that read them compute.
+ * wb__find_windows is part of the values stage.  Sets windowed[x] for such products x of which only
+ * slices along the last axis are read: each slice becomes a product of its own. */
+void wb__find_windows(const wb__attempt *a, const wb__ir *ir, const int *uses, bool *windowed);
+/* Returns value i of `from`, a slice of a windowed product, as a product in `to`. */
+int wb__make_window(const wb__ir *from, wb__ir *to, int i, const int *map);
+/* Sets in_reader of the products that fused kernels compute.  False: out of memory. */
+bool wb__products_choose(const wb__attempt *a, const wb__values *s, wb__patterns *p);
 
 bool wb__patterns_find(const wb__attempt *a, const wb__values *s, wb__patterns *p);
 void wb__patterns_free(wb__patterns *p);
@@ -180,7 +194,11 @@ typedef struct {
     int first, last, n;                 /* list of the group's values, linked by wb__member.next;
                                            first is -1 if it is empty.  Values fused into a library
                                            operation are not in the list */
+    int products;                       /* of a fused group: number of matrix products among its
+                                           values; such a group has no reductions */
+    bool reduces;                       /* a reduction is among its values */
 } wb__group;
+enum { WB__MOST_PRODUCTS = 8 };         /* in a fused group */
 
 typedef struct {
     int group;          /* index of the group that computes the value; -1: none (a leaf, a view, a

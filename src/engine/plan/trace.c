@@ -63,6 +63,7 @@ static void trace_patterns(const wb__patterns *p)
         if (d->aux >= 0 && d->aux_kind) wb__text_add(&t, ", beside it v%d", d->aux);
         if (d->sums >= 0 && d->sums_of) wb__text_add(&t, ", sums of rows v%d", d->sums);
         if (d->result != d->value) wb__text_add(&t, ": makes v%d", d->result);
+        if (d->in_reader) wb__text_add(&t, " in the kernel that reads it");
     }
     log_lines("patterns:", &t);
 }

@@ -127,40 +127,49 @@ static int sum_in_shape(const wb__ir *from, wb__ir *to, int i, const int *map, c
     return wb__ir_move(to, WB__OP_reshape, sum, v->ndim, v->dims, 0, NULL);
 }
 
-/* What rebuild changes: nothing; slices move in front of elementwise values; a GPU reads values
- * once for several sums (sum_in_shape, variance.c). */
-typedef enum { DROP, PUSH, READ_ONCE } change;
+/* What rebuild changes: nothing; slices move in front of elementwise values; for a GPU, values are
+ * read once for several sums (sum_in_shape, variance.c), slices of small products become products
+ * (products.c), and concats have no gaps (gaps.c). */
+typedef enum { DROP, PUSH, FOR_GPU } change;
 
-static int read_once(const wb__ir *from, wb__ir *to, int i, const int *map, const int *shape)
+static int for_gpu(const wb__ir *from, wb__ir *to, int i, const int *map, const int *shape,
+                   const bool *windowed)
 {
+    const wb__value *v = &from->value[i];
+    if (v->op == WB__OP_slice && windowed[from->inputs[v->in]])
+        return wb__make_window(from, to, i, map);
+    if (v->op == WB__OP_concat) return wb__fill_gap(from, to, i, map);
     const int made = wb__one_pass_variance(from, to, i, map);
     return made >= 0 ? made : sum_in_shape(from, to, i, map, shape);
 }
 
 /* Copies the used values to a new array, with one kind of change.  *more: a slice was moved, and
  * another pass may move it further.  False: out of memory. */
-static bool rebuild(const wb__request *r, wb__values *s, change what, bool *more)
+static bool rebuild(const wb__attempt *a, wb__values *s, change what, bool *more)
 {
+    const wb__request *r = a->request;
     wb__ir old = s->ir, new = {0};
     size_t n = (size_t)old.n + 1;
     int *uses = wb__alloc(n * sizeof *uses), *map = wb__alloc_zero(n, sizeof *map);
     bool *only_sliced = wb__alloc_zero(n, sizeof *only_sliced);
+    bool *windowed = wb__alloc_zero(n, sizeof *windowed);
     int *variance_of = wb__alloc(n * sizeof *variance_of), *shape = wb__alloc(n * sizeof *shape);
-    const bool good = uses && map && only_sliced && variance_of && shape;
+    const bool good = uses && map && only_sliced && windowed && variance_of && shape;
     *more = false;
-    new.sums_stay = old.sums_stay || what == READ_ONCE;
+    new.sums_stay = old.sums_stay || what == FOR_GPU;
     if (good) {
         count_uses(r, s, uses);
         if (what == PUSH) *more = find_only_sliced(&old, uses, only_sliced);
-        if (what == READ_ONCE) {
+        if (what == FOR_GPU) {
+            wb__find_windows(a, &old, uses, windowed);
             wb__find_variances(&old, variance_of);
             find_shapes(&old, uses, shape);
         }
         for (int i = 0; i < old.n && !new.failed; i++) {
-            if (!uses[i] || only_sliced[i]) continue;
-            map[i] = what == READ_ONCE ? read_once(&old, &new, i, map, shape) : -1;
+            if (!uses[i] || only_sliced[i] || windowed[i]) continue;
+            map[i] = what == FOR_GPU ? for_gpu(&old, &new, i, map, shape, windowed) : -1;
             if (map[i] < 0) map[i] = copy(&old, &new, i, map, only_sliced);
-            if (what == READ_ONCE && variance_of[i] >= 0)
+            if (what == FOR_GPU && variance_of[i] >= 0)
                 wb__begin_variance(&old, &new, variance_of[i], map);
         }
         for (int i = 0; i < r->order.n; i++) s->of[i] = map[s->of[i]];
@@ -170,6 +179,7 @@ static bool rebuild(const wb__request *r, wb__values *s, change what, bool *more
     wb__free(uses);
     wb__free(map);
     wb__free(only_sliced);
+    wb__free(windowed);
     wb__free(variance_of);
     wb__free(shape);
     return good && !s->ir.failed;
@@ -265,9 +275,9 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     bool more = true;
     if (!wb__import(a, s)) return false;
     for (int pass = 0; pass < 4 && more; pass++)
-        if (!rebuild(r, s, PUSH, &more)) return false;
-    if (a->device->backend->is_gpu && !rebuild(r, s, READ_ONCE, &more)) return false;
-    if (!rebuild(r, s, DROP, &more)) return false;
+        if (!rebuild(a, s, PUSH, &more)) return false;
+    if (a->device->backend->is_gpu && !rebuild(a, s, FOR_GPU, &more)) return false;
+    if (!rebuild(a, s, DROP, &more)) return false;
     const size_t n = (size_t)s->ir.n + 1;
     int *uses = wb__alloc(n * sizeof *uses);
     s->needed = wb__alloc_zero(n, sizeof *s->needed);

@@ -1,0 +1,190 @@
+/* Finds the matrix products that the fused kernels that read them compute, on a GPU.
+ *
+ * A step of a recurrent layer multiplies a few rows by a matrix, and a cell reads the product.  Two
+ * kernels take longer to start, one after the other, than the product takes.  So the kernel of the
+ * cell computes the elements of the product that it reads, and nothing stores them.  The backend
+ * knows up to which size this is faster (`supports`).
+ *
+ * The gates of a cell are slices of one product.  A slice of a product along its columns is the
+ * product with a slice of the second operand, so each gate becomes a product of its own, a window,
+ * which has the shape of the cell.  Windows are made only where the cell's kernel computes them.
+ *
+ * A kernel with a reduction computes an element several times or by several items, so it computes
+ * no products. */
+#include "engine/plan/stages.h"
+
+#include <string.h>
+
+enum {
+    NEAR = 4,               /* a reduction that so few steps lead to joins the kernel of a value */
+    MOST_WINDOWS = WB__MOST_PRODUCTS
+};
+
+/* How the values of `ir` are read. */
+typedef struct {
+    int *in_place;          /* of each value: number of its elementwise readers of the same size */
+    uint8_t *distance;      /* of each value: operations, of which the last is a reduction and the
+                               others are elementwise, that lead to a result; NEAR + 1: more, or
+                               none do */
+} reading;
+
+static bool is_same_size(const wb__ir *ir, const wb__value *reader, int x)
+{
+    const wb__value *v = &ir->value[x];
+    return reader->ndim == v->ndim && !memcmp(reader->dims, v->dims, v->ndim * sizeof v->dims[0]);
+}
+
+/* uses[i] is 0 for a value that nothing uses. */
+static void note_readers(const wb__ir *ir, int i, int uses, reading *r)
+{
+    const wb__value *v = &ir->value[i];
+    const bool reduces = wb__ops[v->op].class == WB__REDUCE;
+    if (!uses || !(reduces || wb__is_elementwise((wb__op)v->op))) return;
+    const int distance = reduces ? 1 : WB__MIN(r->distance[i] + 1, NEAR + 1);
+    for (int j = 0; j < v->n_in; j++) {
+        const int x = ir->inputs[v->in + j];
+        r->distance[x] = (uint8_t)WB__MIN(r->distance[x], distance);
+        r->in_place[x] += !reduces && is_same_size(ir, v, x);
+    }
+}
+
+static bool read(const wb__ir *ir, const int *uses, reading *r)
+{
+    const size_t n = (size_t)ir->n + 1;
+    r->in_place = wb__alloc_zero(n, sizeof *r->in_place);
+    r->distance = wb__alloc(n);
+    if (!r->in_place || !r->distance) return false;
+    memset(r->distance, NEAR + 1, n);
+    for (int i = ir->n - 1; i >= 0; i--) note_readers(ir, i, uses ? uses[i] : 1, r);
+    return true;
+}
+
+static void reading_free(reading *r)
+{
+    wb__free(r->in_place);
+    wb__free(r->distance);
+}
+
+/* Whether elementwise values of the size of x are all that reads x, and no reduction joins their
+ * kernel. */
+static bool is_read_in_place(const reading *r, int x, int uses)
+{
+    return r->in_place[x] && r->in_place[x] == uses && r->distance[x] > NEAR;
+}
+
+static bool is_fast(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
+{
+    if (!a->device->backend->is_gpu || !a->device->backend->supports || v->op != WB__OP_matmul ||
+        v->ndim == WB_MAX_DIMS || !v->size)
+        return false;
+    wb__step s = wb__step_blank(a, WB__STEP_FUSED);
+    s.n_views = 3;
+    for (int i = 0; i < 2; i++) {
+        wb__value in = *wb__ir_in(ir, v, i);
+        in.layout = WB__ROW_MAJOR;
+        wb__contiguous(&in, &s.views[i]);
+        s.views[i] = wb__matrix_view(s.views[i], ir->attrs[v->attr + i] != 0, v);
+    }
+    wb__contiguous(v, &s.views[2]);
+    return wb__supported(a, &s);
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* Whether the slice v cuts only the last axis of x. */
+static bool cuts_columns(const wb__ir *ir, const wb__value *v, const wb__value *x)
+{
+    for (int i = 0; i < x->ndim - 1; i++)
+        if (v->dims[i] != x->dims[i]) return false;
+    return v->size && ir->attrs[v->attr + 2 * x->ndim - 1] > 0;
+}
+
+void wb__find_windows(const wb__attempt *a, const wb__ir *ir, const int *uses, bool *windowed)
+{
+    reading r = {0};
+    int *n = wb__alloc_zero((size_t)ir->n + 1, sizeof *n);
+    int64_t *covered = wb__alloc_zero((size_t)ir->n + 1, sizeof *covered);
+    const bool good = n && covered && read(ir, uses, &r);
+    for (int i = 0; good && i < ir->n; i++) {
+        const wb__value *v = &ir->value[i];
+        if (v->op != WB__OP_slice || !uses[i]) continue;
+        const int x = ir->inputs[v->in];
+        if (ir->value[x].op != WB__OP_matmul || !cuts_columns(ir, v, &ir->value[x]) ||
+            !is_read_in_place(&r, i, uses[i]))
+            continue;
+        n[x]++;
+        covered[x] += v->size;
+    }
+    for (int x = 0; good && x < ir->n; x++)
+        windowed[x] = n[x] && n[x] == uses[x] && n[x] <= MOST_WINDOWS &&
+                      covered[x] <= ir->value[x].size && is_fast(a, ir, &ir->value[x]);
+    reading_free(&r);
+    wb__free(n);
+    wb__free(covered);
+}
+
+int wb__make_window(const wb__ir *from, wb__ir *to, int i, const int *map)
+{
+    const wb__value *v = &from->value[i], *x = wb__ir_in(from, v, 0);
+    const int64_t *cut = from->attrs + v->attr, *transposed = from->attrs + x->attr;
+    const int last = x->ndim - 1, b = map[from->inputs[x->in + 1]];
+    if (to->failed) return 0;
+    const int ndim = to->value[b].ndim, axis = ndim - 1 - (transposed[1] != 0);
+    int64_t dims[WB_MAX_DIMS], attrs[2 * WB_MAX_DIMS];
+    memcpy(dims, to->value[b].dims, sizeof dims);
+    for (int d = 0; d < ndim; d++) {
+        attrs[d] = d == axis ? cut[last] : 0;
+        attrs[ndim + d] = d == axis ? cut[x->ndim + last] : 1;
+    }
+    dims[axis] = v->dims[last];
+    const int in[2] = {map[from->inputs[x->in]],
+                       wb__ir_move(to, WB__OP_slice, b, ndim, dims, 2 * ndim, attrs)};
+    wb__value window = *x;
+    memcpy(window.dims, v->dims, sizeof window.dims);
+    window.window = true;
+    return wb__ir_make(to, window, 2, in, x->n_attr, transposed);
+}
+
+/* ---- products in the kernels of their readers ------------------------------------------------ */
+
+/* Marks the values that values fused into products read. */
+static void note_fused(const wb__values *s, const wb__patterns *p, bool *read_by_product)
+{
+    for (int i = 0; i < s->ir.n; i++) {
+        const wb__value *v = wb__value_at(s, i);
+        for (int j = 0; j < v->n_in && (p->of[i].product >= 0 || p->of[i].unused); j++)
+            read_by_product[wb__input(s, v, j)] = true;
+    }
+}
+
+static bool is_for_reader(const wb__attempt *a, const wb__values *s, const wb__product *p,
+                          const reading *r, const bool *read_by_product)
+{
+    const wb__value *v = wb__value_at(s, p->value), *y = wb__value_at(s, p->result);
+    if (v->op != WB__OP_matmul || v->layout != WB__ROW_MAJOR || s->needed[p->result]) return false;
+    if (v->window) return true;
+    return !p->aux_kind && p->sums < 0 && !read_by_product[p->result] &&
+           is_read_in_place(r, p->result, y->uses) && is_fast(a, &s->ir, v);
+}
+
+bool wb__products_choose(const wb__attempt *a, const wb__values *s, wb__patterns *p)
+{
+    reading r = {0};
+    bool *read_by_product = wb__alloc_zero((size_t)s->ir.n + 1, sizeof *read_by_product);
+    const bool good = read_by_product && read(&s->ir, NULL, &r);
+    if (good) note_fused(s, p, read_by_product);
+    for (int i = 0; good && i < p->n; i++) {
+        wb__product *d = &p->product[i];
+        d->in_reader = is_for_reader(a, s, d, &r, read_by_product);
+        if (d->in_reader)
+            *d = (wb__product){.value = d->value, .made_at = d->value, .result = d->value,
+                               .bias = -1, .aux = -1, .bits = -1, .sums = -1, .in_reader = true};
+    }
+    for (int x = 0; good && x < s->ir.n; x++) {
+        const int of = p->of[x].product;
+        if (of >= 0 && p->product[of].in_reader && p->product[of].value != x) p->of[x].product = -1;
+    }
+    reading_free(&r);
+    wb__free(read_by_product);
+    return good;
+}
