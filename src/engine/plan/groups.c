@@ -49,7 +49,8 @@ static wb__group *new_group(former *f, wb__group_kind kind)
         return &f->dummy;
     }
     o->group[o->n] =
-        (wb__group){.kind = kind, .product = -1, .first = -1, .last = -1, .col_dims = -1};
+        (wb__group){.kind = kind, .product = -1, .first = -1, .last = -1, .col_dims = -1,
+                    .turns = f->attempt->device->backend->is_gpu};
     return &o->group[o->n++];
 }
 
@@ -109,6 +110,7 @@ static void add_to_space(former *f, int g, int x)
     if (f->failed) return;
     if (wb__ops[v->op].class == WB__REDUCE) {
         wb__group *to = &f->out->group[g];
+        wb__space_turn(to, f->values, v);
         f->out->of[x].ends =
             wb__space_reduction(to, f->values, v, &to->col_dims) != WB__REDUCES_COLUMNS;
         note_reader(f, g, input(f, v, 0), value(f, input(f, v, 0))->size);

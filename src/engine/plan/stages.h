@@ -177,6 +177,8 @@ typedef struct {
     wb__layout layout;
     int64_t dims[WB_MAX_DIMS];          /* size of each logical axis */
     int axis[WB_MAX_DIMS];              /* dimension i of the space is the logical axis axis[i] */
+    bool turns;                         /* a reduction may change the order of the axes, as long as
+                                           none has fixed col_dims (wb__space_turn) */
     int first, last, n;                 /* list of the group's values, linked by wb__member.next;
                                            first is -1 if it is empty.  Values fused into a library
                                            operation are not in the list */
@@ -227,8 +229,12 @@ void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *
  * column dimensions that the space must have for v. */
 wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v,
                                   int *cols);
+/* If the reduction v does not fit into the order of g's axes, and no other reduction has fixed that
+ * order: moves the axes that v reduces to the end, where they become the columns.  The innermost
+ * axis must stay so, since its elements are adjacent in memory. */
+void wb__space_turn(wb__group *g, const wb__values *s, const wb__value *v);
 /* Whether v fits into g's space.  If v is a reduction that fits, and g->col_dims is -1, may set
- * g->col_dims. */
+ * g->col_dims and turn the space. */
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v);
 /* Whether the reduction v is over the last axes, but not over all axes, of an operand that is not
  * channels last.  The kernel that computes such a reduction can also read the result. */
