@@ -39,6 +39,16 @@ static void program_free(wb__fuse_program *p)
 {
     wb__free(p->instr);
     wb__free(p->views);
+    wb__free(p->windows);
+}
+
+/* The number of windows of a program's instructions. */
+static int count_windows(const wb__instr *instr, int n)
+{
+    int windows = 0;
+    for (int i = 0; i < n; i++)
+        if (instr[i].kind == WB__LOAD) windows = WB__MAX(windows, instr[i].a + 1);
+    return windows;
 }
 
 /* Copies a segment, with space for n_instr further instructions and n_instr further views. */
@@ -46,10 +56,12 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
 {
     const size_t capacity = (size_t)(2 * f->n_instr), views = (size_t)(f->n_views + f->n_instr);
     *p = (wb__fuse_program){.n_instr = f->n_instr, .n_views = f->n_views,
+                            .n_windows = count_windows(f->instr, f->n_instr),
                             .space = f->spaces[segment]};
     p->instr = wb__alloc(capacity * sizeof *p->instr);
     p->views = wb__alloc(views * sizeof *p->views);
-    if (!p->instr || !p->views) {
+    p->windows = wb__alloc(((size_t)p->n_windows + 1) * sizeof *p->windows);
+    if (!p->instr || !p->views || !p->windows) {
         program_free(p);
         return WB_ERROR_MEMORY;
     }
@@ -57,6 +69,8 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
     if (f->n_views)
         memcpy(p->views, f->views + (size_t)segment * (size_t)f->n_views,
                (size_t)f->n_views * sizeof *p->views);
+    if (p->n_windows)
+        memcpy(p->windows, f->windows, (size_t)p->n_windows * sizeof *p->windows);
     for (int i = 0; i < f->n_instr; i++)
         if (f->instr[i].kind == WB__UNIFORM || f->instr[i].kind == WB__GAUSSIAN)
             p->views[f->instr[i].c].buffer = WB__NO_BUFFER;
@@ -76,7 +90,8 @@ static int copy_piece(const wb__fuse_program *p, int d, int64_t start, int64_t n
     piece->space.dims[d] = n;
     piece->instr = wb__alloc((size_t)(p->n_instr + 1) * sizeof *piece->instr);
     piece->views = wb__alloc((size_t)(p->n_views + 1) * sizeof *piece->views);
-    if (!piece->instr || !piece->views) {
+    piece->windows = wb__alloc(((size_t)p->n_windows + 1) * sizeof *piece->windows);
+    if (!piece->instr || !piece->views || !piece->windows) {
         program_free(piece);
         return WB_ERROR_MEMORY;
     }
@@ -89,6 +104,15 @@ static int copy_piece(const wb__fuse_program *p, int d, int64_t start, int64_t n
         piece->views[i] = p->views[i];
         piece->views[i].dims[d] = n;
         piece->views[i].offset += start * p->views[i].strides[d];
+    }
+    for (int i = 0; i < p->n_instr; i++) {
+        const wb__instr *in = &p->instr[i];
+        if (in->kind != WB__LOAD || in->a < 0) continue;
+        wb__window *w = &piece->windows[in->a];
+        *w = p->windows[in->a];
+        w->begin[d] -= start;
+        const wb__view *v = &p->views[in->arg];
+        piece->views[in->arg].offset = v->offset + wb__window_clip(w, d, n) * v->strides[d];
     }
     return 0;
 }

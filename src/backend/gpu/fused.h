@@ -6,6 +6,7 @@
  *   fused_text.c    the text, the argument struct, the launch
  *   fused_reduction_text.c   reductions as text
  *   fused_vectors.c   several elements per item
+ *   fused_windows.c   padded views
  *   fused_rows.c    kernels without reductions, and with reductions along columns
  *   fused_reductions.c   kernels that reduce rows, or everything
  *
@@ -27,9 +28,10 @@ enum {
 
 /* The instructions, views and space of a segment, or of a piece of a segment. */
 typedef struct {
-    int n_instr, n_views;
+    int n_instr, n_views, n_windows;
     wb__instr *instr;
     wb__view *views;
+    wb__window *windows;            /* of padded views */
     wb__space space;
     int64_t points;                 /* of all segments of the step */
 } wb__fuse_program;
@@ -48,9 +50,12 @@ typedef enum {
 typedef struct {
     const wb__view *view;                       /* NULL: an iota */
     bool used;
+    bool padded, outside;           /* its elements outside the window are 0; all are outside */
+    wb__window window;              /* along the space's dimensions after merging */
     int id, pattern;  /* id: i of its pointer p<i>; pattern: i of its strides s<i>_<dimension> */
     unsigned struct_strides;                    /* bit set: strides that are struct fields */
-    bool in_struct;                             /* the iota's scale and shift are struct fields */
+    bool in_struct;                             /* the iota's scale and shift, or the window, are
+                                                   struct fields */
     bool vector;                /* an item has k->vector elements; strides are in vectors */
     int64_t stride[WB_MAX_DIMS];
 } wb__fuse_operand;
@@ -129,6 +134,21 @@ void wb__fuse_offsets(wb__fuse *k, const bool *needed);
 /* Writes the expression of an operand's offset in the inner loop.  It is relative to the pointer or
  * first index that wb__fuse_bases emits. */
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
+/* Adds to `to` the offset of an operand along dimension d at the index that is an expression. */
+void wb__fuse_add_offset(wb__fuse *k, wb__fuse_operand *p, int d, const char *index, wb__text *to);
+/* Adds to the struct the number d, as d<suffix>, with the factor and shift f<suffix> and h<suffix>
+ * that divide() in the prelude needs to divide by d. */
+void wb__fuse_divisor(wb__fuse *k, int64_t d, const char *suffix);
+/* The type of an element's offset. */
+const char *wb__fuse_index_type(const wb__fuse *k);
+/* fused_windows.c.  wb__fuse_window emits, where a padded operand p is loaded, the variables in<id>,
+ * whether the element is inside the window, and at<id>, the offset of the element from the pointer
+ * if it is.  The other functions say whether the window lets dimensions d and d + 1 merge; whether
+ * it suits vectors of n elements; and exchange two dimensions. */
+void wb__fuse_window(wb__fuse *k, wb__fuse_operand *p);
+bool wb__fuse_window_merges(const wb__fuse *k, const wb__fuse_operand *p, int d);
+bool wb__fuse_window_suits(const wb__fuse *k, const wb__fuse_operand *p, int n);
+void wb__fuse_window_swap(wb__window *w, int a, int b);
 
 /* fused_vectors.c.  wb__fuse_make_vectors chooses the length of vectors, and divides the last
  * dimension by it.  may_cut: the last vector of a line may be cut off.  The other functions emit

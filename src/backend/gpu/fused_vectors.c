@@ -55,7 +55,7 @@ static int longest(const wb__fuse *k, bool may_cut)
         for (int i = 0; i < k->n_operands; i++) {
             const wb__fuse_operand *p = &k->operands[i];
             if (!p->used) continue;
-            good &= suits(k, p, n);
+            good &= suits(k, p, n) && (!p->padded || wb__fuse_window_suits(k, p, n));
             some |= in_memory(p) && p->stride[last];
         }
         if (good && some) return n;
@@ -71,6 +71,8 @@ void wb__fuse_make_vectors(wb__fuse *k, bool may_cut)
     k->dim[last] = wb__quotient_up(k->dim[last], n);
     for (int i = 0; i < k->n_operands; i++) {
         wb__fuse_operand *p = &k->operands[i];
+        p->window.begin[last] /= n;             /* wb__fuse_window_suits: without a rest */
+        p->window.size[last] /= n;
         if (!p->used || !p->stride[last]) continue;
         p->vector = in_memory(p);
         for (int d = 0; d < last && p->vector; d++) p->stride[d] /= n;
@@ -100,7 +102,12 @@ static void move_all(wb__fuse *k, const bool *needed, wb__instr_kind kind, bool 
         const wb__fuse_operand *p = &k->operands[k->operand[i]];
         const char *type = wb__gpu_types[p->view->dtype].stored;
         wb__fuse_at(k, p, at);
-        if (kind == WB__LOAD && whole) wb__fuse_line(k, "l%d = p%d[%s];", p->id, p->id, at);
+        if (p->padded) {                        /* no vector of its space is cut off */
+            wb__fuse_window(k, &k->operands[k->operand[i]]);
+            wb__fuse_line(k, "if (in%d) l%d = p%d[at%d];", p->id, p->id, p->id, p->id);
+            wb__fuse_line(k, "else UNROLL for (uint lane = 0; lane < %du; lane++) "
+                          "l%d.at[lane] = 0;", k->vector, p->id);
+        } else if (kind == WB__LOAD && whole) wb__fuse_line(k, "l%d = p%d[%s];", p->id, p->id, at);
         else if (kind == WB__LOAD)
             wb__fuse_line(k, "l%d.at[lane] = lane < left ? ((GLOBAL %s *)(p%d + %s))[lane] : 0;",
                           p->id, type, p->id, at);

@@ -264,6 +264,7 @@ static bool fill_views(const arena *a, wb__plan_step *d)
     s->fused.instr = d->instr;
     s->fused.views = d->views;
     s->fused.spaces = d->spaces;
+    s->fused.windows = d->windows;
     return views;
 }
 

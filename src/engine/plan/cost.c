@@ -2,6 +2,8 @@
  * floating-point operations of products, convolutions and attention. */
 #include "engine/plan/stages.h"
 
+#include <string.h>
+
 /* The bytes of a view's elements, each counted once. */
 static int64_t bytes_of(const wb__view *v)
 {
@@ -11,14 +13,26 @@ static int64_t bytes_of(const wb__view *v)
     return n;
 }
 
+/* The bytes of a padded view's elements in memory, each counted once. */
+static int64_t bytes_inside(const wb__view *v, const wb__window *w)
+{
+    wb__view part = *v;
+    memcpy(part.dims, w->size, sizeof part.dims);
+    return bytes_of(&part);
+}
+
 static void add_fused(const wb__fused *f, wb__cost *c)
 {
     for (int s = 0; s < f->n_segments; s++)
         for (int v = 0; v < f->n_views; v++) {
-            const int64_t bytes = bytes_of(&f->views[s * f->n_views + v]);
+            int64_t bytes = bytes_of(&f->views[s * f->n_views + v]);
             bool loads = false, stores = false;
             for (int i = 0; i < f->n_instr; i++) {
-                if (f->instr[i].kind == WB__LOAD) loads |= f->instr[i].arg == v;
+                if (f->instr[i].kind == WB__LOAD && f->instr[i].arg == v) {
+                    loads = true;
+                    if (f->instr[i].a >= 0)
+                        bytes = bytes_inside(&f->views[v], &f->windows[f->instr[i].a]);
+                }
                 if (wb__instr_writes((wb__instr_kind)f->instr[i].kind))
                     stores |= f->instr[i].arg == v;
             }

@@ -304,10 +304,11 @@ static void group_value(former *f, int x)
         join_last(f, x);
         break;
     case WB__MOVE:
+        if (wb__is_view(f->values, x)) break;
         if (v->op == WB__OP_concat) {
             new_group(f, WB__GROUP_CONCAT);
             join_last(f, x);
-        } else if (!wb__is_view(f->values, x)) {        /* a contiguous copy */
+        } else {                                /* a contiguous copy */
             end_deferral(f, base_of(f, v, 0));
             f->out->of[x].ends = true;
             wb__space_of(new_group(f, WB__GROUP_FUSED), value(f, input(f, v, 0)));

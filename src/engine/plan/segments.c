@@ -6,7 +6,8 @@
 static bool same_program(const wb__plan_step *p, const wb__plan_step *q)
 {
     const wb__fused *a = &p->step.fused, *b = &q->step.fused;
-    if (a->n_instr != b->n_instr || a->n_views != b->n_views) return false;
+    if (a->n_instr != b->n_instr || a->n_views != b->n_views || p->n_windows || q->n_windows)
+        return false;
     for (int i = 0; i < a->n_instr; i++) {
         const wb__instr *x = &p->instr[i], *y = &q->instr[i];
         if (x->kind != y->kind || x->reg != y->reg || x->level != y->level ||
@@ -35,6 +36,7 @@ static void flatten(wb__plan_step *d)
             d->instr[i].kind != WB__ELEMENTWISE_OP && d->instr[i].kind != WB__NUMBER &&
             d->instr[i].kind != WB__CAST)
             return;
+    if (d->n_windows) return;
     for (int v = 0; v < d->n_operands; v++) {
         bool any = false, all = true;
         for (int i = 0; i < s->ndim; i++) {

@@ -59,11 +59,20 @@ typedef struct {
     wb__view *view;         /* of each value: the view of the value, computed as if the base were
                                dense in the layout of the base; buffer is -1.  Of a free source: see
                                wb__source_view */
+    int *window;            /* of each value: index of its window, if it is a padded view; -1: it is
+                               none */
+    wb__window *windows;    /* in the order of the axes of their values */
+    int n_windows, windows_capacity;
     bool attention_grad;    /* the graph has gradients of attention */
 } wb__values;
 
 bool wb__values_make(const wb__attempt *a, wb__values *s);
 void wb__values_free(wb__values *s);
+/* The window of x; NULL: x is no padded view. */
+static inline const wb__window *wb__window_of(const wb__values *s, int x)
+{
+    return s->window[x] < 0 ? NULL : &s->windows[s->window[x]];
+}
 bool wb__import(const wb__attempt *a, wb__values *s);       /* fills ir and of */
 
 static inline const wb__value *wb__value_at(const wb__values *s, int x) { return &s->ir.value[x]; }
@@ -103,9 +112,20 @@ int wb__one_pass_variance(const wb__ir *from, wb__ir *to, int i, const int *map)
 void wb__find_variances(const wb__ir *ir, int *variance_of);
 /* Adds the sums of value i, so that the kernel that computes the sum of x also computes them. */
 void wb__begin_variance(const wb__ir *from, wb__ir *to, int i, const int *map);
-/* Fills s->base and s->view.  A view that strides cannot express becomes a copy with memory of its
- * own. */
-void wb__find_views(wb__values *s);
+/* Fills s->base, s->view and s->window.  A view that strides and a window cannot express becomes a
+ * copy with memory of its own.  False: out of memory. */
+bool wb__find_views(const wb__attempt *a, wb__values *s);
+/* window.c.  Whether the concat x is a padded view: x is one part among zeros, only fused kernels of
+ * a GPU read it, and the part has memory.  `needed` is known for the values after x. */
+bool wb__may_be_padded_view(const wb__attempt *a, const wb__values *s, int x);
+/* Turns the view of a part, which is padded already if is_padded, and its window into those of v,
+ * in which the part begins at `start`. */
+void wb__window_pad(const wb__value *v, const int64_t *start, bool is_padded, wb__view *view,
+                    wb__window *w);
+/* As wb__view_through, of a padded view.  Changes the window *w to that of the result.  False:
+ * strides and a window cannot express the result. */
+bool wb__window_through(wb__op op, int ndim, const int64_t *dims, const int64_t *attr,
+                        const wb__view *in, wb__view *out, wb__window *w);
 /* Applies the view operation `op`, with its attributes `attr`, to the view `in`.  Sets *out to the
  * result, which has ndim dimensions, `dims`.  False: strides cannot express a reshape. */
 bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *attr,
@@ -309,6 +329,8 @@ typedef struct {
     wb__view *views;
     wb__instr *instr;
     wb__space *spaces;
+    wb__window *windows;
+    int n_windows, windows_capacity;
     char *text;
     int waits_for;                      /* the last step, a COLLECTIVE, that must be complete before
                                            this step; -1: none */
@@ -364,6 +386,9 @@ void wb__emit_copy(wb__emitter *m, const wb__step_operand *from, const wb__step_
                    const char *reason);
 void wb__emit_fused(wb__emitter *m, int group);                     /* fused.c */
 void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to);
+/* Emits a step that fills `to` with a padded view; w: its window. */
+void wb__emit_padded(wb__emitter *m, const wb__step_operand *from, const wb__window *w,
+                     const wb__step_operand *to);
 /* Emits the copy of a leaf, which runs at the beginning.  Copies of one dtype become one kernel. */
 void wb__emit_first(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to);
 void wb__emit_library(wb__emitter *m, int group);                   /* library.c */

@@ -233,18 +233,17 @@ static bool choose_bthd(wb__ir *ir)
 
 /* ---- values that are read from memory -------------------------------------------------------- */
 
-static void find_needed(const wb__request *r, wb__values *s)
+static void find_needed(const wb__attempt *a, wb__values *s)
 {
-    for (int i = 0; i < s->ir.n; i++) {
-        const wb__value *v = wb__value_at(s, i);
-        if (wb__ops[v->op].class != WB__LIBRARY && v->op != WB__OP_concat) continue;
-        for (int j = 0; j < v->n_in; j++) s->needed[wb__input(s, v, j)] = true;
-    }
+    const wb__request *r = a->request;
     for (int i = 0; i < r->n_results; i++) s->needed[wb__root(s, r->results[i])] = true;
     for (int i = 0; i < r->n_writes; i++) s->needed[wb__root(s, r->writes[i])] = true;
     for (int i = s->ir.n - 1; i >= 0; i--) {        /* through views, down to their bases */
         const wb__value *v = wb__value_at(s, i);
-        if (s->needed[i] && wb__is_view_op((wb__op)v->op)) s->needed[wb__input(s, v, 0)] = true;
+        const bool reads = wb__ops[v->op].class == WB__LIBRARY ||
+                           (v->op == WB__OP_concat && !wb__may_be_padded_view(a, s, i)) ||
+                           (s->needed[i] && wb__is_view_op((wb__op)v->op));
+        for (int j = 0; j < v->n_in && reads; j++) s->needed[wb__input(s, v, j)] = true;
     }
 }
 
@@ -257,6 +256,8 @@ void wb__values_free(wb__values *s)
     wb__free(s->needed);
     wb__free(s->base);
     wb__free(s->view);
+    wb__free(s->window);
+    wb__free(s->windows);
 }
 
 bool wb__values_make(const wb__attempt *a, wb__values *s)
@@ -273,7 +274,8 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     s->needed = wb__alloc_zero(n, sizeof *s->needed);
     s->base = wb__alloc(n * sizeof *s->base);
     s->view = wb__alloc(n * sizeof *s->view);
-    const bool good = uses && s->needed && s->base && s->view;
+    s->window = wb__alloc(n * sizeof *s->window);
+    const bool good = uses && s->needed && s->base && s->view && s->window;
     if (good) {
         count_uses(r, s, uses);
         for (int i = 0; i < s->ir.n; i++) s->ir.value[i].uses = uses[i];
@@ -282,7 +284,6 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     if (!good) return false;
     choose_layouts(a, &s->ir);
     if (!choose_bthd(&s->ir)) return false;
-    find_needed(r, s);
-    wb__find_views(s);
-    return true;
+    find_needed(a, s);
+    return wb__find_views(a, s);
 }
