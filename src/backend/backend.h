@@ -134,13 +134,16 @@ typedef struct {
 
 /* A program that runs once per segment, for example once per parameter of an optimiser.  Each
  * segment has its own space and views; the spaces differ only in `dims`.  View i of segment s is
- * views[s * n_views + i].  The numbers are shared. */
+ * views[s * n_views + i]. */
 typedef struct {
     int n_instr, n_views, n_segments;
     const wb__instr *instr;             /* operands precede their users */
     const wb__space *spaces;            /* one per segment */
     const wb__view *views;
     const wb__window *windows;          /* of padded views; a step that has any has one segment */
+    /* NULL; or, on a GPU, the arg of instruction i in segment s is args[s * n_instr + i]: segments
+     * may differ in their numbers */
+    const int32_t *args;
 } wb__fused;
 
 /* ---- steps ----------------------------------------------------------------------------------- */

@@ -69,6 +69,8 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
     if (f->n_views)
         memcpy(p->views, f->views + (size_t)segment * (size_t)f->n_views,
                (size_t)f->n_views * sizeof *p->views);
+    for (int i = 0; i < f->n_instr && f->args; i++)
+        p->instr[i].arg = f->args[segment * f->n_instr + i];
     if (p->n_windows)
         memcpy(p->windows, f->windows, (size_t)p->n_windows * sizeof *p->windows);
     for (int i = 0; i < f->n_instr; i++)
@@ -312,8 +314,28 @@ static int reduce_long_rows(const wb__gpu_target *t, wb__fuse_program *p, wb__gp
 
 /* ---- 3: stores ------------------------------------------------------------------------------- */
 
-/* Adds kernels for stores that depend on no reductions.  Stores of one value per row have a kernel
- * of their own, with one item per row. */
+/* Whether instruction i, a store, stores one value per row of several columns. */
+static bool stores_row(const wb__fuse_program *p, int i)
+{
+    const wb__space *s = &p->space;
+    return product(s, s->ndim - s->col_dims, s->ndim) != 1 &&
+           !wb__fuse_varies(p, &p->views[p->instr[i].arg]);
+}
+
+/* Whether no load reads memory that a store of one value per row writes: then an item of the row
+ * may store it while others still load. */
+static bool rows_are_alone(const wb__fuse_program *p, const bool *stores)
+{
+    for (int i = 0; i < p->n_instr; i++)
+        for (int j = 0; j < p->n_instr && stores[i] && stores_row(p, i); j++)
+            if (p->instr[j].kind == WB__LOAD &&
+                may_meet(&p->views[p->instr[j].arg], &p->views[p->instr[i].arg]))
+                return false;
+    return true;
+}
+
+/* Adds kernels for stores that depend on no reductions.  Stores of one value per row are done by the
+ * first item of the row, or have a kernel of their own, with one item per row. */
 static int store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *stores,
                       wb__gpu_work *work)
 {
@@ -323,9 +345,10 @@ static int store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *
     int e = 0;
     for (int i = 0; i < p->n_instr; i++) {
         if (!stores[i]) continue;
-        if (cols != 1 && !wb__fuse_varies(p, &p->views[p->instr[i].arg])) row = true;
+        if (stores_row(p, i)) row = true;
         else full = true;
     }
+    if (full && row && cols && rows_are_alone(p, stores)) return wb__fused_each(t, p, stores, work);
     line.space.ndim -= line.space.col_dims;
     line.space.col_dims = 0;
     for (int turn = 0; turn < 2 && !e; turn++) {
@@ -333,8 +356,7 @@ static int store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *
         bool *some = wb__alloc_zero((size_t)p->n_instr, sizeof *some);
         if (!some) return WB_ERROR_MEMORY;
         for (int i = 0; i < p->n_instr; i++)
-            some[i] = stores[i]
-                && turn == (cols != 1 && !wb__fuse_varies(p, &p->views[p->instr[i].arg]));
+            some[i] = stores[i] && turn == stores_row(p, i);
         e = wb__fused_each(t, turn ? &line : p, some, work);
         wb__free(some);
     }

@@ -23,6 +23,7 @@
 enum {
     WB__GROUP_ITEMS = 256,                      /* items of every group of a fused kernel */
     WB__FUSE_COUNTERS = 1024,                   /* counters of a kernel with tickets */
+    WB__FUSE_ONCE = 16 * WB_MAX_DIMS,           /* characters of a condition of wb__fuse_once */
     WB__NO_BUFFER = -2  /* buffer index of a view without memory, which numbers a draw's elements */
 };
 
@@ -92,6 +93,7 @@ typedef struct {
     int n_numbers, n_origins;
     int *buffers, n_buffers, n_ids, n_patterns, workspace_word;
     bool f64, failed, tickets, used[WB__OP_COUNT][4];   /* tickets: the text has counters */
+    bool once;                  /* a store that does not vary along a dimension is done once */
     int indent;
 } wb__fuse;
 
@@ -175,6 +177,9 @@ void wb__fuse_values(wb__fuse *k, const bool *needed, int level);
 void wb__fuse_forget(wb__fuse *k);
 void wb__fuse_emit(wb__fuse *k, int i, const char *text);
 void wb__fuse_store(wb__fuse *k, int i);
+/* Writes to `text`, and returns, "if (...) " with the condition that an element is the first of
+ * those that store the same number in the operand; "" if k->once is false, or there are no others. */
+const char *wb__fuse_once(const wb__fuse *k, const wb__fuse_operand *p, char text[WB__FUSE_ONCE]);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 
 /* fused_reduction_text.c: a reduction.  instr: index of its instruction; n: suffix of an item's

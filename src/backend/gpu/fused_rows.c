@@ -101,6 +101,7 @@ static int each_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
     if (e) return e;
     for (int i = 0; i < p->n_instr; i++) k.needed[i] = stores[i];
     wb__fuse_mark_needed(p, k.needed, true);
+    k.once = true;
     wb__fuse_loops(&k, WB__ANY_ORDER, true);
     return has_lines(&k) ? by_line(&k, stores) : by_element(&k, stores);
 }

@@ -243,17 +243,29 @@ void wb__fuse_forget(wb__fuse *k)
         if (k->emitted[i] == WB__EMITTED_FULL) k->emitted[i] = WB__EMITTED_NOT;
 }
 
+const char *wb__fuse_once(const wb__fuse *k, const wb__fuse_operand *p, char text[WB__FUSE_ONCE])
+{
+    int n = 0;
+    *text = 0;
+    for (int d = 0; d < k->n_dims && k->once; d++)
+        if (!p->stride[d])
+            n += snprintf(text + n, (size_t)(WB__FUSE_ONCE - n), "%si%d == 0", n ? " && " : "if (",
+                          d);
+    if (n) snprintf(text + n, (size_t)(WB__FUSE_ONCE - n), ") ");
+    return text;
+}
+
 void wb__fuse_store(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     const wb__fuse_operand *p = &k->operands[k->operand[i]];
-    char at[48];
+    char at[48], once[WB__FUSE_ONCE];
     wb__fuse_at(k, p, at);
     if (p->vector)
         wb__fuse_line(k, "m%d.at[lane] = TO_%s_%s(v%d);", p->id,
                       wb__gpu_types[p->view->dtype].name, KIND(k->program->instr[in->a].reg),
                       in->a);
     else
-        wb__fuse_line(k, "p%d[%s] = TO_%s_%s(v%d);", p->id, at, wb__gpu_types[p->view->dtype].name,
-                      KIND(k->program->instr[in->a].reg), in->a);
+        wb__fuse_line(k, "%sp%d[%s] = TO_%s_%s(v%d);", wb__fuse_once(k, p, once), p->id, at,
+                      wb__gpu_types[p->view->dtype].name, KIND(k->program->instr[in->a].reg), in->a);
 }

@@ -97,7 +97,7 @@ static bool moves(const wb__fuse *k, const bool *needed, int i, wb__instr_kind k
 static void move_all(wb__fuse *k, const bool *needed, wb__instr_kind kind, bool whole)
 {
     for (int i = 0; i < k->program->n_instr; i++) {
-        char at[48];
+        char at[48], once[WB__FUSE_ONCE];
         if (!moves(k, needed, i, kind)) continue;
         const wb__fuse_operand *p = &k->operands[k->operand[i]];
         const char *type = wb__gpu_types[p->view->dtype].stored;
@@ -111,10 +111,11 @@ static void move_all(wb__fuse *k, const bool *needed, wb__instr_kind kind, bool 
         else if (kind == WB__LOAD)
             wb__fuse_line(k, "l%d.at[lane] = lane < left ? ((GLOBAL %s *)(p%d + %s))[lane] : 0;",
                           p->id, type, p->id, at);
-        else if (whole) wb__fuse_line(k, "p%d[%s] = m%d;", p->id, at, p->id);
+        else if (whole)
+            wb__fuse_line(k, "%sp%d[%s] = m%d;", wb__fuse_once(k, p, once), p->id, at, p->id);
         else
-            wb__fuse_line(k, "if (lane < left) ((GLOBAL %s *)(p%d + %s))[lane] = m%d.at[lane];",
-                          type, p->id, at, p->id);
+            wb__fuse_line(k, "%sif (lane < left) ((GLOBAL %s *)(p%d + %s))[lane] = m%d.at[lane];",
+                          wb__fuse_once(k, p, once), type, p->id, at, p->id);
     }
 }
 

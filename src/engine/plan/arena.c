@@ -265,6 +265,7 @@ static bool fill_views(const arena *a, wb__plan_step *d)
     s->fused.views = d->views;
     s->fused.spaces = d->spaces;
     s->fused.windows = d->windows;
+    s->fused.args = d->args;
     return views;
 }
 

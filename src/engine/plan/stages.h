@@ -112,9 +112,10 @@ int wb__one_pass_variance(const wb__ir *from, wb__ir *to, int i, const int *map)
 void wb__find_variances(const wb__ir *ir, int *variance_of);
 /* Adds the sums of value i, so that the kernel that computes the sum of x also computes them. */
 void wb__begin_variance(const wb__ir *from, wb__ir *to, int i, const int *map);
-/* Fills s->base, s->view and s->window.  A view that strides and a window cannot express becomes a
- * copy with memory of its own.  False: out of memory. */
-bool wb__find_views(const wb__attempt *a, wb__values *s);
+/* Fills s->base, s->view and s->window.  A view that strides cannot express becomes a copy with
+ * memory of its own.  Where a window cannot express a view of a padded one, marks the pad as
+ * `needed` and sets *again: all is to be found again.  False: out of memory. */
+bool wb__find_views(const wb__attempt *a, wb__values *s, bool *again);
 /* window.c.  Whether the concat x is a padded view: x is one part among zeros, only fused kernels of
  * a GPU read it, and the part has memory.  `needed` is known for the values after x. */
 bool wb__may_be_padded_view(const wb__attempt *a, const wb__values *s, int x);
@@ -330,6 +331,7 @@ typedef struct {
     wb__instr *instr;
     wb__space *spaces;
     wb__window *windows;
+    int32_t *args;
     int n_windows, windows_capacity;
     char *text;
     int waits_for;                      /* the last step, a COLLECTIVE, that must be complete before
@@ -394,8 +396,8 @@ void wb__emit_first(wb__emitter *m, const wb__step_operand *from, const wb__step
 void wb__emit_library(wb__emitter *m, int group);                   /* library.c */
 void wb__step_free(wb__plan_step *d);
 /* segments.c: moves the copies of leaves to the beginning.  Merges these, and kernels that write
- * variables, if they differ only in their operands. */
-bool wb__merge_segments(wb__programs *p);
+ * variables, if they differ only in their operands; on a GPU also those with other numbers. */
+bool wb__merge_segments(wb__programs *p, bool is_gpu);
 
 /* arena.c: assigns an offset to each arena allocation and fills in the views of the steps. */
 bool wb__lay_out(const wb__placement *l, wb__programs *s);

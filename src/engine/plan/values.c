@@ -148,7 +148,7 @@ static bool rebuild(const wb__request *r, wb__values *s, change what, bool *more
     int *variance_of = wb__alloc(n * sizeof *variance_of), *shape = wb__alloc(n * sizeof *shape);
     const bool good = uses && map && only_sliced && variance_of && shape;
     *more = false;
-    new.sums_stay = old.sums_stay || what == READ_ONCE;
+    new.for_gpu = old.for_gpu || what == READ_ONCE;
     if (good) {
         count_uses(r, s, uses);
         if (what == PUSH) *more = find_only_sliced(&old, uses, only_sliced);
@@ -195,6 +195,26 @@ static void choose_layouts(const wb__attempt *a, wb__ir *ir)
                 if (p->layout && p->size == v->size) v->layout = p->layout;
             }
     }
+}
+
+/* On a GPU, values that only convolutions in channels last read are computed in that layout: else
+ * each of these steps would copy them.  False: out of memory. */
+static bool choose_for_convs(wb__ir *ir)
+{
+    int *reads = wb__alloc_zero((size_t)ir->n + 1, sizeof *reads);
+    for (int i = 0; reads && i < ir->n; i++) {
+        const wb__value *v = &ir->value[i];
+        if (!wb__is_step((wb__op)v->op, WB__STEP_CONV) || !v->prefers_channels_last) continue;
+        for (int j = 0; j < v->n_in && (!j || v->op == WB__OP_conv_grad_weight); j++)
+            reads[ir->inputs[v->in + j]]++;
+    }
+    for (int i = 0; reads && i < ir->n; i++) {
+        wb__value *v = &ir->value[i];
+        if (reads[i] && reads[i] == v->uses && wb__is_elementwise((wb__op)v->op))
+            v->layout = WB__CHANNELS_LAST;
+    }
+    wb__free(reads);
+    return reads;
 }
 
 /* Chooses the layout BTHD for a matrix product or a result of attention if all readers swap heads
@@ -283,7 +303,11 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     wb__free(uses);
     if (!good) return false;
     choose_layouts(a, &s->ir);
+    if (a->device->backend->is_gpu && !choose_for_convs(&s->ir)) return false;
     if (!choose_bthd(&s->ir)) return false;
-    find_needed(a, s);
-    return wb__find_views(a, s);
+    for (more = true; more;) {
+        find_needed(a, s);
+        if (!wb__find_views(a, s, &more)) return false;
+    }
+    return true;
 }

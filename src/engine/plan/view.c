@@ -149,8 +149,17 @@ static bool add_window(wb__values *s, int x, const wb__window *w)
     return true;
 }
 
-bool wb__find_views(const wb__attempt *a, wb__values *s)
+/* x is a padded view that a view of it cannot be expressed with: its last pad must be stored. */
+static void store_pad(wb__values *s, int x)
 {
+    while (wb__value_at(s, x)->op != WB__OP_concat) x = wb__input(s, wb__value_at(s, x), 0);
+    s->needed[x] = true;
+}
+
+bool wb__find_views(const wb__attempt *a, wb__values *s, bool *again)
+{
+    *again = false;
+    s->n_windows = 0;
     for (int x = 0; x < s->ir.n; x++) {
         const wb__value *v = wb__value_at(s, x);
         const bool is_view = wb__is_view_op((wb__op)v->op) || wb__may_be_padded_view(a, s, x);
@@ -163,6 +172,10 @@ bool wb__find_views(const wb__attempt *a, wb__values *s)
         if (in >= 0 && one_view(s, x, &s->view[in], &s->view[x], &padded, &w)) {
             if (padded && !add_window(s, x, &w)) return false;
             continue;
+        }
+        if (padded) {
+            store_pad(s, in);
+            *again = true;
         }
         /* x is no view, or strides cannot express it: x has memory of its own, if any */
         s->base[x] = x;
