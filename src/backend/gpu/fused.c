@@ -292,7 +292,7 @@ static int reduce_by_groups(const wb__gpu_target *t, wb__fuse_program *p, wb__fu
     turned->space.row_dims = p->space.col_dims;
     turned->space.col_dims = 0;
     work->workspace = WB__MAX(work->workspace, *end);
-    const int e = *n ? wb__fused_reductions(t, turned, WB__REDUCE_ROWS, *end, work) : 0;
+    const int e = *n ? wb__fused_reductions(t, turned, WB__REDUCE_ROWS, *end, NULL, work) : 0;
     for (int i = 0; i < p->n_instr && *n; i++)
         if (p->instr[i].kind == WB__REDUCE_COLUMNS && copy[i].kind == WB__REDUCE_ROWS)
             load_results(p, i, copy[i].arg);
@@ -383,6 +383,20 @@ static void mark_written(const wb__fuse_program *p, bool *needed, bool by_stores
     wb__fuse_mark_needed(p, needed, true);
 }
 
+/* Marks in `stores` all stores of p if each stores a number for each element, and nothing else but
+ * reductions of rows and along columns is left to do.  Else returns false. */
+static bool mark_stores_of_elements(const wb__fuse_program *p, bool *stores)
+{
+    bool good = !has_kind(p, NULL, WB__REDUCE_ALL) && !has_kind(p, NULL, WB__REDUCE_COLUMNS);
+    for (int i = 0; i < p->n_instr && good; i++) {
+        if (p->instr[i].kind != WB__STORE) continue;
+        const wb__view *v = &p->views[p->instr[i].arg];
+        for (int d = 0; d < v->ndim; d++) good &= v->strides[d] || p->space.dims[d] == 1;
+    }
+    for (int i = 0; i < p->n_instr; i++) stores[i] = good && p->instr[i].kind == WB__STORE;
+    return good;
+}
+
 static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, bool *stores,
                    wb__gpu_work *work)
 {
@@ -396,6 +410,7 @@ static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, b
         e = reduce_long_rows(t, p, work, &end);
     if (e) return e;
     mark_written(p, needed, false);
+    memset(stores, 0, (size_t)p->n_instr * sizeof *stores);
     if (has_kind(p, needed, WB__REDUCE_COLUMNS)) {
         bool *kept = wb__alloc_zero((size_t)(2 * p->n_instr), sizeof *kept);
         if (!kept) return WB_ERROR_MEMORY;
@@ -403,13 +418,19 @@ static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, b
         e = reduce_to_workspace(t, p, needed, kept, work, &end);
         wb__free(kept);
     }
-    if (!e && groups && has_kind(p, NULL, WB__REDUCE_ROWS))
-        e = wb__fused_reductions(t, p, WB__REDUCE_ROWS, end, work);
+    if (!e && groups && has_kind(p, NULL, WB__REDUCE_ROWS)) {
+        const bool beside = rows && mark_stores_of_elements(p, stores);
+        e = wb__fused_reductions(t, p, WB__REDUCE_ROWS, end, beside ? stores : NULL, work);
+    }
     if (!e && has_kind(p, NULL, WB__REDUCE_ALL))
-        e = wb__fused_reductions(t, p, WB__REDUCE_ALL, end, work);
+        e = wb__fused_reductions(t, p, WB__REDUCE_ALL, end, NULL, work);
     mark_written(p, needed, true);
-    for (int i = 0; i < p->n_instr; i++) stores[i] = p->instr[i].kind == WB__STORE;
-    if (e || !rows || !has_kind(p, NULL, WB__STORE)) return e;
+    bool left = false;
+    for (int i = 0; i < p->n_instr; i++) {
+        stores[i] = p->instr[i].kind == WB__STORE && !stores[i];
+        left |= stores[i];
+    }
+    if (e || !rows || !left) return e;
     return has_kind(p, needed, WB__REDUCE_COLUMNS) ? wb__fused_rows(t, p, stores, work)
                                             : store_each(t, p, stores, work);
 }

@@ -221,9 +221,11 @@ int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const boo
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
 /* fused_reductions.c: adds the kernels of all reductions of one kind, WB__REDUCE_ROWS or
- * WB__REDUCE_ALL.  Partial results are in the workspace from byte `at` on. */
+ * WB__REDUCE_ALL.  Partial results are in the workspace from byte `at` on.  stores: NULL, or the
+ * stores that the kernel does beside reductions of rows, since it visits each element once; all
+ * become false if one kernel does not suffice for the reductions. */
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
-                         size_t at, wb__gpu_work *work);
+                         size_t at, bool *stores, wb__gpu_work *work);
 
 static inline int64_t wb__quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 static inline size_t wb__gpu_aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
