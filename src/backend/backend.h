@@ -69,8 +69,8 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  * may mix levels; its result has the finest level of its operands.
  *
  *   LOAD        Reads view arg, whose ndim is the space's (stride 0 broadcasts).  Level FULL, or
- *               PER_ROW if the view does not vary along the columns.  a: -1, or (on a GPU) the index
- *               of the view's window, which the view varies with too.
+ *               PER_ROW if the view does not vary along the columns.  a: -1; or, on a GPU, the
+ *               index of the view's window, with which the view varies too.
  *   NUMBER      Reads the plan's number `arg` (its field f).  Level ONE.
  *   IOTA        The index along dimension arg: scale * index + shift.
  *   UNIFORM, GAUSSIAN   A random number.  The plan's numbers arg and arg + 1 (their field u)

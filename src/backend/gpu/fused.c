@@ -334,8 +334,8 @@ static bool rows_are_alone(const wb__fuse_program *p, const bool *stores)
     return true;
 }
 
-/* Adds kernels for stores that depend on no reductions.  Stores of one value per row are done by the
- * first item of the row, or have a kernel of their own, with one item per row. */
+/* Adds kernels for stores that depend on no reductions.  Stores of one value per row are done by
+ * the first item of the row, or have a kernel of their own, with one item per row. */
 static int store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *stores,
                       wb__gpu_work *work)
 {

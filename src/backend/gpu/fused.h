@@ -143,10 +143,10 @@ void wb__fuse_add_offset(wb__fuse *k, wb__fuse_operand *p, int d, const char *in
 void wb__fuse_divisor(wb__fuse *k, int64_t d, const char *suffix);
 /* The type of an element's offset. */
 const char *wb__fuse_index_type(const wb__fuse *k);
-/* fused_windows.c.  wb__fuse_window emits, where a padded operand p is loaded, the variables in<id>,
- * whether the element is inside the window, and at<id>, the offset of the element from the pointer
- * if it is.  The other functions say whether the window lets dimensions d and d + 1 merge; whether
- * it suits vectors of n elements; and exchange two dimensions. */
+/* fused_windows.c.  wb__fuse_window emits the variables of a load of the padded operand p: in<id>,
+ * whether the element is inside the window, and at<id>, its offset from the pointer if it is.  The
+ * other functions return whether the window lets dimensions d and d + 1 merge, and whether it suits
+ * vectors of n elements; or exchange two dimensions. */
 void wb__fuse_window(wb__fuse *k, wb__fuse_operand *p);
 bool wb__fuse_window_merges(const wb__fuse *k, const wb__fuse_operand *p, int d);
 bool wb__fuse_window_suits(const wb__fuse *k, const wb__fuse_operand *p, int n);
@@ -178,7 +178,8 @@ void wb__fuse_forget(wb__fuse *k);
 void wb__fuse_emit(wb__fuse *k, int i, const char *text);
 void wb__fuse_store(wb__fuse *k, int i);
 /* Writes to `text`, and returns, "if (...) " with the condition that an element is the first of
- * those that store the same number in the operand; "" if k->once is false, or there are no others. */
+ * those that store the same number in the operand; "" if k->once is false, or if there are no
+ * others. */
 const char *wb__fuse_once(const wb__fuse *k, const wb__fuse_operand *p, char text[WB__FUSE_ONCE]);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 

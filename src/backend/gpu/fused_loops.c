@@ -323,7 +323,8 @@ void wb__fuse_bases(wb__fuse *k)
             wb__text t = {0};
             offset_text(k, p, outside, &t);
             k->failed |= t.failed;
-            if (t.text) wb__fuse_line(k, "const %s x%d = %s;", wb__fuse_index_type(k), p->pattern, t.text);
+            if (t.text)
+                wb__fuse_line(k, "const %s x%d = %s;", wb__fuse_index_type(k), p->pattern, t.text);
             wb__free(t.text);
         }
         if (!first_id) continue;
@@ -357,7 +358,8 @@ void wb__fuse_offsets(wb__fuse *k, const bool *needed)
         wb__text t = {0};
         offset_text(k, p, k->inner, &t);
         k->failed |= t.failed;
-        if (t.text) wb__fuse_line(k, "const %s y%d = %s;", wb__fuse_index_type(k), p->pattern, t.text);
+        if (t.text)
+            wb__fuse_line(k, "const %s y%d = %s;", wb__fuse_index_type(k), p->pattern, t.text);
         wb__free(t.text);
     }
 }

@@ -267,5 +267,6 @@ void wb__fuse_store(wb__fuse *k, int i)
                       in->a);
     else
         wb__fuse_line(k, "%sp%d[%s] = TO_%s_%s(v%d);", wb__fuse_once(k, p, once), p->id, at,
-                      wb__gpu_types[p->view->dtype].name, KIND(k->program->instr[in->a].reg), in->a);
+                      wb__gpu_types[p->view->dtype].name, KIND(k->program->instr[in->a].reg),
+                      in->a);
 }

@@ -229,7 +229,8 @@ bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patt
     bool good = m.instr_of && m.constant_of && m.bits_of;
     for (int x = 0; good && x < s->ir.n; x++) m.constant_of[x] = -1;
     for (int i = 0; good && i < p->n; i++) m.bits_of[i].allocation = -1;
-    good = good && emit(&m) && wb__merge_segments(out, a->device->backend->is_gpu) && wb__lay_out(l, out);
+    good = good && emit(&m) && wb__merge_segments(out, a->device->backend->is_gpu) &&
+           wb__lay_out(l, out);
     wb__free(m.instr_of);
     wb__free(m.constant_of);
     wb__free(m.bits_of);

@@ -116,8 +116,8 @@ void wb__begin_variance(const wb__ir *from, wb__ir *to, int i, const int *map);
  * memory of its own.  Where a window cannot express a view of a padded one, marks the pad as
  * `needed` and sets *again: all is to be found again.  False: out of memory. */
 bool wb__find_views(const wb__attempt *a, wb__values *s, bool *again);
-/* window.c.  Whether the concat x is a padded view: x is one part among zeros, only fused kernels of
- * a GPU read it, and the part has memory.  `needed` is known for the values after x. */
+/* window.c.  Whether the concat x is a padded view: x is one part among zeros, only fused kernels
+ * of a GPU read it, and the part has memory.  `needed` is known for the values after x. */
 bool wb__may_be_padded_view(const wb__attempt *a, const wb__values *s, int x);
 /* Turns the view of a part, which is padded already if is_padded, and its window into those of v,
  * in which the part begins at `start`. */

@@ -1,7 +1,7 @@
 /* Padded views.  On a GPU a tensor placed in zeros (a concat of one part that does not cover it) is
  * a view of the part with a window: the kernels that read it compare the index with the window, and
- * nothing is stored.  So are the views of such a view: the gradient of a strided slice is a pad of a
- * dimension of size 1 that a reshape joins with the one before.  Where a window cannot express a
+ * nothing is stored.  So are the views of such a view: the gradient of a strided slice is a pad of
+ * a dimension of size 1 that a reshape joins with the one before.  Where a window cannot express a
  * view, such as a flip, the pad is stored after all. */
 #include "engine/plan/stages.h"
 
