@@ -21,6 +21,33 @@ typedef struct {
     int64_t offset, dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
 } wb__view;
 
+/* The elements of a view that is padded with zeros.  Along each dimension d of the view, index
+ * begin + k step has element k in memory, at k times the view's stride, for 0 <= k < size. All
+ * other elements of the view are 0. */
+typedef struct {
+    int64_t begin[WB_MAX_DIMS], step[WB_MAX_DIMS], size[WB_MAX_DIMS];
+} wb__window;
+
+/* Whether no index of dimension d, which has size `dim`, is outside the window. */
+static inline bool wb__window_is_whole(const wb__window *w, int d, int64_t dim)
+{
+    return !w->begin[d] && w->step[d] == 1 && w->size[d] == dim;
+}
+
+/* Restricts the window to the indices from 0 to dim - 1 of dimension d, and returns how many of its
+ * first elements that removes. */
+static inline int64_t wb__window_clip(wb__window *w, int d, int64_t dim)
+{
+    const int64_t step = w->step[d];
+    const int64_t gone = w->begin[d] < 0 ? WB__MIN((step - 1 - w->begin[d]) / step, w->size[d]) : 0;
+    w->begin[d] += gone * step;
+    w->size[d] -= gone;
+    const int64_t left = w->begin[d] < dim ? (dim - w->begin[d] + step - 1) / step : 0;
+    w->size[d] = WB__MIN(w->size[d], left);
+    if (dim == 1 && w->size[d]) w->step[d] = 1;
+    return gone;
+}
+
 /* ---- fused kernels --------------------------------------------------------------------------- */
 
 /* The type of a register's elements.  f16 and bf16 are loaded into F32; bool, i8, u8 and i32 into
@@ -42,7 +69,8 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  * may mix levels; its result has the finest level of its operands.
  *
  *   LOAD        Reads view arg, whose ndim is the space's (stride 0 broadcasts).  Level FULL, or
- *               PER_ROW if the view does not vary along the columns.
+ *               PER_ROW if the view does not vary along the columns.  a: -1; or, on a GPU, the
+ *               index of the view's window, with which the view varies too.
  *   NUMBER      Reads the plan's number `arg` (its field f).  Level ONE.  scale 1: it is `shift` in
  *               every run.
  *   IOTA        The index along dimension arg: scale * index + shift.
@@ -115,12 +143,16 @@ typedef struct {
 
 /* A program that runs once per segment, for example once per parameter of an optimiser.  Each
  * segment has its own space and views; the spaces differ only in `dims`.  View i of segment s is
- * views[s * n_views + i].  The numbers are shared. */
+ * views[s * n_views + i]. */
 typedef struct {
     int n_instr, n_views, n_segments;
     const wb__instr *instr;             /* operands precede their users */
     const wb__space *spaces;            /* one per segment */
     const wb__view *views;
+    const wb__window *windows;          /* of padded views; a step that has any has one segment */
+    /* NULL; or, on a GPU, the arg of instruction i in segment s is args[s * n_instr + i]: segments
+     * may differ in their numbers */
+    const int32_t *args;
 } wb__fused;
 
 /* ---- steps ----------------------------------------------------------------------------------- */

@@ -204,6 +204,54 @@ TEST(moves)
     }
 }
 
+static double product(double x, double y) { return x * y; }
+static double plus(double x, double y) { return x + y; }
+static double minus(double x, double y) { return x - y; }
+
+/* Sums over any axes beside the elements that they sum, which are results too, and elements that
+ * read a sum: a GPU computes them in one kernel, in an order of the axes that suits the sums. */
+TEST(sums_beside_elements)
+{
+    static const int64_t sizes[] = {1, 2, 3, 7, 0, 16, 33};
+    static const wb_dtype types[] = {WB_F32, WB_F64, WB_BF16, WB_F16, WB_I32};
+    for (int round = 0; round < 120 / fewer(); round++) {
+        const wb_dtype t = types[round % 5];
+        const unsigned mask = round % 3 ? (round % 3 == 1 ? 0xd : 0x7) : (unsigned)draw_int(1, 15);
+        int64_t dims[4], line[4] = {1, 1, 1, 1};
+        if (!has_dtype(t)) continue;
+        for (int d = 0; d < 4; d++) dims[d] = sizes[draw_int(0, d == 1 ? 6 : round % 7 ? 3 : 4)];
+        line[1] = dims[1];
+        array x = draw_array(4, dims, -2.5, 2.5), row = draw_array(4, line, -2.5, 2.5);
+        for (int64_t i = 0; i < x.size; i++) x.at[i] = floor(x.at[i]);
+        for (int64_t i = 0; i < row.size; i++) row.at[i] = floor(row.at[i]);
+        wb_scope *scope = wb_scope_open();
+        wb_tensor *a = tensor_of(x, t, 0), *y = wb_mul(a, tensor_of(row, t, 0)), *sum = y, *more;
+        wb_tensor *lines = wb_sum(y, .axes = {3}, .keep = true);
+        more = wb_add(y, a);
+        for (int d = 0; d < 4; d++)
+            if (mask >> d & 1) {
+                sum = wb_sum(sum, .axes = {d}, .keep = true);
+                more = wb_sum(more, .axes = {d}, .keep = true);
+            }
+        wb_tensor *rest = wb_sub(y, wb_maximum(wb_minimum(sum, 8), -8));
+        assert_int_equal(wb_eval(y, lines, sum, more, rest), 0);
+        const array want = ref_map2(product, x, row), total = ref_sum(want, mask, true);
+        array near = ref_map2(plus, total, ref_number(0));
+        for (int64_t i = 0; i < near.size; i++) near.at[i] = fmax(fmin(near.at[i], 8), -8);
+        check(y, want, 0, 0, "elements of %s, round %d", wb_dtype_name(t), round);
+        check(lines, ref_sum(want, 8, true), tolerance(t), 0, "sums of lines of %s, round %d",
+              wb_dtype_name(t), round);
+        check(sum, total, tolerance(t), 0, "sums over axes %x of %s, round %d", mask,
+              wb_dtype_name(t), round);
+        check(more, ref_sum(ref_map2(plus, want, x), mask, true), tolerance(t), 0,
+              "more sums over axes %x of %s, round %d", mask, wb_dtype_name(t), round);
+        check(rest, ref_map2(minus, want, near), 0, 0, "the rest, axes %x of %s, round %d", mask,
+              wb_dtype_name(t), round);
+        wb_scope_close(scope);
+        ref_forget();
+    }
+}
+
 /* ---- sources --------------------------------------------------------------------------------- */
 
 TEST(sources)

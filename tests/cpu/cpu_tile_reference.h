@@ -114,6 +114,17 @@ static inline void *address_of(void **buffers, const wb__view *v, const int64_t 
     return (char *)buffers[v->buffer] + at * (int64_t)wb__dtype_size(v->dtype);
 }
 
+/* Turns an index of a padded view into that of the part; false: the index is outside the window. */
+static inline bool go_inside(const wb__window *w, int ndim, int64_t *index)
+{
+    for (int d = 0; d < ndim; d++) {
+        const int64_t from = index[d] - w->begin[d];
+        index[d] = from / w->step[d];
+        if (from < 0 || from % w->step[d] || index[d] >= w->size[d]) return false;
+    }
+    return true;
+}
+
 static inline void interpret(const wb__fused *f, int segment, void **buffers,
                              const wb__number *numbers)
 {
@@ -139,17 +150,23 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers,
         const bool views = in->arg >= 0 && in->arg < f->n_views;
         const wb__view *v = views ? &f->views[segment * f->n_views + in->arg] : NULL;
         cell *d = value[i] = calloc((size_t)n, sizeof *d);
-        const int reg = in->a >= 0 ? f->instr[in->op == WB__OP_where ? in->b : in->a].reg : in->reg;
+        const int number = f->args ? f->args[segment * f->n_instr + i] : in->arg;
+        const bool reads = in->a >= 0 && in->kind != WB__LOAD;
+        const int reg = reads ? f->instr[in->op == WB__OP_where ? in->b : in->a].reg : in->reg;
         for (int64_t e = 0; e < n; e++) {
             const cell none = {0, 0};
-            const cell x = in->a >= 0 ? value[in->a][e] : none;
+            const cell x = reads ? value[in->a][e] : none;
             const cell y = in->b >= 0 ? value[in->b][e] : none;
             const cell z = in->c >= 0 ? value[in->c][e] : none;
             switch ((wb__instr_kind)in->kind) {
-            case WB__LOAD:
-                d[e] = get_cell(address_of(buffers, v, index[e]), v->dtype);
+            case WB__LOAD: {
+                int64_t at[WB_MAX_DIMS];
+                memcpy(at, index[e], sizeof at);
+                if (in->a < 0 || go_inside(&f->windows[in->a], v->ndim, at))
+                    d[e] = get_cell(address_of(buffers, v, at), v->dtype);
                 break;
-            case WB__NUMBER: d[e] = (cell){numbers[in->arg].f, (int64_t)numbers[in->arg].f}; break;
+            }
+            case WB__NUMBER: d[e] = (cell){numbers[number].f, (int64_t)numbers[number].f}; break;
             case WB__IOTA:
                 d[e].i = in->scale * index[e][in->arg] + in->shift;
                 d[e].f = (double)d[e].i;

@@ -30,6 +30,8 @@ typedef struct {
     wb__instr instr[MOST_INSTR];
     wb__space spaces[MOST_SEGMENTS];
     wb__view views[MOST_SEGMENTS * MOST_VIEWS];
+    wb__window windows[MOST_VIEWS];
+    int32_t args[MOST_SEGMENTS * MOST_INSTR];
     double bound[MOST_INSTR];
     int view_of_load[MOST_VIEWS];
     int n_buffers;
@@ -229,8 +231,11 @@ static inline void add_end_reduction(program *p, bool all)
     for (int i = 0; i < s->ndim; i++) flat[i] = all || (i >= outer && i < outer + s->row_dims);
     const bool place = op == WB__OP_argmax;
     const wb_dtype whole = chance(50) ? WB_I32 : WB_I64;
-    const wb_dtype t = place ? whole : dtypes[below(WB__COUNT(dtypes) - 1)];
-    const int reg = place ? WB__REG_I32 : p->instr[a].reg, view = add_view(p, t, flat);
+    const int reg = place ? WB__REG_I32 : p->instr[a].reg;
+    wb_dtype t = place ? whole : dtypes[below(WB__COUNT(dtypes) - 1)];
+    if (reg <= WB__REG_F64 && (t == WB_I8 || t == WB_U8))   /* no plan has this */
+        t = whole_dtype(reg);
+    const int view = add_view(p, t, flat);
     wb__instr *in = add(p, all ? WB__REDUCE_ALL : WB__REDUCE_ROWS, reg, WB__LEVEL_ONE, t);
     in->op = (uint16_t)op;
     in->a = a;
@@ -315,6 +320,40 @@ static inline void draw_program(program *p)
         memmove(&p->views[s * p->f.n_views], &p->views[s * MOST_VIEWS],
                 (size_t)p->f.n_views * sizeof *p->views);
     p->f.views = p->views;
+}
+
+/* Changes some loads of a program for GPUs into loads of padded views, with windows along any
+ * dimensions; and gives segments other numbers. */
+static inline void draw_for_gpu(program *p)
+{
+    const wb__space *s = &p->spaces[0];
+    int n = 0;
+    for (int i = 0; i < p->f.n_instr && p->f.n_segments == 1; i++) {
+        wb__instr *in = &p->instr[i];
+        bool stored = in->kind != WB__LOAD;
+        for (int j = 0; j < p->f.n_instr; j++)
+            stored |= wb__instr_writes((wb__instr_kind)p->instr[j].kind) &&
+                      p->instr[j].arg == in->arg;
+        if (stored || chance(50)) continue;
+        wb__window *w = &p->windows[in->a = n++];
+        for (int d = 0; d < s->ndim; d++) {
+            const bool whole = chance(40) || s->dims[d] < 2 ||
+                               (in->level == WB__LEVEL_PER_ROW && d >= s->ndim - s->col_dims);
+            const int64_t step = whole || chance(60) ? 1 : 1 + below(4);
+            const int64_t begin = whole ? 0 : chance(30) ? s->dims[d] / 16 * 8 : below(s->dims[d]);
+            const int64_t most = (s->dims[d] - begin + step - 1) / step;
+            w->begin[d] = begin;
+            w->step[d] = step;
+            w->size[d] = whole || chance(30) ? most : chance(30) ? most / 8 * 8 : below(most + 1);
+        }
+    }
+    p->f.windows = p->windows;
+    for (int k = 0; k < p->f.n_segments; k++)
+        for (int i = 0; i < p->f.n_instr; i++) {
+            const bool number = p->instr[i].kind == WB__NUMBER && k;
+            p->args[k * p->f.n_instr + i] = number ? (int)below(8) : p->instr[i].arg;
+        }
+    p->f.args = p->args;
 }
 
 static inline void fill(program *p, void **buffers)

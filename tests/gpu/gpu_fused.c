@@ -164,6 +164,7 @@ static void one_program(uint64_t number)
     static program p;
     drawn = number * 0x2545f4914f6cdd1du + 77;
     draw_program(&p);
+    draw_for_gpu(&p);
     void *was[MOST_BUFFERS], *want[MOST_BUFFERS], *got[MOST_BUFFERS];
     size_t bytes[MOST_BUFFERS];
     fill(&p, was);
@@ -241,6 +242,41 @@ TEST(few_texts)
     }
     wb__free(text);
     assert_non_null(strstr(wb__gpu_prelude, "KERNEL"));
+}
+
+/* A number for each row is stored by the kernel of the elements, unless that kernel loads it. */
+TEST(stores_of_rows)
+{
+    for (int apart = 0; apart < 2; apart++) {
+        static hand h;
+        begin(&h, 300, 500);
+        const int x = load(&h, WB_F32, 500, 1), w = load(&h, WB_F32, 1, 0);
+        store(&h, op_of(&h, WB__OP_mul, x, w, -1), WB_F32, 500, 1);
+        store(&h, op_of(&h, WB__OP_square, w, -1, -1), WB_F32, 1, 0);
+        if (apart) h.instr[h.f.n_instr - 1].arg = h.instr[w].arg;
+        wb__gpu_work *work = made(&any_gpu, &h.f);
+        assert_int_equal(work->n, apart ? 2 : 1);
+        wb__gpu_work_free(work);
+        finish(&h);
+    }
+}
+
+/* Vectors lie inside or outside of a window. */
+TEST(windows_of_vectors)
+{
+    for (int from = 3; from <= 8; from += 5) {
+        static hand h;
+        wb__window w = {.begin = {0, from}, .step = {1, 1}, .size = {300, 256}};
+        begin(&h, 300, 512);
+        const int x = load(&h, WB_F32, 256, 1);
+        h.instr[x].a = 0;
+        h.f.windows = &w;
+        store(&h, x, WB_F32, 512, 1);
+        wb__gpu_work *work = made(&any_gpu, &h.f);
+        assert_int_equal(strstr(work->launch[0].text, "VECTOR") != NULL, from == 8);
+        wb__gpu_work_free(work);
+        finish(&h);
+    }
 }
 
 TEST(refusals)

@@ -41,6 +41,16 @@ static void program_free(wb__fuse_program *p)
 {
     wb__free(p->instr);
     wb__free(p->views);
+    wb__free(p->windows);
+}
+
+/* The number of windows of a program's instructions. */
+static int count_windows(const wb__instr *instr, int n)
+{
+    int windows = 0;
+    for (int i = 0; i < n; i++)
+        if (instr[i].kind == WB__LOAD) windows = WB__MAX(windows, instr[i].a + 1);
+    return windows;
 }
 
 /* Copies a segment, with space for n_instr further instructions and n_instr further views. */
@@ -48,10 +58,12 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
 {
     const size_t capacity = (size_t)(2 * f->n_instr), views = (size_t)(f->n_views + f->n_instr);
     *p = (wb__fuse_program){.n_instr = f->n_instr, .n_views = f->n_views,
+                            .n_windows = count_windows(f->instr, f->n_instr),
                             .space = f->spaces[segment]};
     p->instr = wb__alloc(capacity * sizeof *p->instr);
     p->views = wb__alloc(views * sizeof *p->views);
-    if (!p->instr || !p->views) {
+    p->windows = wb__alloc(((size_t)p->n_windows + 1) * sizeof *p->windows);
+    if (!p->instr || !p->views || !p->windows) {
         program_free(p);
         return WB_ERROR_MEMORY;
     }
@@ -59,6 +71,10 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
     if (f->n_views)
         memcpy(p->views, f->views + (size_t)segment * (size_t)f->n_views,
                (size_t)f->n_views * sizeof *p->views);
+    for (int i = 0; i < f->n_instr && f->args; i++)
+        p->instr[i].arg = f->args[segment * f->n_instr + i];
+    if (p->n_windows)
+        memcpy(p->windows, f->windows, (size_t)p->n_windows * sizeof *p->windows);
     for (int i = 0; i < f->n_instr; i++)
         if (f->instr[i].kind == WB__UNIFORM || f->instr[i].kind == WB__GAUSSIAN)
             p->views[f->instr[i].c].buffer = WB__NO_BUFFER;
@@ -78,7 +94,8 @@ static int copy_piece(const wb__fuse_program *p, int d, int64_t start, int64_t n
     piece->space.dims[d] = n;
     piece->instr = wb__alloc((size_t)(p->n_instr + 1) * sizeof *piece->instr);
     piece->views = wb__alloc((size_t)(p->n_views + 1) * sizeof *piece->views);
-    if (!piece->instr || !piece->views) {
+    piece->windows = wb__alloc(((size_t)p->n_windows + 1) * sizeof *piece->windows);
+    if (!piece->instr || !piece->views || !piece->windows) {
         program_free(piece);
         return WB_ERROR_MEMORY;
     }
@@ -91,6 +108,15 @@ static int copy_piece(const wb__fuse_program *p, int d, int64_t start, int64_t n
         piece->views[i] = p->views[i];
         piece->views[i].dims[d] = n;
         piece->views[i].offset += start * p->views[i].strides[d];
+    }
+    for (int i = 0; i < p->n_instr; i++) {
+        const wb__instr *in = &p->instr[i];
+        if (in->kind != WB__LOAD || in->a < 0) continue;
+        wb__window *w = &piece->windows[in->a];
+        *w = p->windows[in->a];
+        w->begin[d] -= start;
+        const wb__view *v = &p->views[in->arg];
+        piece->views[in->arg].offset = v->offset + wb__window_clip(w, d, n) * v->strides[d];
     }
     return 0;
 }
@@ -274,7 +300,7 @@ static int reduce_by_groups(const wb__gpu_target *t, wb__fuse_program *p, wb__fu
     turned->space.row_dims = p->space.col_dims;
     turned->space.col_dims = 0;
     work->workspace = WB__MAX(work->workspace, *end);
-    const int e = *n ? wb__fused_reductions(t, turned, WB__REDUCE_ROWS, *end, work) : 0;
+    const int e = *n ? wb__fused_reductions(t, turned, WB__REDUCE_ROWS, *end, NULL, work) : 0;
     for (int i = 0; i < p->n_instr && *n; i++)
         if (p->instr[i].kind == WB__REDUCE_COLUMNS && copy[i].kind == WB__REDUCE_ROWS)
             load_results(p, i, copy[i].arg);
@@ -296,8 +322,28 @@ static int reduce_long_rows(const wb__gpu_target *t, wb__fuse_program *p, wb__gp
 
 /* ---- 3: stores ------------------------------------------------------------------------------- */
 
-/* Adds kernels for stores that depend on no reductions.  Stores of one value per row have a kernel
- * of their own, with one item per row. */
+/* Whether instruction i, a store, stores one value per row of several columns. */
+static bool stores_row(const wb__fuse_program *p, int i)
+{
+    const wb__space *s = &p->space;
+    return product(s, s->ndim - s->col_dims, s->ndim) != 1 &&
+           !wb__fuse_varies(p, &p->views[p->instr[i].arg]);
+}
+
+/* Whether no load reads memory that a store of one value per row writes: then an item of the row
+ * may store it while others still load. */
+static bool rows_are_alone(const wb__fuse_program *p, const bool *stores)
+{
+    for (int i = 0; i < p->n_instr; i++)
+        for (int j = 0; j < p->n_instr && stores[i] && stores_row(p, i); j++)
+            if (p->instr[j].kind == WB__LOAD &&
+                may_meet(&p->views[p->instr[j].arg], &p->views[p->instr[i].arg]))
+                return false;
+    return true;
+}
+
+/* Adds kernels for stores that depend on no reductions.  Stores of one value per row are done by
+ * the first item of the row, or have a kernel of their own, with one item per row. */
 static int store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *stores,
                       wb__gpu_work *work)
 {
@@ -307,9 +353,10 @@ static int store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *
     int e = 0;
     for (int i = 0; i < p->n_instr; i++) {
         if (!stores[i]) continue;
-        if (cols != 1 && !wb__fuse_varies(p, &p->views[p->instr[i].arg])) row = true;
+        if (stores_row(p, i)) row = true;
         else full = true;
     }
+    if (full && row && cols && rows_are_alone(p, stores)) return wb__fused_each(t, p, stores, work);
     line.space.ndim -= line.space.col_dims;
     line.space.col_dims = 0;
     for (int turn = 0; turn < 2 && !e; turn++) {
@@ -317,8 +364,7 @@ static int store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *
         bool *some = wb__alloc_zero((size_t)p->n_instr, sizeof *some);
         if (!some) return WB_ERROR_MEMORY;
         for (int i = 0; i < p->n_instr; i++)
-            some[i] = stores[i]
-                && turn == (cols != 1 && !wb__fuse_varies(p, &p->views[p->instr[i].arg]));
+            some[i] = stores[i] && turn == stores_row(p, i);
         e = wb__fused_each(t, turn ? &line : p, some, work);
         wb__free(some);
     }
@@ -402,6 +448,20 @@ static int reduce_rest(const wb__gpu_target *t, wb__fuse_program *p, int n, size
     return wb__fused_reductions(t, &line, WB__REDUCE_ALL, end, work);
 }
 
+/* Marks in `stores` all stores of p if each stores a number for each element, and nothing else but
+ * reductions of rows and along columns is left to do.  Else returns false. */
+static bool mark_stores_of_elements(const wb__fuse_program *p, bool *stores)
+{
+    bool good = !has_kind(p, NULL, WB__REDUCE_ALL) && !has_kind(p, NULL, WB__REDUCE_COLUMNS);
+    for (int i = 0; i < p->n_instr && good; i++) {
+        if (p->instr[i].kind != WB__STORE) continue;
+        const wb__view *v = &p->views[p->instr[i].arg];
+        for (int d = 0; d < v->ndim; d++) good &= v->strides[d] || p->space.dims[d] == 1;
+    }
+    for (int i = 0; i < p->n_instr; i++) stores[i] = good && p->instr[i].kind == WB__STORE;
+    return good;
+}
+
 static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, bool *stores,
                    wb__gpu_work *work)
 {
@@ -420,6 +480,7 @@ static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, b
     if (e) return e;
     const int firsts = can_reduce_first(p, needed) ? reduce_first(p, work, &end) : 0;
     mark_written(p, needed, false);
+    memset(stores, 0, (size_t)p->n_instr * sizeof *stores);
     if (has_kind(p, needed, WB__REDUCE_COLUMNS)) {
         bool *kept = wb__alloc_zero((size_t)(2 * p->n_instr), sizeof *kept);
         if (!kept) return WB_ERROR_MEMORY;
@@ -427,13 +488,19 @@ static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, b
         e = reduce_to_workspace(t, p, needed, kept, work, &end);
         wb__free(kept);
     }
-    if (!e && groups && has_kind(p, NULL, WB__REDUCE_ROWS))
-        e = wb__fused_reductions(t, p, WB__REDUCE_ROWS, end, work);
+    if (!e && groups && has_kind(p, NULL, WB__REDUCE_ROWS)) {
+        const bool beside = rows && mark_stores_of_elements(p, stores);
+        e = wb__fused_reductions(t, p, WB__REDUCE_ROWS, end, beside ? stores : NULL, work);
+    }
     if (!e && has_kind(p, NULL, WB__REDUCE_ALL))
-        e = wb__fused_reductions(t, p, WB__REDUCE_ALL, end, work);
+        e = wb__fused_reductions(t, p, WB__REDUCE_ALL, end, NULL, work);
     mark_written(p, needed, true);
-    for (int i = 0; i < p->n_instr; i++) stores[i] = p->instr[i].kind == WB__STORE;
-    if (!e && rows && has_kind(p, NULL, WB__STORE))
+    bool left = false;
+    for (int i = 0; i < p->n_instr; i++) {
+        stores[i] = p->instr[i].kind == WB__STORE && !stores[i];
+        left |= stores[i];
+    }
+    if (!e && rows && left)
         e = has_kind(p, needed, WB__REDUCE_COLUMNS) ? wb__fused_rows(t, p, stores, work)
                                                     : store_each(t, p, stores, work);
     return e || !firsts ? e : reduce_rest(t, p, firsts, end, work);

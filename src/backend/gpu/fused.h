@@ -7,6 +7,7 @@
  *   fused_reduction_text.c   reductions as text
  *   fused_vectors.c   several elements per item
  *   fused_products.c  kernels with matrix products
+ *   fused_windows.c   padded views
  *   fused_rows.c    kernels without reductions, and with reductions along columns
  *   fused_reductions.c   kernels that reduce rows, or everything
  *
@@ -24,14 +25,16 @@ enum {
     WB__GROUP_ITEMS = 256,                      /* items of every group of a fused kernel */
     WB__FUSE_COUNTERS = 1024,                   /* counters of a kernel with tickets */
     WB__CHUNK = 16,             /* bytes of a vector of a product's operand */
+    WB__FUSE_ONCE = 16 * WB_MAX_DIMS,           /* characters of a condition of wb__fuse_once */
     WB__NO_BUFFER = -2  /* buffer index of a view without memory, which numbers a draw's elements */
 };
 
 /* The instructions, views and space of a segment, or of a piece of a segment. */
 typedef struct {
-    int n_instr, n_views;
+    int n_instr, n_views, n_windows;
     wb__instr *instr;
     wb__view *views;
+    wb__window *windows;            /* of padded views */
     wb__space space;
     int64_t points;                 /* of all segments of the step */
 } wb__fuse_program;
@@ -50,9 +53,12 @@ typedef enum {
 typedef struct {
     const wb__view *view;                       /* NULL: an iota */
     bool used;
+    bool padded, outside;           /* its elements outside the window are 0; all are outside */
+    wb__window window;              /* along the space's dimensions after merging */
     int id, pattern;  /* id: i of its pointer p<i>; pattern: i of its strides s<i>_<dimension> */
     unsigned struct_strides;                    /* bit set: strides that are struct fields */
-    bool in_struct;                             /* the iota's scale and shift are struct fields */
+    bool in_struct;                             /* the iota's scale and shift, or the window, are
+                                                   struct fields */
     bool vector;                /* an item has k->vector elements; strides are in vectors */
     int64_t stride[WB_MAX_DIMS];
 } wb__fuse_operand;
@@ -90,6 +96,7 @@ typedef struct {
     int *buffers, n_buffers, n_ids, n_patterns, workspace_word;
     bool many_registers;            /* groups need not share a processor, so items may have more */
     bool f64, failed, tickets, used[WB__OP_COUNT][4];   /* tickets: the text has counters */
+    bool once;                  /* a store that does not vary along a dimension is done once */
     int indent;
 } wb__fuse;
 
@@ -132,6 +139,21 @@ void wb__fuse_offsets(wb__fuse *k, const bool *needed);
 /* Writes the expression of an operand's offset in the inner loop.  It is relative to the pointer or
  * first index that wb__fuse_bases emits. */
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
+/* Adds to `to` the offset of an operand along dimension d at the index that is an expression. */
+void wb__fuse_add_offset(wb__fuse *k, wb__fuse_operand *p, int d, const char *index, wb__text *to);
+/* Adds to the struct the number d, as d<suffix>, with the factor and shift f<suffix> and h<suffix>
+ * that divide() in the prelude needs to divide by d. */
+void wb__fuse_divisor(wb__fuse *k, int64_t d, const char *suffix);
+/* The type of an element's offset. */
+const char *wb__fuse_index_type(const wb__fuse *k);
+/* fused_windows.c.  wb__fuse_window emits the variables of a load of the padded operand p: in<id>,
+ * whether the element is inside the window, and at<id>, its offset from the pointer if it is.  The
+ * other functions return whether the window lets dimensions d and d + 1 merge, and whether it suits
+ * vectors of n elements; or exchange two dimensions. */
+void wb__fuse_window(wb__fuse *k, wb__fuse_operand *p);
+bool wb__fuse_window_merges(const wb__fuse *k, const wb__fuse_operand *p, int d);
+bool wb__fuse_window_suits(const wb__fuse *k, const wb__fuse_operand *p, int n);
+void wb__fuse_window_swap(wb__window *w, int a, int b);
 
 /* fused_vectors.c.  wb__fuse_make_vectors chooses the length of vectors, and divides the last
  * dimension by it.  may_cut: the last vector of a line may be cut off.  The other functions emit
@@ -158,6 +180,10 @@ void wb__fuse_values(wb__fuse *k, const bool *needed, int level);
 void wb__fuse_forget(wb__fuse *k);
 void wb__fuse_emit(wb__fuse *k, int i, const char *text);
 void wb__fuse_store(wb__fuse *k, int i);
+/* Writes to `text`, and returns, "if (...) " with the condition that an element is the first of
+ * those that store the same number in the operand; "" if k->once is false, or if there are no
+ * others. */
+const char *wb__fuse_once(const wb__fuse *k, const wb__fuse_operand *p, char text[WB__FUSE_ONCE]);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 
 /* fused_reduction_text.c: a reduction.  instr: index of its instruction; n: suffix of an item's
@@ -207,9 +233,11 @@ int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const boo
 bool wb__fuse_has_products(const wb__fuse_program *p, const bool *needed);
 int wb__fused_products(wb__fuse *k, const bool *stores);
 /* fused_reductions.c: adds the kernels of all reductions of one kind, WB__REDUCE_ROWS or
- * WB__REDUCE_ALL.  Partial results are in the workspace from byte `at` on. */
+ * WB__REDUCE_ALL.  Partial results are in the workspace from byte `at` on.  stores: NULL, or the
+ * stores that the kernel does beside reductions of rows, since it visits each element once; all
+ * become false if one kernel does not suffice for the reductions. */
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
-                         size_t at, wb__gpu_work *work);
+                         size_t at, bool *stores, wb__gpu_work *work);
 
 static inline int64_t wb__quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 static inline size_t wb__gpu_aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }

@@ -43,6 +43,10 @@ static void find_operands(wb__fuse *k)
         operand->used |= k->needed[i];
         if (in->kind == WB__IOTA) operand->stride[in->arg] = 1;
         else operand->view = &p->views[k->operand[i]];
+        operand->padded = in->kind == WB__LOAD && in->a >= 0;
+        if (!operand->padded) continue;
+        operand->window = p->windows[in->a];
+        for (int d = 0; d < p->space.ndim; d++) operand->outside |= !operand->window.size[d];
     }
 }
 
@@ -55,6 +59,7 @@ static void swap_dims(wb__fuse *k, int a, int b)
         int64_t *s = k->operands[i].stride, t = s[a];
         s[a] = s[b];
         s[b] = t;
+        wb__fuse_window_swap(&k->operands[i].window, a, b);
     }
 }
 
@@ -84,6 +89,7 @@ static bool mergeable(const wb__fuse *k, int d)
     for (int i = 0; i < k->n_operands; i++) {
         const wb__fuse_operand *p = &k->operands[i];
         if (p->used && p->stride[d] != p->stride[d + 1] * k->dim[d + 1]) return false;
+        if (p->used && p->padded && !wb__fuse_window_merges(k, p, d)) return false;
     }
     return true;
 }
@@ -92,8 +98,10 @@ static void remove_dim(wb__fuse *k, int d)
 {
     for (int i = d; i + 1 < k->n_dims; i++) {
         k->dim[i] = k->dim[i + 1];
-        for (int j = 0; j < k->n_operands; j++)
+        for (int j = 0; j < k->n_operands; j++) {
             k->operands[j].stride[i] = k->operands[j].stride[i + 1];
+            wb__fuse_window_swap(&k->operands[j].window, i, i + 1);
+        }
     }
     k->n_dims--;
     for (int j = 0; j < k->n_operands; j++) k->operands[j].stride[k->n_dims] = 0;
@@ -103,7 +111,8 @@ static bool same_operand(const wb__fuse_operand *a, const wb__fuse_operand *b)
 {
     return a->view && b->view && a->view->buffer == b->view->buffer &&
            a->view->buffer != WB__NO_BUFFER && a->view->offset == b->view->offset &&
-           a->view->dtype == b->view->dtype && !memcmp(a->stride, b->stride, sizeof a->stride);
+           a->view->dtype == b->view->dtype && !memcmp(a->stride, b->stride, sizeof a->stride) &&
+           !a->padded && !b->padded;
 }
 
 /* Assigns ids to operands and stride patterns, in the order of the list of operands; equal operands
@@ -120,7 +129,8 @@ static void assign_ids(wb__fuse *k)
         for (int j = 0; j < i; j++) {
             const wb__fuse_operand *q = &k->operands[j];
             if (!q->used) continue;
-            if (p->pattern < 0 && !memcmp(p->stride, q->stride, sizeof p->stride))
+            if (p->pattern < 0 && !p->padded && !q->padded &&
+                !memcmp(p->stride, q->stride, sizeof p->stride))
                 p->pattern = q->pattern;
             if (p->id < 0 && same_operand(p, q)) p->id = q->id;
         }
@@ -154,6 +164,8 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk, bool vectors)
     for (int d = k->n_dims - 2; d >= 0; d--) {
         if (loop[d] != loop[d + 1] || !mergeable(k, d)) continue;
         k->dim[d + 1] *= k->dim[d];
+        for (int i = 0; i < k->n_operands; i++)     /* whole windows stay whole */
+            k->operands[i].window.size[d + 1] *= k->operands[i].window.size[d];
         for (int j = d; j + 1 < k->n_dims; j++) loop[j] = loop[j + 1];
         remove_dim(k, d);
     }
@@ -172,20 +184,26 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk, bool vectors)
 
 /* ---- indices --------------------------------------------------------------------------------- */
 
-/* Adds the size d of dimension n to the struct, once, with the factor and shift that divide() in
- * the prelude needs to divide by d. */
-static void add_divisor(wb__fuse *k, int64_t d, int n)
+void wb__fuse_divisor(wb__fuse *k, int64_t d, const char *suffix)
 {
     int log = 0;
-    if (k->struct_dims >> n & 1) return;
-    k->struct_dims |= 1u << n;
     d = WB__MAX(d, 2);                          /* 0: the space is empty */
     while (((uint64_t)1 << log) < (uint64_t)d) log++;
     const uint64_t factor =
         ((((uint64_t)1 << log) - (uint64_t)d) << 32) / (uint64_t)d + 1;
-    wb__fuse_uint(k, d, "d%d", n);
-    wb__fuse_uint(k, (int64_t)(uint32_t)factor, "f%d", n);
-    wb__fuse_uint(k, log - 1, "h%d", n);
+    wb__fuse_uint(k, d, "d%s", suffix);
+    wb__fuse_uint(k, (int64_t)(uint32_t)factor, "f%s", suffix);
+    wb__fuse_uint(k, log - 1, "h%s", suffix);
+}
+
+/* Adds the size d of dimension n to the struct, once. */
+static void add_divisor(wb__fuse *k, int64_t d, int n)
+{
+    char suffix[12];
+    if (k->struct_dims >> n & 1) return;
+    k->struct_dims |= 1u << n;
+    snprintf(suffix, sizeof suffix, "%d", n);
+    wb__fuse_divisor(k, d, suffix);
 }
 
 void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to)
@@ -201,7 +219,7 @@ void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to)
     if (to > from) wb__fuse_line(k, "const uint i%d = %s;", from, left);
 }
 
-static const char *index_type(const wb__fuse *k) { return k->wide ? "i64" : "int"; }
+const char *wb__fuse_index_type(const wb__fuse *k) { return k->wide ? "i64" : "int"; }
 
 static void put_stride(wb__fuse *k, wb__fuse_operand *p, int d)
 {
@@ -211,17 +229,24 @@ static void put_stride(wb__fuse *k, wb__fuse_operand *p, int d)
     else wb__fuse_uint(k, p->stride[d], "s%d_%d", p->pattern, d);
 }
 
+void wb__fuse_add_offset(wb__fuse *k, wb__fuse_operand *p, int d, const char *index, wb__text *to)
+{
+    if (!p->stride[d]) return;
+    wb__text_add(to, "%s(%s)%s", to->length ? " + " : "", wb__fuse_index_type(k), index);
+    if (p->stride[d] == 1) return;
+    put_stride(k, p, d);
+    if (k->wide) wb__text_add(to, " * I64(a.s%d_%d_, a.s%d_%d_h)", p->pattern, d, p->pattern, d);
+    else wb__text_add(to, " * (int)a.s%d_%d", p->pattern, d);
+}
+
 /* Writes the sum of index times stride over the dimensions in the bit set `mask`; nothing if
  * all these strides are 0. */
 static void offset_text(wb__fuse *k, wb__fuse_operand *p, unsigned mask, wb__text *t)
 {
     for (int d = 0; d < k->n_dims; d++) {
-        if (!p->stride[d] || !(mask >> d & 1)) continue;
-        wb__text_add(t, "%s(%s)i%d", t->length ? " + " : "", index_type(k), d);
-        if (p->stride[d] == 1) continue;
-        put_stride(k, p, d);
-        if (k->wide) wb__text_add(t, " * I64(a.s%d_%d_, a.s%d_%d_h)", p->pattern, d, p->pattern, d);
-        else wb__text_add(t, " * (int)a.s%d_%d", p->pattern, d);
+        char index[12];
+        snprintf(index, sizeof index, "i%d", d);
+        if (mask >> d & 1) wb__fuse_add_offset(k, p, d, index, t);
     }
 }
 
@@ -296,13 +321,15 @@ void wb__fuse_bases(wb__fuse *k)
         }
         char fixed[24] = "";
         const int one = plain(k, p, outside);
-        if (one >= 0) snprintf(fixed, sizeof fixed, "i%d", one);
+        if (p->padded) {}               /* wb__fuse_window adds the offsets of all dimensions */
+        else if (one >= 0) snprintf(fixed, sizeof fixed, "i%d", one);
         else if (varies(k, p, outside)) snprintf(fixed, sizeof fixed, "x%d", p->pattern);
         if (first_pattern && *fixed == 'x') {
             wb__text t = {0};
             offset_text(k, p, outside, &t);
             k->failed |= t.failed;
-            if (t.text) wb__fuse_line(k, "const %s x%d = %s;", index_type(k), p->pattern, t.text);
+            if (t.text)
+                wb__fuse_line(k, "const %s x%d = %s;", wb__fuse_index_type(k), p->pattern, t.text);
             wb__free(t.text);
         }
         if (!first_id) continue;
@@ -331,12 +358,13 @@ void wb__fuse_offsets(wb__fuse *k, const bool *needed)
                 needed[j] && k->operand[j] >= 0 && k->operands[k->operand[j]].pattern == p->pattern;
         for (int j = 0; j < i; j++)
             first &= !k->operands[j].used || k->operands[j].pattern != p->pattern;
-        if (!p->used || !wanted || !first) continue;
+        if (!p->used || !wanted || !first || p->padded) continue;
         if (plain(k, p, k->inner) >= 0 || !varies(k, p, k->inner)) continue;
         wb__text t = {0};
         offset_text(k, p, k->inner, &t);
         k->failed |= t.failed;
-        if (t.text) wb__fuse_line(k, "const %s y%d = %s;", index_type(k), p->pattern, t.text);
+        if (t.text)
+            wb__fuse_line(k, "const %s y%d = %s;", wb__fuse_index_type(k), p->pattern, t.text);
         wb__free(t.text);
     }
 }

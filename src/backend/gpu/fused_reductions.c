@@ -19,6 +19,7 @@ typedef struct {
     const wb__fuse_program *program;
     wb__reduction *reductions;
     int n;
+    const bool *stores;             /* what the kernel stores beside the reductions; or NULL */
     bool all;
     bool ticket;                    /* the last group combines the chunks */
     int64_t outers, rows, cols;
@@ -100,6 +101,12 @@ static void items(reductions *f, wb__fuse *k)
     if (f->ticket) wb__fuse_line(k, "LOCAL uint ticket;");
 }
 
+/* Marks the stores beside the reductions as needed. */
+static void need_stores(const reductions *f, wb__fuse *k)
+{
+    for (int i = 0; i < f->program->n_instr && f->stores; i++) k->needed[i] |= f->stores[i];
+}
+
 typedef void row_function(const reductions *f, wb__fuse *k);
 
 /* Emits the loop over those rows r in [from, to) that the item processes.  `row` emits the code for
@@ -146,7 +153,12 @@ static void add_row(const reductions *f, wb__fuse *k)
     }
     wb__fuse_values(k, k->needed, WB__LEVEL_FULL);
     for (int i = 0; i < f->n; i++) wb__reduction_add(k, &f->reductions[i], index);
-    if (k->vector > 1) wb__fuse_close(k);
+    for (int i = 0; i < k->program->n_instr && f->stores; i++)
+        if (f->stores[i]) wb__fuse_store(k, i);
+    if (k->vector > 1) {
+        wb__fuse_close(k);
+        wb__fuse_store_vectors(k, k->needed);
+    }
     wb__fuse_forget(k);
 }
 
@@ -216,6 +228,7 @@ static int begin(reductions *f, wb__fuse *k, const wb__gpu_target *t, wb__gpu_wo
     int e = wb__fuse_start(k, t, work, f->program);
     if (e) return e;
     for (int i = 0; i < f->n; i++) k->needed[f->program->instr[f->reductions[i].instr].a] = true;
+    need_stores(f, k);
     wb__fuse_mark_needed(f->program, k->needed, true);
     const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
     wb__fuse_loops(k, walk, false);
@@ -234,6 +247,7 @@ static int begin(reductions *f, wb__fuse *k, const wb__gpu_target *t, wb__gpu_wo
     for (int i = 0; i < f->n; i++)
         k->needed[writes ? f->reductions[i].instr
                          : f->program->instr[f->reductions[i].instr].a] = true;
+    need_stores(f, k);
     wb__fuse_mark_needed(f->program, k->needed, true);
     wb__fuse_loops(k, walk, adjacent);
     f->rows = k->points[WB__ROWS];              /* of vectors, if there are any */
@@ -368,12 +382,14 @@ static int reduction(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 }
 
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
-                         size_t at, wb__gpu_work *work)
+                         size_t at, bool *stores, wb__gpu_work *work)
 {
     reductions f = {.program = p, .all = kind == WB__REDUCE_ALL, .at = at};
     int e = 0;
     f.reductions = wb__alloc_zero((size_t)p->n_instr, sizeof *f.reductions);
     if (!f.reductions) return WB_ERROR_MEMORY;
+    int total = 0;
+    for (int i = 0; i < p->n_instr; i++) total += p->instr[i].kind == kind;
     for (int i = 0; i < p->n_instr && !e;) {
         f.n = 0;  /* as many of the next reductions as fit in local memory */
         for (; i < p->n_instr; i++) {
@@ -383,6 +399,8 @@ int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb_
                 break;
             f.n++;
         }
+        f.stores = stores && f.n == total ? stores : NULL;
+        if (stores && !f.stores) memset(stores, 0, (size_t)p->n_instr * sizeof *stores);
         if (f.n) e = reduction(&f, t, work);
     }
     wb__free(f.reductions);

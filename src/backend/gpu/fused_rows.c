@@ -105,6 +105,7 @@ static int each_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
         wb__fuse_loops(&k, WB__ANY_ORDER, false);
         return wb__fused_products(&k, stores);
     }
+    k.once = true;
     wb__fuse_loops(&k, WB__ANY_ORDER, true);
     return has_lines(&k) ? by_line(&k, stores) : by_element(&k, stores);
 }

@@ -15,6 +15,15 @@ bool wb__fuse_varies(const wb__fuse_program *p, const wb__view *v)
     return false;
 }
 
+/* Whether a load of a padded view varies along the columns by its window. */
+static bool window_varies(const wb__fuse_program *p, const wb__instr *in)
+{
+    const wb__space *s = &p->space;
+    for (int d = s->ndim - s->col_dims; d < s->ndim && in->a >= 0; d++)
+        if (!wb__window_is_whole(&p->windows[in->a], d, s->dims[d])) return true;
+    return false;
+}
+
 static int operands(const wb__instr *in, int list[3])
 {
     int n = 0;
@@ -39,7 +48,9 @@ void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level)
         for (int j = 0; j < n; j++) level[i] = WB__MAX(level[i], level[of[j]]);
         bool full = false;
         switch ((wb__instr_kind)in->kind) {
-        case WB__LOAD: full = wb__fuse_varies(p, &p->views[in->arg]); break;
+        case WB__LOAD:
+            full = wb__fuse_varies(p, &p->views[in->arg]) || window_varies(p, in);
+            break;
         case WB__UNIFORM: case WB__GAUSSIAN:
             full = wb__fuse_varies(p, &p->views[in->c]);
             break;
@@ -108,10 +119,15 @@ void wb__fuse_functions(const wb__fuse *k, wb__text *to)
 static void load(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
-    const wb__fuse_operand *p = &k->operands[k->operand[i]];
+    wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48];
     wb__fuse_at(k, p, at);
-    if (p->vector)
+    if (p->padded && !p->vector) {
+        wb__fuse_window(k, p);
+        wb__fuse_line(k, "const %s v%d = OF_%s(in%d ? p%d[at%d] : (%s)0);", KIND(in->reg), i,
+                      wb__gpu_types[p->view->dtype].name, p->id, p->id, p->id,
+                      wb__gpu_types[p->view->dtype].stored);
+    } else if (p->vector)
         wb__fuse_line(k, "const %s v%d = OF_%s(l%d.at[lane]);", KIND(in->reg), i,
                       wb__gpu_types[p->view->dtype].name, p->id);
     else
@@ -235,17 +251,30 @@ void wb__fuse_forget(wb__fuse *k)
         if (k->emitted[i] == WB__EMITTED_FULL) k->emitted[i] = WB__EMITTED_NOT;
 }
 
+const char *wb__fuse_once(const wb__fuse *k, const wb__fuse_operand *p, char text[WB__FUSE_ONCE])
+{
+    int n = 0;
+    *text = 0;
+    for (int d = 0; d < k->n_dims && k->once; d++)
+        if (!p->stride[d])
+            n += snprintf(text + n, (size_t)(WB__FUSE_ONCE - n), "%si%d == 0", n ? " && " : "if (",
+                          d);
+    if (n) snprintf(text + n, (size_t)(WB__FUSE_ONCE - n), ") ");
+    return text;
+}
+
 void wb__fuse_store(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     const wb__fuse_operand *p = &k->operands[k->operand[i]];
-    char at[48];
+    char at[48], once[WB__FUSE_ONCE];
     wb__fuse_at(k, p, at);
     if (p->vector)
         wb__fuse_line(k, "m%d.at[lane] = TO_%s_%s(v%d);", p->id,
                       wb__gpu_types[p->view->dtype].name, KIND(k->program->instr[in->a].reg),
                       in->a);
     else
-        wb__fuse_line(k, "p%d[%s] = TO_%s_%s(v%d);", p->id, at, wb__gpu_types[p->view->dtype].name,
-                      KIND(k->program->instr[in->a].reg), in->a);
+        wb__fuse_line(k, "%sp%d[%s] = TO_%s_%s(v%d);", wb__fuse_once(k, p, once), p->id, at,
+                      wb__gpu_types[p->view->dtype].name, KIND(k->program->instr[in->a].reg),
+                      in->a);
 }

@@ -55,7 +55,7 @@ static int longest(const wb__fuse *k, bool may_cut)
         for (int i = 0; i < k->n_operands; i++) {
             const wb__fuse_operand *p = &k->operands[i];
             if (!p->used) continue;
-            good &= suits(k, p, n);
+            good &= suits(k, p, n) && (!p->padded || wb__fuse_window_suits(k, p, n));
             some |= in_memory(p) && p->stride[last];
         }
         if (good && some) return n;
@@ -71,6 +71,8 @@ void wb__fuse_make_vectors(wb__fuse *k, bool may_cut)
     k->dim[last] = wb__quotient_up(k->dim[last], n);
     for (int i = 0; i < k->n_operands; i++) {
         wb__fuse_operand *p = &k->operands[i];
+        p->window.begin[last] /= n;             /* wb__fuse_window_suits: without a rest */
+        p->window.size[last] /= n;
         if (!p->used || !p->stride[last]) continue;
         p->vector = in_memory(p);
         for (int d = 0; d < last && p->vector; d++) p->stride[d] /= n;
@@ -95,19 +97,25 @@ static bool moves(const wb__fuse *k, const bool *needed, int i, wb__instr_kind k
 static void move_all(wb__fuse *k, const bool *needed, wb__instr_kind kind, bool whole)
 {
     for (int i = 0; i < k->program->n_instr; i++) {
-        char at[48];
+        char at[48], once[WB__FUSE_ONCE];
         if (!moves(k, needed, i, kind)) continue;
         const wb__fuse_operand *p = &k->operands[k->operand[i]];
         const char *type = wb__gpu_types[p->view->dtype].stored;
         wb__fuse_at(k, p, at);
-        if (kind == WB__LOAD && whole) wb__fuse_line(k, "l%d = p%d[%s];", p->id, p->id, at);
+        if (p->padded) {                        /* no vector of its space is cut off */
+            wb__fuse_window(k, &k->operands[k->operand[i]]);
+            wb__fuse_line(k, "if (in%d) l%d = p%d[at%d];", p->id, p->id, p->id, p->id);
+            wb__fuse_line(k, "else UNROLL for (uint lane = 0; lane < %du; lane++) "
+                          "l%d.at[lane] = 0;", k->vector, p->id);
+        } else if (kind == WB__LOAD && whole) wb__fuse_line(k, "l%d = p%d[%s];", p->id, p->id, at);
         else if (kind == WB__LOAD)
             wb__fuse_line(k, "l%d.at[lane] = lane < left ? ((GLOBAL %s *)(p%d + %s))[lane] : 0;",
                           p->id, type, p->id, at);
-        else if (whole) wb__fuse_line(k, "p%d[%s] = m%d;", p->id, at, p->id);
+        else if (whole)
+            wb__fuse_line(k, "%sp%d[%s] = m%d;", wb__fuse_once(k, p, once), p->id, at, p->id);
         else
-            wb__fuse_line(k, "if (lane < left) ((GLOBAL %s *)(p%d + %s))[lane] = m%d.at[lane];",
-                          type, p->id, at, p->id);
+            wb__fuse_line(k, "%sif (lane < left) ((GLOBAL %s *)(p%d + %s))[lane] = m%d.at[lane];",
+                          wb__fuse_once(k, p, once), type, p->id, at, p->id);
     }
 }
 

@@ -178,6 +178,10 @@ static bool may_replace(const arena *a, const wb__plan_step *d, int i, const wb_
         if (d->operand[v].allocation == from->allocation &&
             !same_view(&d->operand[v].view, &to->view))
             return false;
+    for (int k = 0; k < d->step.fused.n_instr; k++)         /* loads of padded views */
+        if (d->instr[k].kind == WB__LOAD && d->instr[k].a >= 0 &&
+            d->operand[d->instr[k].arg].allocation == from->allocation)
+            return false;
     return true;
 }
 
@@ -356,6 +360,8 @@ static bool fill_views(const arena *a, wb__plan_step *d)
     s->fused.instr = d->instr;
     s->fused.views = d->views;
     s->fused.spaces = d->spaces;
+    s->fused.windows = d->windows;
+    s->fused.args = d->args;
     return views;
 }
 

@@ -2,6 +2,8 @@
  * floating-point operations of products, convolutions and attention. */
 #include "engine/plan/stages.h"
 
+#include <string.h>
+
 /* The bytes of a view's elements, each counted once. */
 static int64_t bytes_of(const wb__view *v)
 {
@@ -9,6 +11,14 @@ static int64_t bytes_of(const wb__view *v)
     for (int i = 0; i < v->ndim; i++)
         if (v->strides[i] || !v->dims[i]) n *= v->dims[i];
     return n;
+}
+
+/* The bytes of a padded view's elements in memory, each counted once. */
+static int64_t bytes_inside(const wb__view *v, const wb__window *w)
+{
+    wb__view part = *v;
+    memcpy(part.dims, w->size, sizeof part.dims);
+    return bytes_of(&part);
 }
 
 static void add_fused(const wb__fused *f, wb__cost *c)
@@ -19,13 +29,16 @@ static void add_fused(const wb__fused *f, wb__cost *c)
         for (int i = 0; i < f->n_instr; i++)
             if (f->instr[i].kind == WB__PRODUCT) c->flops += 2 * points * (double)f->instr[i].scale;
         for (int v = 0; v < f->n_views; v++) {
-            const int64_t bytes = bytes_of(&f->views[s * f->n_views + v]);
+            int64_t bytes = bytes_of(&f->views[s * f->n_views + v]);
             bool loads = false, stores = false;
             for (int i = 0; i < f->n_instr; i++) {
-                const wb__instr_kind kind = (wb__instr_kind)f->instr[i].kind;
+                const wb__instr *in = &f->instr[i];
+                const wb__instr_kind kind = (wb__instr_kind)in->kind;
                 const bool product = kind == WB__PRODUCT;
-                if (kind == WB__LOAD || product) loads |= f->instr[i].arg == v;
-                loads |= product && f->instr[i].c == v;
+                if (kind == WB__LOAD || product) loads |= in->arg == v;
+                loads |= product && in->c == v;
+                if (kind == WB__LOAD && in->arg == v && in->a >= 0)
+                    bytes = bytes_inside(&f->views[v], &f->windows[in->a]);
                 if (wb__instr_writes((wb__instr_kind)f->instr[i].kind))
                     stores |= f->instr[i].arg == v;
             }

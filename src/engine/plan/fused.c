@@ -64,11 +64,41 @@ static wb__view in_space(const wb__group *g, const wb__view *v)
     return out;
 }
 
-static bool varies(const wb__group *g, const wb__view *v)
+/* Returns the window w of v in the space of g, as in_space does its view. */
+static wb__window window_in_space(const wb__group *g, const wb__value *v, const wb__window *w)
+{
+    wb__window out = {.size = {0}};
+    const int lead = g->ndim - v->ndim;
+    for (int i = 0; i < g->ndim; i++) {
+        const int axis = g->axis[i] - lead;
+        const bool alike = axis >= 0 && v->dims[axis] == g->dims[g->axis[i]];
+        out.begin[i] = alike ? w->begin[axis] : 0;
+        out.step[i] = alike ? w->step[axis] : 1;
+        out.size[i] = alike ? w->size[axis] : g->dims[g->axis[i]];
+    }
+    return out;
+}
+
+/* Whether a view of the space varies along the columns.  w: its window, or NULL. */
+static bool varies(const wb__group *g, const wb__view *v, const wb__window *w)
 {
     for (int i = g->ndim - g->col_dims; i < g->ndim; i++)
-        if (v->strides[i] && v->dims[i] > 1) return true;
+        if (v->dims[i] > 1 && (v->strides[i] || (w && !wb__window_is_whole(w, i, v->dims[i]))))
+            return true;
     return false;
+}
+
+/* Adds a load from the operand.  w: its window in the space, or NULL. */
+static int load(program *p, int level, const wb__step_operand *at, const wb__window *w)
+{
+    wb__plan_step *d = p->step;
+    wb__instr i = blank(WB__LOAD, level, (int)at->view.dtype);
+    i.arg = wb__add_operand(p->m, d, at);
+    if (w && grow(p, &d->windows, &d->windows_capacity, d->n_windows + 1, sizeof *w)) {
+        d->windows[d->n_windows] = *w;
+        i.a = d->n_windows++;
+    }
+    return add(p, i);
 }
 
 static int constant(program *p, double v)
@@ -198,12 +228,18 @@ static int outside_operand(program *p, int x, int level, bool whole)
     const int base = m->values->base[x];
     const bool recompute = m->groups->of[x].rematerialised;
     wb__step_operand at = {.allocation = -1};
+    const wb__window *padded = wb__window_of(m->values, x);
+    wb__window window;
+    if (padded) {
+        window = window_in_space(p->group, v, padded);
+        padded = &window;
+    }
     if (!recompute && v->op == WB__OP_literal && !m->values->needed[x])
         return number(p, x, whole ? level : WB__LEVEL_ONE);
     if (!recompute) {
         if (!wb__step_operand_of(m, x, &at)) return 0;
         at.view = in_space(p->group, &at.view);
-        if (level == WB__LEVEL_FULL && !whole && !varies(p->group, &at.view))
+        if (level == WB__LEVEL_FULL && !whole && !varies(p->group, &at.view, padded))
             level = WB__LEVEL_PER_ROW;
     }
     const int known = find_loaded(p, x, level);
@@ -211,7 +247,7 @@ static int outside_operand(program *p, int x, int level, bool whole)
     return note_loaded(p, x, level,
                     recompute ? rematerialised(p, x, level)
                     : wb__is_free_source(m->values, base) ? source(p, base, &at.view, level)
-                    : add_arg(p, WB__LOAD, level, v->dtype, wb__add_operand(m, p->step, &at)));
+                    : load(p, level, &at, padded));
 }
 
 static bool in_group(const program *p, int x) { return p->m->groups->of[x].group == p->g; }
@@ -382,8 +418,10 @@ void wb__emit_fused(wb__emitter *m, int group)
     finish(&p);
 }
 
-/* Emits a step that fills `to` with the elements of `from`; NULL: with zeros. */
-static void fill(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to)
+/* Emits a step that fills `to` with the elements of `from`; NULL: with zeros.  w: the window of
+ * `from`, or NULL. */
+static void fill(wb__emitter *m, const wb__step_operand *from, const wb__window *w,
+                 const wb__step_operand *to, bool first)
 {
     wb__group g = {.ndim = to->view.ndim, .col_dims = WB__MIN(to->view.ndim, 1)};
     for (int i = 0; i < g.ndim; i++) g.axis[i] = i;
@@ -391,16 +429,25 @@ static void fill(wb__emitter *m, const wb__step_operand *from, const wb__step_op
     wb__plan_step d;
     program p = {.m = m, .group = &g, .g = -1, .step = &d};
     wb__step_begin(m, WB__STEP_FUSED, &d);
-    d.first = from != NULL;
-    const int arg = from ? wb__add_operand(m, &d, from)
-                         : m->attempt->request->n_numbers + constant(&p, 0);
-    store(&p, add_arg(&p, from ? WB__LOAD : WB__NUMBER, WB__LEVEL_FULL, (int)to->view.dtype, arg),
-          to);
+    d.first = first;
+    store(&p, from ? load(&p, WB__LEVEL_FULL, from, w)
+                   : add_arg(&p, WB__NUMBER, WB__LEVEL_FULL, (int)to->view.dtype,
+                             m->attempt->request->n_numbers + constant(&p, 0)), to);
     finish(&p);
 }
 
-void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to) { fill(m, NULL, to); }
+void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to)
+{
+    fill(m, NULL, NULL, to, false);
+}
+
 void wb__emit_first(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to)
 {
-    fill(m, from, to);
+    fill(m, from, NULL, to, true);
+}
+
+void wb__emit_padded(wb__emitter *m, const wb__step_operand *from, const wb__window *w,
+                     const wb__step_operand *to)
+{
+    fill(m, from, w, to, false);
 }

@@ -3,7 +3,8 @@
  * The gradient of a slice is zero elsewhere, so it is a concat that its inputs do not cover.  Such
  * a concat would be filled with zeros first, and then each input copied into it.  If the inputs
  * leave one gap, zeros for the gap become one more input.  Then each input can be computed in its
- * place, and the zeros by the kernel of another input (groups.c). */
+ * place, and the zeros by the kernel of another input (groups.c).  One input among zeros stays as it
+ * is: it may become a view with a window (window.c). */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -62,7 +63,8 @@ int wb__fill_gap(const wb__ir *from, wb__ir *to, int i, const int *map)
     const wb__value *v = &from->value[i];
     int in[MOST_INPUTS + 1];
     int64_t at, end, dims[WB_MAX_DIMS], attrs[(MOST_INPUTS + 1) * WB_MAX_DIMS];
-    const int axis = v->size && v->n_in <= MOST_INPUTS ? only_axis(from, v) : -1, n = v->n_in;
+    const bool several = v->n_in > 1 && v->n_in <= MOST_INPUTS;     /* one: see window.c */
+    const int axis = v->size && several ? only_axis(from, v) : -1, n = v->n_in;
     if (axis < 0 || !find_gap(from, v, axis, &at, &end)) return -1;
     for (int j = 0; j < n; j++) in[j] = map[from->inputs[v->in + j]];
     memcpy(attrs, from->attrs + v->attr, (size_t)v->n_attr * sizeof *attrs);

@@ -50,7 +50,8 @@ static wb__group *new_group(former *f, wb__group_kind kind)
         return &f->dummy;
     }
     o->group[o->n] =
-        (wb__group){.kind = kind, .product = -1, .first = -1, .last = -1, .col_dims = -1};
+        (wb__group){.kind = kind, .product = -1, .first = -1, .last = -1, .col_dims = -1,
+                    .turns = f->attempt->device->backend->is_gpu};
     return &o->group[o->n++];
 }
 
@@ -113,6 +114,7 @@ static void add_to_space(former *f, int g, int x)
     if (f->failed) return;
     if (wb__ops[v->op].class == WB__REDUCE) {
         wb__group *to = &f->out->group[g];
+        wb__space_turn(to, f->values, v);
         f->out->of[x].ends =
             wb__space_reduction(to, f->values, v, &to->col_dims) != WB__REDUCES_COLUMNS;
         note_reader(f, g, input(f, v, 0), value(f, input(f, v, 0))->size);
@@ -342,11 +344,12 @@ static void group_value(former *f, int x)
         join_last(f, x);
         break;
     case WB__MOVE:
+        if (wb__is_view(f->values, x)) break;
         if (v->op == WB__OP_concat) {
             join_parts(f, v);
             new_group(f, WB__GROUP_CONCAT);
             join_last(f, x);
-        } else if (!wb__is_view(f->values, x)) {        /* a contiguous copy */
+        } else {                                /* a contiguous copy */
             end_deferral(f, base_of(f, v, 0));
             f->out->of[x].ends = true;
             wb__space_of(new_group(f, WB__GROUP_FUSED), value(f, input(f, v, 0)));

@@ -242,7 +242,7 @@ static int reduce_behind(wb__ir *ir, wb__value v, int x, unsigned mask)
     int below;
     if (!movable(ir, x, &below)) return -1;
     const wb__value *y = &ir->value[below];
-    if (ir->sums_stay && wb__ops[y->op].class == WB__LIBRARY && y->ndim == 2) return -1;
+    if (ir->for_gpu && wb__ops[y->op].class == WB__LIBRARY && y->ndim == 2) return -1;
     unsigned moved = axes_below(&ir->value[x], &ir->value[below], mask);
     if (!moved) return -1;
     int r = wb__ir_reduce(ir, (wb__op)v.op, below, moved);
@@ -308,6 +308,33 @@ static void without_expands(const wb__ir *ir, const wb__value *v, int n_in, cons
     for (int i = 0; i < n_in && !whole; i++) bare[i] = in[i];
 }
 
+/* If all operands of the elementwise operation v are numbers or expands of values of one shape,
+ * returns expand(f(...)) in place of f(expand(...)): f is computed for fewer elements, and what
+ * reads it is not bound to its layout.  Else returns -1. */
+static int elementwise_below_expands(wb__ir *ir, wb__value v, int n_in, const int *in)
+{
+    int below[3], shape = -1;
+    for (int i = 0; i < n_in; i++) {
+        const wb__value *x = &ir->value[in[i]];
+        below[i] = in[i];
+        if (x->op == WB__OP_literal) continue;
+        below[i] = ir->inputs[x->in];
+        if (x->op != WB__OP_expand || !same_shape(x, &v) ||
+            ir->value[below[i]].op == WB__OP_slice ||       /* the kernel that reads the whole */
+            (shape >= 0 && !same_shape(&ir->value[shape], &ir->value[below[i]])))
+            return -1;
+        shape = below[i];
+    }
+    if (shape < 0) return -1;
+    for (int i = 0; i < n_in; i++)
+        if (below[i] == in[i]) below[i] = wb__ir_move(ir, WB__OP_reshape, in[i], 0, NULL, 0, NULL);
+    wb__value inner = v;
+    inner.ndim = ir->value[shape].ndim;
+    memcpy(inner.dims, ir->value[shape].dims, sizeof inner.dims);
+    const int made = wb__ir_make(ir, inner, n_in, below, 0, NULL);
+    return wb__ir_move(ir, WB__OP_expand, made, v.ndim, v.dims, 0, NULL);
+}
+
 int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr)
 {
     if (ir->failed) return 0;
@@ -321,7 +348,8 @@ int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, co
         if (stays >= 0) return stays;
     } /* fall through */
     case WB__UNARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE: {
-        int bare[3];
+        int bare[3], small = ir->for_gpu ? elementwise_below_expands(ir, v, n_in, in) : -1;
+        if (small >= 0) return small;
         without_expands(ir, &v, n_in, in, bare);
         int moved = elementwise_behind(ir, v, n_in, bare);
         return moved >= 0 ? moved : enter(ir, v, n_in, bare, 0, NULL);

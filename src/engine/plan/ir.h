@@ -52,8 +52,9 @@ typedef struct {
     int n_attrs, attrs_capacity;
     int *table;                     /* hash table of values; -1: empty */
     int table_capacity;
-    bool sums_stay;                 /* a reduction does not move in front of a reshape of a matrix
-                                       that a library step computes */
+    bool for_gpu;                   /* a reduction does not move in front of a reshape of a matrix
+                                       that a library step computes; elementwise operations move in
+                                       front of expands */
     bool failed;                    /* memory ran out; functions that return an index then return
                                        0 */
 } wb__ir;

@@ -135,7 +135,7 @@ static bool is_bias(const finder *f, int x, const wb__product *p)
     const int from_end = v->ndim - channel, base = base_of(f, x);
     if (b->ndim < from_end || b->dtype != v->dtype || b->size != v->dims[channel]) return false;
     if (b->dims[b->ndim - from_end] != b->size || wb__is_free_source(f->values, base)) return false;
-    if (f->of[base].deferred) return false;
+    if (f->of[base].deferred || wb__window_of(f->values, x)) return false;
     return b->size == 1 || f->values->view[x].strides[b->ndim - from_end] == 1;
 }
 
@@ -412,7 +412,7 @@ static bool sums_rows(const finder *f, int x, matrix *m)
         if (rows >> axis & 1 && kept) return false;
         kept |= !(rows >> axis & 1);
     }
-    if (!kept) return false;
+    if (!kept || wb__window_of(f->values, input(f, v, 0))) return false;
     const wb__view *view = &f->values->view[input(f, v, 0)];
     m->base = base_of(f, input(f, v, 0));
     m->offset = view->offset;

@@ -108,14 +108,29 @@ static bool is_same(const wb__step_operand *p, const wb__step_operand *q)
     return same;
 }
 
+/* Emits a step that fills the concat with its only part and with zeros. */
+static void pad(wb__emitter *m, const wb__value *a, const wb__step_operand *whole)
+{
+    wb__step_operand from;
+    wb__window w;
+    if (!wb__step_operand_of(m, wb__input(m->values, a, 0), &from)) return;
+    wb__window_pad(a, m->values->ir.attrs + a->attr, false, &from.view, &w);
+    wb__emit_padded(m, &from, &w, whole);
+}
+
 static void concat(wb__emitter *m, int x)
 {
     const wb__value *a = value(m, x);
     const bool covered = wb__is_covered(m->values, a);
-    const bool at_first =              /* not every GPU computes in f64; all copy it */
-        covered && m->attempt->device->backend->is_gpu && a->dtype != WB_F64;
+    const bool by_kernel =              /* not every GPU computes in f64; all copy it */
+        m->attempt->device->backend->is_gpu && a->dtype != WB_F64;
+    const bool at_first = covered && by_kernel;
     wb__step_operand whole, from;
     if (!wb__step_operand_of(m, x, &whole)) return;
+    if (!covered && by_kernel && a->n_in == 1 && wb__ir_in(&m->values->ir, a, 0)->size) {
+        pad(m, a, &whole);
+        return;
+    }
     if (!covered) wb__emit_zeros(m, &whole);
     for (int j = 0; j < a->n_in && !m->failed; j++) {
         const int p = wb__input(m->values, a, j);
@@ -216,7 +231,7 @@ bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patt
     for (int i = 0; good && i < p->n; i++) m.bits_of[i].allocation = -1;
     const wb__backend *b = a->device->backend;
     const bool branches = b->branches && b->branches(a->device);
-    good = good && emit(&m) && wb__merge_segments(out) &&
+    good = good && emit(&m) && wb__merge_segments(out, b->is_gpu) &&
            wb__lay_out(l, b->is_gpu, branches, out);
     wb__free(m.instr_of);
     wb__free(m.constant_of);
@@ -230,6 +245,8 @@ void wb__step_free(wb__plan_step *d)
     wb__free(d->views);
     wb__free(d->instr);
     wb__free(d->spaces);
+    wb__free(d->windows);
+    wb__free(d->args);
     wb__free(d->text);
 }
 

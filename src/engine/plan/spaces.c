@@ -102,11 +102,35 @@ static bool fits_reduction(const wb__group *g, const wb__values *s, const wb__va
            reduction == WB__REDUCES_ALL;
 }
 
+/* Moves the axes in `mask` to the end of the space, where they become the columns. */
+static void make_columns(wb__group *g, unsigned mask)
+{
+    int n = 0, axis[WB_MAX_DIMS];
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < g->ndim; i++)
+            if ((mask >> g->axis[i] & 1) == (unsigned)pass) axis[n++] = g->axis[i];
+    memcpy(g->axis, axis, sizeof axis);
+    for (g->col_dims = 0; mask; mask &= mask - 1) g->col_dims++;
+}
+
+void wb__space_turn(wb__group *g, const wb__values *s, const wb__value *v)
+{
+    const unsigned mask = (unsigned)s->ir.attrs[v->attr];
+    int last = g->ndim - 1, cols = 0;
+    while (last > 0 && g->dims[g->axis[last]] == 1) last--;
+    if (g->turns && g->col_dims < 0 && !g->outer_dims && v->op != WB__OP_argmax && last > 0 &&
+        mask >> g->axis[last] & 1 && wb__space_is(g, wb__value_at(s, wb__input(s, v, 0))) &&
+        wb__space_reduction(g, s, v, &cols) == WB__NO_REDUCTION)
+        make_columns(g, mask);
+}
+
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v)
 {
+    const wb__op_class class = wb__ops[v->op].class;
+    if (class == WB__REDUCE && !g->products) wb__space_turn(g, s, v);
     int cols = g->col_dims;
     bool fits = wb__space_is(g, v) || is_per_row(g, v);
-    switch (wb__ops[v->op].class) {
+    switch (class) {
     case WB__REDUCE: fits = !g->products && fits_reduction(g, s, v, &cols); break;
     case WB__LIBRARY:                           /* a product */
         fits = wb__space_is(g, v) && !g->reduces && g->products++ < WB__MOST_PRODUCTS;
@@ -123,10 +147,10 @@ bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v)
 void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *v)
 {
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
-    unsigned mask = (unsigned)s->ir.attrs[v->attr];
+    const unsigned mask = (unsigned)s->ir.attrs[v->attr];
     wb__space_of(g, x);
     if (wb__space_reduction(g, s, v, &g->col_dims) != WB__NO_REDUCTION) return;
-    int first = g->ndim, last = -1, n = 0, axis[WB_MAX_DIMS];
+    int first = g->ndim, last = -1;
     for (int i = 0; i < g->ndim; i++)
         if (mask >> g->axis[i] & 1) {
             first = WB__MIN(first, i);
@@ -140,9 +164,5 @@ void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *
         g->col_dims = g->ndim - 1 - last;
         return;
     }
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < g->ndim; i++)
-            if ((mask >> g->axis[i] & 1) == (unsigned)pass) axis[n++] = g->axis[i];
-    memcpy(g->axis, axis, sizeof axis);
-    for (g->col_dims = 0; mask; mask &= mask - 1) g->col_dims++;
+    make_columns(g, mask);
 }

@@ -59,11 +59,20 @@ typedef struct {
     wb__view *view;         /* of each value: the view of the value, computed as if the base were
                                dense in the layout of the base; buffer is -1.  Of a free source: see
                                wb__source_view */
+    int *window;            /* of each value: index of its window, if it is a padded view; -1: it is
+                               none */
+    wb__window *windows;    /* in the order of the axes of their values */
+    int n_windows, windows_capacity;
     bool attention_grad;    /* the graph has gradients of attention */
 } wb__values;
 
 bool wb__values_make(const wb__attempt *a, wb__values *s);
 void wb__values_free(wb__values *s);
+/* The window of x; NULL: x is no padded view. */
+static inline const wb__window *wb__window_of(const wb__values *s, int x)
+{
+    return s->window[x] < 0 ? NULL : &s->windows[s->window[x]];
+}
 bool wb__import(const wb__attempt *a, wb__values *s);       /* fills ir and of */
 
 static inline const wb__value *wb__value_at(const wb__values *s, int x) { return &s->ir.value[x]; }
@@ -106,9 +115,21 @@ void wb__begin_variance(const wb__ir *from, wb__ir *to, int i, const int *map);
 /* gaps.c.  If value i of `from` is a concat with one gap, adds it to `to` with one more input,
  * zeros for the gap, and returns its index there; else returns -1. */
 int wb__fill_gap(const wb__ir *from, wb__ir *to, int i, const int *map);
-/* Fills s->base and s->view.  A view that strides cannot express becomes a copy with memory of its
- * own. */
-void wb__find_views(wb__values *s);
+/* Fills s->base, s->view and s->window.  A view that strides cannot express becomes a copy with
+ * memory of its own.  Where a window cannot express a view of a padded one, marks the pad as
+ * `needed` and sets *again: all is to be found again.  False: out of memory. */
+bool wb__find_views(const wb__attempt *a, wb__values *s, bool *again);
+/* window.c.  Whether the concat x is a padded view: x is one part among zeros, only fused kernels
+ * of a GPU read it, and the part has memory.  `needed` is known for the values after x. */
+bool wb__may_be_padded_view(const wb__attempt *a, const wb__values *s, int x);
+/* Turns the view of a part, which is padded already if is_padded, and its window into those of v,
+ * in which the part begins at `start`. */
+void wb__window_pad(const wb__value *v, const int64_t *start, bool is_padded, wb__view *view,
+                    wb__window *w);
+/* As wb__view_through, of a padded view.  Changes the window *w to that of the result.  False:
+ * strides and a window cannot express the result. */
+bool wb__window_through(wb__op op, int ndim, const int64_t *dims, const int64_t *attr,
+                        const wb__view *in, wb__view *out, wb__window *w);
 /* Applies the view operation `op`, with its attributes `attr`, to the view `in`.  Sets *out to the
  * result, which has ndim dimensions, `dims`.  False: strides cannot express a reshape. */
 bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *attr,
@@ -191,6 +212,8 @@ typedef struct {
     wb__layout layout;
     int64_t dims[WB_MAX_DIMS];          /* size of each logical axis */
     int axis[WB_MAX_DIMS];              /* dimension i of the space is the logical axis axis[i] */
+    bool turns;                         /* a reduction may change the order of the axes, as long as
+                                           none has fixed col_dims (wb__space_turn) */
     int first, last, n;                 /* list of the group's values, linked by wb__member.next;
                                            first is -1 if it is empty.  Values fused into a library
                                            operation are not in the list */
@@ -247,8 +270,12 @@ void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *
  * column dimensions that the space must have for v. */
 wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v,
                                   int *cols);
+/* If the reduction v does not fit into the order of g's axes, and no other reduction has fixed that
+ * order: moves the axes that v reduces to the end, where they become the columns.  The innermost
+ * axis must stay so, since its elements are adjacent in memory. */
+void wb__space_turn(wb__group *g, const wb__values *s, const wb__value *v);
 /* Whether v fits into g's space.  If v is a reduction that fits, and g->col_dims is -1, may set
- * g->col_dims. */
+ * g->col_dims and turn the space. */
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v);
 /* Whether the reduction v is over the last axes, but not over all axes, of an operand that is not
  * channels last.  The kernel that computes such a reduction can also read the result. */
@@ -323,6 +350,9 @@ typedef struct {
     wb__view *views;
     wb__instr *instr;
     wb__space *spaces;
+    wb__window *windows;
+    int32_t *args;
+    int n_windows, windows_capacity;
     char *text;
     int waits_for;                      /* the last step, a COLLECTIVE, that must be complete before
                                            this step; -1: none */
@@ -381,13 +411,16 @@ void wb__emit_copy(wb__emitter *m, const wb__step_operand *from, const wb__step_
                    const char *reason);
 void wb__emit_fused(wb__emitter *m, int group);                     /* fused.c */
 void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to);
+/* Emits a step that fills `to` with a padded view; w: its window. */
+void wb__emit_padded(wb__emitter *m, const wb__step_operand *from, const wb__window *w,
+                     const wb__step_operand *to);
 /* Emits the copy of a leaf, which runs at the beginning.  Copies of one dtype become one kernel. */
 void wb__emit_first(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to);
 void wb__emit_library(wb__emitter *m, int group);                   /* library.c */
 void wb__step_free(wb__plan_step *d);
 /* segments.c: moves the copies of leaves to the beginning.  Merges these, and kernels that write
- * variables, if they differ only in their operands. */
-bool wb__merge_segments(wb__programs *p);
+ * variables, if they differ only in their operands; on a GPU also those with other numbers. */
+bool wb__merge_segments(wb__programs *p, bool is_gpu);
 
 /* arena.c: assigns an offset to each arena allocation and fills in the views of the steps.
  * on_gpu: the plan is of a GPU.  branches: puts steps into the other branch, if the arena grows

@@ -47,7 +47,8 @@ static void trace_values(const wb__request *r, const wb__values *s)
             wb__text_add(&t, "  %g%s", v->fixed ? v->value : r->numbers[v->number].f,
                          v->fixed ? "" : ", a run-time number");
         if (v->layout) wb__text_add(&t, "  layout %d", v->layout);
-        if (wb__is_view(s, x)) wb__text_add(&t, "  view of v%d", s->base[x]);
+        if (wb__is_view(s, x))
+            wb__text_add(&t, "  %sview of v%d", wb__window_of(s, x) ? "padded " : "", s->base[x]);
     }
     log_lines("values:", &t);
 }

@@ -156,7 +156,7 @@ static bool rebuild(const wb__attempt *a, wb__values *s, change what, bool *more
     int *variance_of = wb__alloc(n * sizeof *variance_of), *shape = wb__alloc(n * sizeof *shape);
     const bool good = uses && map && only_sliced && windowed && variance_of && shape;
     *more = false;
-    new.sums_stay = old.sums_stay || what == FOR_GPU;
+    new.for_gpu = old.for_gpu || what == FOR_GPU;
     if (good) {
         count_uses(r, s, uses);
         if (what == PUSH) *more = find_only_sliced(&old, uses, only_sliced);
@@ -207,6 +207,26 @@ static void choose_layouts(const wb__attempt *a, wb__ir *ir)
     }
 }
 
+/* On a GPU, values that only convolutions in channels last read are computed in that layout: else
+ * each of these steps would copy them.  False: out of memory. */
+static bool choose_for_convs(wb__ir *ir)
+{
+    int *reads = wb__alloc_zero((size_t)ir->n + 1, sizeof *reads);
+    for (int i = 0; reads && i < ir->n; i++) {
+        const wb__value *v = &ir->value[i];
+        if (!wb__is_step((wb__op)v->op, WB__STEP_CONV) || !v->prefers_channels_last) continue;
+        for (int j = 0; j < v->n_in && (!j || v->op == WB__OP_conv_grad_weight); j++)
+            reads[ir->inputs[v->in + j]]++;
+    }
+    for (int i = 0; reads && i < ir->n; i++) {
+        wb__value *v = &ir->value[i];
+        if (reads[i] && reads[i] == v->uses && wb__is_elementwise((wb__op)v->op))
+            v->layout = WB__CHANNELS_LAST;
+    }
+    wb__free(reads);
+    return reads;
+}
+
 /* Chooses the layout BTHD for a matrix product or a result of attention if all readers swap heads
  * and time.  A result of attention may also be read by attention steps, which accept both layouts.
  * False: out of memory. */
@@ -243,18 +263,17 @@ static bool choose_bthd(wb__ir *ir)
 
 /* ---- values that are read from memory -------------------------------------------------------- */
 
-static void find_needed(const wb__request *r, wb__values *s)
+static void find_needed(const wb__attempt *a, wb__values *s)
 {
-    for (int i = 0; i < s->ir.n; i++) {
-        const wb__value *v = wb__value_at(s, i);
-        if (wb__ops[v->op].class != WB__LIBRARY && v->op != WB__OP_concat) continue;
-        for (int j = 0; j < v->n_in; j++) s->needed[wb__input(s, v, j)] = true;
-    }
+    const wb__request *r = a->request;
     for (int i = 0; i < r->n_results; i++) s->needed[wb__root(s, r->results[i])] = true;
     for (int i = 0; i < r->n_writes; i++) s->needed[wb__root(s, r->writes[i])] = true;
     for (int i = s->ir.n - 1; i >= 0; i--) {        /* through views, down to their bases */
         const wb__value *v = wb__value_at(s, i);
-        if (s->needed[i] && wb__is_view_op((wb__op)v->op)) s->needed[wb__input(s, v, 0)] = true;
+        const bool reads = wb__ops[v->op].class == WB__LIBRARY ||
+                           (v->op == WB__OP_concat && !wb__may_be_padded_view(a, s, i)) ||
+                           (s->needed[i] && wb__is_view_op((wb__op)v->op));
+        for (int j = 0; j < v->n_in && reads; j++) s->needed[wb__input(s, v, j)] = true;
     }
 }
 
@@ -267,6 +286,8 @@ void wb__values_free(wb__values *s)
     wb__free(s->needed);
     wb__free(s->base);
     wb__free(s->view);
+    wb__free(s->window);
+    wb__free(s->windows);
 }
 
 bool wb__values_make(const wb__attempt *a, wb__values *s)
@@ -283,7 +304,8 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     s->needed = wb__alloc_zero(n, sizeof *s->needed);
     s->base = wb__alloc(n * sizeof *s->base);
     s->view = wb__alloc(n * sizeof *s->view);
-    const bool good = uses && s->needed && s->base && s->view;
+    s->window = wb__alloc(n * sizeof *s->window);
+    const bool good = uses && s->needed && s->base && s->view && s->window;
     if (good) {
         count_uses(r, s, uses);
         for (int i = 0; i < s->ir.n; i++) s->ir.value[i].uses = uses[i];
@@ -291,8 +313,11 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     wb__free(uses);
     if (!good) return false;
     choose_layouts(a, &s->ir);
+    if (a->device->backend->is_gpu && !choose_for_convs(&s->ir)) return false;
     if (!choose_bthd(&s->ir)) return false;
-    find_needed(r, s);
-    wb__find_views(s);
+    for (more = true; more;) {
+        find_needed(a, s);
+        if (!wb__find_views(a, s, &more)) return false;
+    }
     return true;
 }

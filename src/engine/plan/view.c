@@ -82,11 +82,20 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
     }
 }
 
-/* Sets *out to the view of x, given the view `in` of its operand. */
-static bool one_view(const wb__values *s, int x, const wb__view *in, wb__view *out)
+/* Sets *out to the view of x, given the view `in` of its operand.  *padded: whether the view is
+ * padded, with the window *w; before, that of the operand. */
+static bool one_view(const wb__values *s, int x, const wb__view *in, wb__view *out, bool *padded,
+                     wb__window *w)
 {
     const wb__value *v = wb__value_at(s, x);
-    return wb__view_through((wb__op)v->op, v->ndim, v->dims, s->ir.attrs + v->attr, in, out);
+    const int64_t *attr = s->ir.attrs + v->attr;
+    if (v->op == WB__OP_concat) {
+        *out = *in;
+        wb__window_pad(v, attr, *padded, out, w);
+        return *padded = true;
+    }
+    return *padded ? wb__window_through((wb__op)v->op, v->ndim, v->dims, attr, in, out, w)
+                   : wb__view_through((wb__op)v->op, v->ndim, v->dims, attr, in, out);
 }
 
 /* Turns *out, the view of x's base, into the view of x, one view operation at a time.  Does not
@@ -98,10 +107,11 @@ static bool along_chain(const wb__values *s, int x, wb__view *out)
     for (int at = x; wb__is_view(s, at); at = wb__input(s, wb__value_at(s, at), 0)) n++;
     if (n > (int)WB__COUNT(few) && !(chain = wb__alloc((size_t)n * sizeof *chain))) return false;
     for (int i = 0, at = x; i < n; i++, at = wb__input(s, wb__value_at(s, at), 0)) chain[i] = at;
-    bool good = true;
+    bool good = true, padded = false;
+    wb__window w;
     for (int i = n - 1; good && i >= 0; i--) {
         const wb__view in = *out;
-        good = one_view(s, chain[i], &in, out);
+        good = one_view(s, chain[i], &in, out, &padded, &w);
     }
     if (chain != few) wb__free(chain);
     return good;
@@ -131,18 +141,48 @@ void wb__source_view(const wb__values *s, int x, wb__view *out)
     out->strides[s->ir.attrs[v->attr]] = 1;
 }
 
-void wb__find_views(wb__values *s)
+static bool add_window(wb__values *s, int x, const wb__window *w)
 {
+    if (!wb__reserve(&s->windows, &s->windows_capacity, s->n_windows + 1, sizeof *w)) return false;
+    s->windows[s->n_windows] = *w;
+    s->window[x] = s->n_windows++;
+    return true;
+}
+
+/* x is a padded view that a view of it cannot be expressed with: its last pad must be stored. */
+static void store_pad(wb__values *s, int x)
+{
+    while (wb__value_at(s, x)->op != WB__OP_concat) x = wb__input(s, wb__value_at(s, x), 0);
+    s->needed[x] = true;
+}
+
+bool wb__find_views(const wb__attempt *a, wb__values *s, bool *again)
+{
+    *again = false;
+    s->n_windows = 0;
     for (int x = 0; x < s->ir.n; x++) {
         const wb__value *v = wb__value_at(s, x);
-        const int in = wb__is_view_op((wb__op)v->op) ? wb__input(s, v, 0) : -1;
+        const bool is_view = wb__is_view_op((wb__op)v->op) || wb__may_be_padded_view(a, s, x);
+        const int in = is_view ? wb__input(s, v, 0) : -1;
+        bool padded = in >= 0 && s->window[in] >= 0;
+        wb__window w;
+        if (padded) w = s->windows[s->window[in]];
         s->base[x] = in < 0 ? x : s->base[in];
-        if (in >= 0 && one_view(s, x, &s->view[in], &s->view[x])) continue;
+        s->window[x] = -1;
+        if (in >= 0 && one_view(s, x, &s->view[in], &s->view[x], &padded, &w)) {
+            if (padded && !add_window(s, x, &w)) return false;
+            continue;
+        }
+        if (padded) {
+            store_pad(s, in);
+            *again = true;
+        }
         /* x is no view, or strides cannot express it: x has memory of its own, if any */
         s->base[x] = x;
         if (wb__is_free_source(s, x)) wb__source_view(s, x, &s->view[x]);
         else wb__contiguous(v, &s->view[x]);
     }
+    return true;
 }
 
 wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product)

@@ -1,0 +1,156 @@
+/* Padded views.  On a GPU a tensor placed in zeros (a concat of one part that does not cover it) is
+ * a view of the part with a window: the kernels that read it compare the index with the window, and
+ * nothing is stored.  So are the views of such a view: the gradient of a strided slice is a pad of
+ * a dimension of size 1 that a reshape joins with the one before.  Where a window cannot express a
+ * view, such as a flip, the pad is stored after all. */
+#include "engine/plan/stages.h"
+
+#include <string.h>
+
+static void make_whole(wb__window *w, int d, int64_t dim)
+{
+    w->begin[d] = 0;
+    w->step[d] = 1;
+    w->size[d] = dim;
+}
+
+bool wb__may_be_padded_view(const wb__attempt *a, const wb__values *s, int x)
+{
+    const wb__value *v = wb__value_at(s, x);
+    if (!a->device->backend->is_gpu || v->op != WB__OP_concat || v->n_in != 1 || s->needed[x])
+        return false;
+    int in = wb__input(s, v, 0);
+    if (!wb__value_at(s, in)->size) return false;
+    while (wb__is_view_op((wb__op)wb__value_at(s, in)->op) ||
+           (wb__value_at(s, in)->op == WB__OP_concat && wb__value_at(s, in)->n_in == 1))
+        in = wb__input(s, wb__value_at(s, in), 0);
+    return wb__ops[wb__value_at(s, in)->op].class != WB__SOURCE;    /* it has memory */
+}
+
+void wb__window_pad(const wb__value *v, const int64_t *start, bool is_padded, wb__view *view,
+                    wb__window *w)
+{
+    for (int i = 0; i < v->ndim; i++) {
+        if (!is_padded) make_whole(w, i, view->dims[i]);
+        w->begin[i] += start[i];
+        view->dims[i] = v->dims[i];
+    }
+}
+
+static bool slice(const wb__view *in, int ndim, const int64_t *attr, wb__view *out, wb__window *w)
+{
+    for (int i = 0; i < ndim; i++) {
+        const int64_t step = attr[ndim + i];
+        if (wb__window_is_whole(w, i, in->dims[i])) {
+            out->offset += in->strides[i] * attr[i];
+            out->strides[i] = in->strides[i] * step;
+            make_whole(w, i, out->dims[i]);
+            continue;
+        }
+        if (step != 1 && out->dims[i] != 1) return false;
+        w->begin[i] -= attr[i];
+        out->offset += out->strides[i] * wb__window_clip(w, i, out->dims[i]);
+        if (!w->size[i]) return false;
+    }
+    return true;
+}
+
+/* A dimension of the view that is reshaped, or several of them. */
+typedef struct { int64_t dim, stride, begin, step, size; } run;
+
+static bool is_whole(const run *r) { return !r->begin && r->step == 1 && r->size == r->dim; }
+
+/* Takes `dim` of the run, which is whole, as the innermost part that is left of it. */
+static bool take(run *r, int64_t dim)
+{
+    if (!is_whole(r) || r->dim % dim) return false;
+    r->stride *= dim;
+    r->size = r->dim /= dim;
+    return true;
+}
+
+/* Takes the dimension `dim` from the runs, of which *n are left.  A run with a window becomes a
+ * dimension of its own, or the inner part of one: of its indices only `begin` has an element. */
+static bool take_dim(run *runs, int *n, int64_t dim, run *out)
+{
+    run *last = &runs[*n - 1];
+    *out = *last;
+    if (is_whole(last)) {
+        if (!take(last, dim)) return false;
+        *out = (run){.dim = dim, .stride = out->stride, .step = 1, .size = dim};
+        *n -= last->dim == 1;
+        return true;
+    }
+    --*n;
+    if (last->dim == dim) return true;
+    if (last->size != 1 || dim % last->dim || !*n) return false;
+    run *outer = last - 1;
+    const int64_t inner = last->dim, left = dim / inner;
+    *out = (run){dim, outer->stride, outer->begin * inner + last->begin, outer->step * inner,
+                 WB__MIN(outer->size, left)};
+    if (outer->dim == left) outer->dim = 1;
+    else if (!take(outer, left)) return false;
+    *n -= outer->dim == 1;
+    return true;
+}
+
+static bool reshape(const wb__view *in, wb__view *out, wb__window *w)
+{
+    run runs[WB_MAX_DIMS];
+    int n = 0;
+    for (int i = 0; i < in->ndim; i++) {
+        const run r = {in->dims[i], in->strides[i], w->begin[i], w->step[i], w->size[i]};
+        if (r.dim == 1) continue;
+        run *before = n ? &runs[n - 1] : NULL;
+        if (before && is_whole(before) && is_whole(&r) && before->stride == r.stride * r.dim) {
+            before->stride = r.stride;
+            before->size = before->dim *= r.dim;
+        } else {
+            runs[n++] = r;
+        }
+    }
+    for (int i = out->ndim - 1; i >= 0; i--) {
+        run r = {.dim = 1, .step = 1, .size = 1};
+        if (out->dims[i] != 1 && (!n || !take_dim(runs, &n, out->dims[i], &r))) return false;
+        out->strides[i] = r.stride;
+        w->begin[i] = r.begin;
+        w->step[i] = r.step;
+        w->size[i] = r.size;
+    }
+    return true;
+}
+
+bool wb__window_through(wb__op op, int ndim, const int64_t *dims, const int64_t *attr,
+                        const wb__view *in, wb__view *out, wb__window *w)
+{
+    const wb__window from = *w;
+    const int lead = ndim - in->ndim;
+    bool empty = false;
+    *out = *in;
+    out->ndim = ndim;
+    for (int i = 0; i < ndim; i++) empty |= !(out->dims[i] = dims[i]);
+    if (empty) return false;
+    switch (op) {
+    case WB__OP_permute:
+        for (int i = 0; i < ndim; i++) {
+            out->strides[i] = in->strides[attr[i]];
+            w->begin[i] = from.begin[attr[i]];
+            w->step[i] = from.step[attr[i]];
+            w->size[i] = from.size[attr[i]];
+        }
+        return true;
+    case WB__OP_expand:
+        for (int i = ndim - 1; i >= 0; i--) {
+            const bool same = i >= lead && in->dims[i - lead] == dims[i];
+            out->strides[i] = same ? in->strides[i - lead] : 0;
+            make_whole(w, i, dims[i]);
+            if (!same) continue;
+            w->begin[i] = from.begin[i - lead];
+            w->step[i] = from.step[i - lead];
+            w->size[i] = from.size[i - lead];
+        }
+        return true;
+    case WB__OP_slice: return slice(in, ndim, attr, out, w);
+    default: return reshape(in, out, w);
+    }
+}
