@@ -228,7 +228,7 @@ TEST(sorts)
 TEST(attention)
 {
     static const int64_t sizes[][4] = { /* heads, length, depth, width of v; the last: 64 bits */
-        {3, 100, 64, 64}, {2, 64, 80, 17}, {64, 1 << 18, 128, 128}};
+        {3, 100, 64, 64}, {2, 64, 80, 17}, {64, 1024, 64, 64}, {64, 1 << 18, 128, 128}};
     for (size_t t = 0; t < 3; t++)
         for (size_t i = 0; i < WB__COUNT(sizes); i++) {
             const wb_dtype f = floats[t];
