@@ -87,6 +87,10 @@ def figures():
     code = machine.read_sass(SASS.replace("16816", "1684"))["product"]
     f = machine.figures("sm_80", 40, 0, 0, code)        # 16, and the inner loop's two count 32
     expect("the inner loop", (f["loop"], f["macs"]), (5, 2))
+    called = SASS.replace("@P2 BRA `(.L_x_1) ;\n", "@P2 CALL.REL.NOINC `(.L_x_3) ;\n"
+                          "        /*00b8*/                   BRA `(.L_x_1) ;\n.L_x_3:\n", 1)
+    loops = machine.loops_of(machine.read_sass(called)["product"])
+    expect("a loop left by a call", sorted(len(own) for _, own, _ in loops), [5, 7])
     code = machine.read_gcn(GCN)["product"]
     f = machine.figures("gfx90a", 32, 0, 512, code)
     for key, wanted in {"instructions": 8, "loop": 6, "issued": 2, "macs": 2 + 128, "load": 8,

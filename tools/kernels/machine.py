@@ -1,9 +1,9 @@
 """What a compiler makes of a kernel: registers, spills, and the instructions of its hot loop.
 
 NVRTC compiles for NVIDIA's GPUs, and nvdisasm and cuobjdump show the code; clang compiles for
-AMD's.  A loop is the code that a branch back to its beginning repeats, without the loops inside it.  The
-hot loop of a kernel is the one with the most multiply-adds, where those of a loop inside another
-count sixteen times; without any, the one that loads the most bytes.
+AMD's.  A loop is the code that a branch back to its beginning repeats, without the loops inside it.
+The hot loop of a kernel is the one with the most multiply-adds, where those of a loop inside
+another count sixteen times; without any, the one that loads the most bytes.
 
 The share of the peak is an upper bound by issue slots: the cycles that the multiply-adds of the
 loop take at the peak of a scheduler, over the cycles in which it issues the loop's instructions.
@@ -22,7 +22,8 @@ from pathlib import Path
 from shutil import which
 
 CORES = os.cpu_count() or 1
-BRANCH = r"(BRA|EXIT|RET|JMP|BRX)\b|s_c?branch|s_endpgm|s_setpc"
+# What ends a block; NVIDIA's compiler also leaves loops by conditional calls of labels.
+BRANCH = r"(BRA|CALL|EXIT|RET|JMP|BRX)\b|s_c?branch|s_endpgm|s_setpc"
 
 # Multiply-adds a cycle of one scheduler (NVIDIA: a quarter of an SM; AMD: a SIMD of a CU) in f32
 # without matrix units, in f32 with them (TF32 on NVIDIA's), and in 16 bits; items of a warp; cycles
@@ -263,8 +264,8 @@ def loops_of(code):
     around it)] of each loop, without the instructions of the loops inside it
 
     A loop begins with a block through which every path to its other blocks leads, and to which one
-    of them branches.  Compilers move blocks that are seldom needed behind other code, so the order
-    of the code says nothing."""
+    of them branches.  The order of the code does not count: compilers move blocks that are seldom
+    needed behind other code."""
     blocks = blocks_of(code)
     before = [set() for _ in blocks]
     for n, (_, follow) in enumerate(blocks):
@@ -359,7 +360,8 @@ def salt(compiler):
     """What the figures depend on, except for the text."""
     parts = ((Nvrtc, read_sass, sass_instruction, sass_width, read_usage)
              if isinstance(compiler, Nvrtc) else (Clang, read_gcn, gcn_instruction))
-    return "\n".join([compiler.name, compiler.arch, *RTC_OPTIONS, HIP.read_text(),
+    return "\n".join([compiler.name, compiler.arch, *RTC_OPTIONS, BRANCH, LEAVES.pattern,
+                      HIP.read_text(),
                       *(inspect.getsource(p) for p in (*parts, blocks_of, loops_of, figures))])
 
 

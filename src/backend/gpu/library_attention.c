@@ -102,10 +102,14 @@ static int launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work
         snprintf(defines + n, sizeof defines - (size_t)n, "#define DEEP %d\n",
                  t->local_bytes >= LOCAL_BYTES_32 ? 32 : 16);
     const bool wide = wb__gpu_wide(views, s->n_views, WB__MAX(total, q[0] * q[1] * q[2]));
-    const char *family = lanes ? wb__gpu_text_fragments : wb__gpu_text_attention;
+    char *rest = wb__printf("%s%s", wb__gpu_text_attention,
+                            lanes ? wb__gpu_text_attention_fragments : "");
+    if (!rest) return WB_ERROR_MEMORY;
+    char *text = wb__gpu_text((int)views[Q].dtype, wide, defines,
+                              lanes ? wb__gpu_text_fragments : "", rest);
+    wb__free(rest);
     work->impl = lanes ? "attention, fragments" : "attention, tiles of 64";
-    return wb__gpu_launch_of(work, wb__gpu_text((int)views[Q].dtype, wide, defines, family,
-                                                lanes ? wb__gpu_text_attention : ""), &plan);
+    return wb__gpu_launch_of(work, text, &plan);
 }
 
 int wb__gpu_step_attention(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)

@@ -294,12 +294,18 @@ static int simple(product *p, const wb__gpu_target *t, wb__gpu_work *work)
                elements * narrow(p->args.p.splits), 256);
 }
 
+/* The items of a wave that multiplies fragments of the dtype; 0: there are none. */
+static int lanes_of(const product *p, const wb__gpu_target *t)
+{
+    return p->dtype == WB_BF16 ? t->fragments_bf16 : p->dtype == WB_F16 ? t->fragments_f16 : 0;
+}
+
 static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
     enum { WANT = 264, WAVES = 4, TILES = 4 };
     const wb_dtype d = p->dtype;
     const bool f64 = d == WB_F64;
-    const int lanes = d == WB_BF16 ? t->fragments_bf16 : d == WB_F16 ? t->fragments_f16 : 0;
+    const int lanes = lanes_of(p, t);
     const int64_t large = ceil_div(p->m, 128) * ceil_div(p->n, 128) * p->z;
     const bool fits = lanes ? t->local_bytes >= 48 << 10 : !f64;
     const int64_t side = fits && p->m >= 128 && p->n >= 128 && large >= 128 ? 128 : 64;
@@ -435,6 +441,8 @@ int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_wor
     p.wide = wb__gpu_wide(s->views, s->n_views, WB__MAX(elements, 16 << 20));
     const bool tiny = p.k == 0 || elements * p.k < 4096;
     if (t->is_cpu) return tiny || p.m < 4 || p.n < 4 ? simple(&p, t, work) : block(&p, t, work);
-    if (tiny || p.m < 16 || p.n < 16) return simple(&p, t, work);
+    /* fragments are so much faster that most of a tile may be outside of the result */
+    const int64_t least = lanes_of(&p, t) ? 4 : 16;
+    if (tiny || p.m < least || p.n < least) return simple(&p, t, work);
     return tile(&p, t, work);
 }
