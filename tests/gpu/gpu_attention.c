@@ -13,6 +13,7 @@
 static const wb__backend *cl;
 static const wb_device *device;
 static size_t local_bytes = 48 << 10;   /* the shared memory of a group */
+static int lanes, processors;           /* items of a wave that multiplies fragments, or 0 */
 
 enum {
     Q = ATTENTION_Q, KEYS = ATTENTION_K, V = ATTENTION_V, O = ATTENTION_O, LSE = ATTENTION_LSE,
@@ -208,6 +209,30 @@ TEST(dtypes)
     check((setting){WB_F16, 2, 1, 33, 90, 20, 12, false, false, 4});
 }
 
+/* Fragments in software, in waves of 32 and 64 items, with 16 or 32 queries a wave (which needs few
+ * processors); at sizes around those of the tiles, aligned and not. */
+TEST(fragments)
+{
+    static const int64_t list[][6] = {      /* n, h, queries, keys, depth, width of v */
+        {1, 1, 1, 1, 8, 5},     {1, 2, 70, 70, 64, 64},   {2, 1, 33, 90, 64, 64},
+        {1, 2, 129, 200, 64, 64}, {1, 1, 200, 63, 16, 48}, {1, 1, 70, 131, 128, 128},
+        {1, 1, 66, 66, 72, 40}};
+    for (size_t i = 0; i < WB__COUNT(list); i++) {
+        const int64_t *l = list[i];
+        for (int causal = 0; causal < 2; causal++) {
+            if (causal && l[2] > l[3]) continue;
+            lanes = i % 2 ? 64 : 32;
+            processors = i == 1 ? 100 : 1;
+            check((setting){i % 3 ? WB_BF16 : WB_F16, l[0], l[1], l[2], l[3], l[4], l[5], causal,
+                            (i + (size_t)causal) % 2, i % 3 ? 0 : 4});
+        }
+    }
+    local_bytes = 32 << 10;
+    check((setting){WB_BF16, 1, 1, 66, 66, 128, 128, true, true, 0});
+    local_bytes = 48 << 10;
+    lanes = processors = 0;
+}
+
 /* With little shared memory the kernels process fewer indices of the depth at a time. */
 TEST(little_shared_memory)
 {
@@ -259,6 +284,8 @@ int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_w
 {
     wb__gpu_target target = *t;
     target.local_bytes = local_bytes;
+    target.fragments_f16 = target.fragments_bf16 = lanes;
+    target.processors = processors;
     return __real_wb__gpu_step(&target, step, work);
 }
 

@@ -387,6 +387,8 @@ static void test_convolution_vectors(void **unused)
     static const shape wide[] = {
         {2, 32, 10, 9, 48, 3, 3, {2, 1}, {1, 2}, {1, 1, 2, 2}, 2},
         {2, 24, 8, 8, 40, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},
+        /* several tiles read the weights, and a step of 32 inner indices has one tap */
+        {2, 64, 25, 11, 64, 3, 3, {2, 1}, {1, 1}, {1, 1, 1, 1}, 2},
     };
     vectors = true;
     for (size_t t = 0; t < 2; t++) {                            /* f32 and f16 */

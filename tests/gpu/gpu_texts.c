@@ -131,21 +131,29 @@ TEST(products)
         }
 }
 
+static void make_channels_last(wb__view *v)
+{
+    v->strides[1] = 1;
+    v->strides[3] = v->dims[1];
+    v->strides[2] = v->dims[3] * v->strides[3];
+}
+
 TEST(convolutions)
 {
-    static const int64_t channels[][3] = {
-        {1, 1, 1}, {3, 6, 1}, {16, 12, 1}, {32, 40, 1}, {24, 24, 24}};
+    static const int64_t channels[][3] = {      /* the fifth: channels are last */
+        {1, 1, 1}, {3, 6, 1}, {16, 12, 1}, {32, 40, 1}, {32, 40, 1}, {24, 24, 24}};
     for (size_t t = 0; t < WB__COUNT(floats); t++)
         for (size_t i = 0; i < WB__COUNT(channels); i++)
             for (int kind = 0; kind < 3; kind++) {
                 const int64_t c = channels[i][0], k = channels[i][1], groups = channels[i][2];
                 const wb_dtype f = floats[t];
-                const wb__step s = {
+                wb__step s = {
                     .kind = WB__STEP_CONV, .variant = kind, .n_views = 3,
                     .conv = {.stride = {1, 1}, .dilation = {1, 1}, .pad = {1, 1, 1, 1},
                              .groups = groups},
                     .views = {VIEW(f, 0, 8, c, 20, 20), VIEW(f, 1, k, c / groups, 3, 3),
                               VIEW(f, 2, 8, k, 20, 20)}};
+                if (i == 4) make_channels_last(&s.views[0]), make_channels_last(&s.views[2]);
                 assert_in_range(check(&s, f == WB_F64), 1, 3);
             }
 }
@@ -229,7 +237,7 @@ TEST(sorts)
 TEST(attention)
 {
     static const int64_t sizes[][4] = { /* heads, length, depth, width of v; the last: 64 bits */
-        {3, 100, 64, 64}, {2, 64, 80, 17}, {64, 1 << 18, 128, 128}};
+        {3, 100, 64, 64}, {2, 64, 80, 17}, {64, 1024, 64, 64}, {64, 1 << 18, 128, 128}};
     for (size_t t = 0; t < 3; t++)
         for (size_t i = 0; i < WB__COUNT(sizes); i++) {
             const wb_dtype f = floats[t];

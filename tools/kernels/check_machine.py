@@ -44,6 +44,31 @@ product:                                ; @product
 """
 
 
+# The compiler moved a block of the first loop behind the second one, which is inside no other.
+MOVED = """
+product:                                ; @product
+; %bb.0:
+\ts_mov_b32 s0, 0
+.LBB0_1:
+\ts_cbranch_scc0 .LBB0_5
+.LBB0_2:
+\tv_pk_fma_f32 v[6:7], v[2:3], v[4:5], v[6:7]
+\tv_pk_fma_f32 v[6:7], v[2:3], v[4:5], v[6:7]
+\ts_cbranch_scc1 .LBB0_1
+; %bb.3:
+\ts_nop 0
+.LBB0_4:
+\tv_fma_f32 v8, v2, v4, v8
+\ts_cbranch_scc1 .LBB0_4
+; %bb.6:
+\ts_endpgm
+.LBB0_5:
+\tv_mov_b32_e32 v3, 0
+\ts_branch .LBB0_2
+.Lfunc_end0:
+"""
+
+
 def expect(what, found, wanted):
     assert found == wanted, f"{what}: {found}, not {wanted}"
 
@@ -62,12 +87,20 @@ def figures():
     code = machine.read_sass(SASS.replace("16816", "1684"))["product"]
     f = machine.figures("sm_80", 40, 0, 0, code)        # 16, and the inner loop's two count 32
     expect("the inner loop", (f["loop"], f["macs"]), (5, 2))
+    called = SASS.replace("@P2 BRA `(.L_x_1) ;\n", "@P2 CALL.REL.NOINC `(.L_x_3) ;\n"
+                          "        /*00b8*/                   BRA `(.L_x_1) ;\n.L_x_3:\n", 1)
+    loops = machine.loops_of(machine.read_sass(called)["product"])
+    expect("a loop left by a call", sorted(len(own) for _, own, _ in loops), [5, 7])
     code = machine.read_gcn(GCN)["product"]
     f = machine.figures("gfx90a", 32, 0, 512, code)
     for key, wanted in {"instructions": 8, "loop": 6, "issued": 2, "macs": 2 + 128, "load": 8,
                         "local_load": 8}.items():
         expect(key, f[key], wanted)
     expect("share", machine.share(f | {"macs": 4}, True), 4 * 64 / 128 / 8)
+    code = machine.read_gcn(MOVED)["product"]
+    expect("loops, one with a moved block", [(depth, len(own)) for depth, own, _ in
+                                             machine.loops_of(code)], [(0, 6), (0, 2)])
+    expect("the hot one", machine.figures("gfx90a", 32, 0, 512, code)["macs"], 4)
 
 
 def verdicts():

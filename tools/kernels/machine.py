@@ -1,9 +1,9 @@
 """What a compiler makes of a kernel: registers, spills, and the instructions of its hot loop.
 
 NVRTC compiles for NVIDIA's GPUs, and nvdisasm and cuobjdump show the code; clang compiles for
-AMD's.  A loop is the code from a label to a branch back to it, without the loops inside it.  The
-hot loop of a kernel is the one with the most multiply-adds, where those of a loop inside another
-count sixteen times; without any, the one that loads the most bytes.
+AMD's.  A loop is the code that a branch back to its beginning repeats, without the loops inside it.
+The hot loop of a kernel is the one with the most multiply-adds, where those of a loop inside
+another count sixteen times; without any, the one that loads the most bytes.
 
 The share of the peak is an upper bound by issue slots: the cycles that the multiply-adds of the
 loop take at the peak of a scheduler, over the cycles in which it issues the loop's instructions.
@@ -22,6 +22,8 @@ from pathlib import Path
 from shutil import which
 
 CORES = os.cpu_count() or 1
+# What ends a block; NVIDIA's compiler also leaves loops by conditional calls of labels.
+BRANCH = r"(BRA|CALL|EXIT|RET|JMP|BRX)\b|s_c?branch|s_endpgm|s_setpc"
 
 # Multiply-adds a cycle of one scheduler (NVIDIA: a quarter of an SM; AMD: a SIMD of a CU) in f32
 # without matrix units, in f32 with them (TF32 on NVIDIA's), and in 16 bits; items of a warp; cycles
@@ -37,12 +39,17 @@ class Instruction:
     def __init__(self, name, operands):
         self.name, self.operands = name, operands
         self.macs, self.on_matrix, self.issued = 0.0, False, True
+        self.leaves = False             # the next instruction follows from elsewhere only
         self.load = self.store = self.local = 0         # bytes: global loads, stores, local loads
 
 
 # ---- NVIDIA --------------------------------------------------------------------------------------
 
 SHAPES = {"16816": 16 * 8 * 16, "1688": 16 * 8 * 8, "1684": 16 * 8 * 4, "884": 8 * 8 * 4}
+
+
+# A branch to a label that no operand is a condition of, and the end of a kernel.
+LEAVES = re.compile(r"BRA(\.\w+)* `?\(?\.L|(EXIT|RET|JMP|BRX)\b")
 
 
 def sass_width(words):
@@ -85,13 +92,14 @@ def read_sass(text):
     for line in text.splitlines():
         section = re.match(r"\s*\.section\s+\.text\.([\w$]+)", line)
         label = re.match(r"(\.L_\w+):", line)
-        words = re.match(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;", line)
+        words = re.match(r"\s*/\*[0-9a-f]+\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;", line)
         if section:
             code = kernels.setdefault(section[1], [])
         elif label and code is not None:
             code.append(label[1])
         elif words and code is not None:
-            code.append(sass_instruction(words[1], words[2]))
+            code.append(sass_instruction(words[2], words[3]))
+            code[-1].leaves = not words[1] and bool(LEAVES.match(f"{words[2]} {words[3]}"))
     return kernels
 
 
@@ -170,6 +178,7 @@ def gcn_instruction(name, operands):
     else:
         i.macs = AMD_MACS.get(plain, 0)
     i.issued = name.startswith("v_")        # others are issued beside those of other waves
+    i.leaves = name in ("s_branch", "s_endpgm", "s_setpc_b64")
     return i
 
 
@@ -226,24 +235,76 @@ class Clang:
 
 # ---- figures -------------------------------------------------------------------------------------
 
-def loops_of(code):
-    """[(the loops around it, the indices of its instructions, the beginning of the outermost loop
-    around it)] of each loop, without the instructions of the loops inside it"""
-    places = {label: at for at, label in enumerate(code) if isinstance(label, str)}
-    ends = {}                                   # by beginning; of several the last: `continue`
+def blocks_of(code):
+    """[(the indices of its instructions, the blocks that it continues with)] of each basic block"""
+    begins, labels = {0}, {}
     for at, i in enumerate(code):
-        target = isinstance(i, Instruction) and re.search(r"\.L\w+", i.operands)
-        branches = target and re.match(r"BRA\b|s_c?branch", i.name)
-        if branches and places.get(target[0], at) < at:
-            ends[places[target[0]]] = at
+        if isinstance(i, str):
+            begins.add(at)
+        elif re.match(BRANCH, i.name):
+            begins.add(at + 1)
+    begins = sorted(b for b in begins if b < len(code))
+    for n, at in enumerate(begins):
+        if isinstance(code[at], str):
+            labels[code[at]] = n
+    blocks = []
+    for n, (begin, end) in enumerate(zip(begins, begins[1:] + [len(code)])):
+        own = [at for at in range(begin, end) if isinstance(code[at], Instruction)]
+        last = code[own[-1]] if own else None
+        target = last and re.match(BRANCH, last.name) and re.search(r"\.L\w+", last.operands)
+        follow = {labels[target[0]]} if target and target[0] in labels else set()
+        if n + 1 < len(begins) and not (last and last.leaves):
+            follow.add(n + 1)
+        blocks.append((own, follow))
+    return blocks
+
+
+def loops_of(code):
+    """[(the loops around it, the indices of its instructions, the first block of the outermost loop
+    around it)] of each loop, without the instructions of the loops inside it
+
+    A loop begins with a block through which every path to its other blocks leads, and to which one
+    of them branches.  The order of the code does not count: compilers move blocks that are seldom
+    needed behind other code."""
+    blocks = blocks_of(code)
+    before = [set() for _ in blocks]
+    for n, (_, follow) in enumerate(blocks):
+        for to in follow:
+            before[to].add(n)
+    reached, wanted = set(), [0]
+    while wanted:
+        n = wanted.pop()
+        if n not in reached:
+            reached.add(n)
+            wanted += blocks[n][1]
+    # The blocks through which every path to a block leads, as bits.
+    through, changed = [1] + [(1 << len(blocks)) - 1] * (len(blocks) - 1), True
+    while changed:
+        changed = False
+        for n in range(1, len(blocks)):
+            bits = -1
+            for at in before[n]:
+                bits &= through[at]
+            bits = bits & (1 << len(blocks)) - 1 | 1 << n
+            changed |= bits != through[n]
+            through[n] = bits
+    bodies = {}
+    for n in reached:
+        for head in blocks[n][1]:
+            if through[n] >> head & 1:
+                body, wanted = bodies.setdefault(head, {head}), [n]
+                while wanted:
+                    at = wanted.pop()
+                    if at not in body:
+                        body.add(at)
+                        wanted += before[at]
     loops = []
-    for begin, end in ends.items():
-        inner = [(b, e) for b, e in ends.items() if begin < b and e <= end]
-        outer = [b for b, e in ends.items() if b < begin and end <= e]
-        own = [at for at in range(begin, end + 1) if isinstance(code[at], Instruction)
-               and not any(b <= at <= e for b, e in inner)]
+    for head, body in bodies.items():
+        inner = set().union(*(b for h, b in bodies.items() if h != head and h in body))
+        outer = [h for h, b in bodies.items() if h != head and head in b]
+        own = sorted(at for n in body - inner for at in blocks[n][0])
         if len(own) > 1:                        # code ends with a branch to itself
-            loops.append((len(outer), own, min(outer, default=begin)))
+            loops.append((len(outer), own, min(outer, key=lambda h: -len(bodies[h]), default=head)))
     return loops
 
 
@@ -299,8 +360,9 @@ def salt(compiler):
     """What the figures depend on, except for the text."""
     parts = ((Nvrtc, read_sass, sass_instruction, sass_width, read_usage)
              if isinstance(compiler, Nvrtc) else (Clang, read_gcn, gcn_instruction))
-    return "\n".join([compiler.name, compiler.arch, *RTC_OPTIONS, HIP.read_text(),
-                      *(inspect.getsource(p) for p in (*parts, loops_of, figures))])
+    return "\n".join([compiler.name, compiler.arch, *RTC_OPTIONS, BRANCH, LEAVES.pattern,
+                      HIP.read_text(),
+                      *(inspect.getsource(p) for p in (*parts, blocks_of, loops_of, figures))])
 
 
 class Cache:

@@ -24,7 +24,8 @@ DTYPES = {"NAME F32": "f32", "NAME BF16": "bf16", "ELEMENT u32": "u32", "ELEMENT
 SKIPPED = re.compile(r"BLOCK|PANEL|WIDE|DEPTH 80|COMBINE .*|SET|FEW|DESCENDING|EXCLUSIVE")
 # Options that a row does not name; kernels on which the options have no effect.
 UNNAMED = re.compile(r"NAME .*|STORED .*|KIND .*|ELEMENT .*|ACTIVATION .*|INDEX .*|WIDTH_V .*"
-                     r"|INTEGER|LOSSY|FORWARD|RUN .*|SIMPLE|TILE|GATHER")
+                     r"|INTEGER|LOSSY|FORWARD|OF_QUERIES|OF_KEYS|GRADIENTS|RUN .*|SIMPLE|TILE"
+                     r"|GATHER")
 PLAIN = ("product_finish", "rows_clear")
 COLUMNS = ("registers", "spills", "local", "loop", "FMA", "each", "load", "local load", "peak")
 
@@ -80,7 +81,10 @@ def chosen(texts):
 
 
 def measure(compiler, rows, cache):
-    """{row name: {column: text}} of the rows whose text has the kernel"""
+    """{row name: {column: text}} of the rows whose text has the kernel, for waves of the GPU's"""
+    wave = machine.ARCHS[compiler.arch][3]
+    rows = {row: text for row, text in rows.items()
+            if re.search(r"\bfragments (\d+)|$", row[1])[1] in (None, str(wave))}
     texts = sorted({t.path for t in rows.values()})
     made = dict(zip(texts, cache.compile(compiler, texts)))
     table = {}

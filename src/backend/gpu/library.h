@@ -60,6 +60,7 @@ typedef int wb__gpu_step_function(const wb__gpu_target *t, const wb__step *step,
     extern const char wb__gpu_text_##gpu[];
 #include "ops/ops.def"
 extern const char wb__gpu_text_args[], wb__gpu_text_types[], wb__gpu_text_matmul[],
-    wb__gpu_text_conv[], wb__gpu_text_tile[], wb__gpu_text_fragments[];
+    wb__gpu_text_conv[], wb__gpu_text_tile[], wb__gpu_text_fragments[],
+    wb__gpu_text_attention_fragments[];
 
 #endif

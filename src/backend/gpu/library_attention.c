@@ -3,13 +3,14 @@
 
 #include <stdio.h>
 
-enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV, SIDE = 64, MAX_DEPTH = 128 };
-/* Bytes of local memory that kernels/attention.k needs with DEEP 16, and with DEEP 32. */
-enum { LOCAL_BYTES_16 = 28 << 10, LOCAL_BYTES_32 = 36 << 10 };
+enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV, SIDE = 64, MAX_DEPTH = 128, WAVES = 4 };
+/* Bytes of local memory that kernels/attention.k needs with DEEP 16, and with DEEP 32; with
+ * fragments, beside the stages. */
+enum { LOCAL_BYTES_16 = 28 << 10, LOCAL_BYTES_32 = 36 << 10, LOCAL_BYTES_BESIDE = 6 << 10 };
 
 _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no holes");
 
-static int64_t blocks(int64_t n) { return (n + SIDE - 1) / SIDE; }
+static int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 /* Of the optional steps, products in fused kernels and attention are supported, but not on a CPU,
  * where other steps are faster. */
@@ -26,39 +27,91 @@ bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
         if (v->strides[3] != 1 && v->dims[3] > 1) return false;
     }
     const int64_t *q = s->views[Q].dims, *k = s->views[KEYS].dims;
-    const int64_t many = q[0] * q[1], groups = many * blocks(WB__MAX(q[2], k[2]));
+    const int64_t many = q[0] * q[1], groups = many * blocks(WB__MAX(q[2], k[2]), SIDE);
     if (!many || !q[2] || !k[2] || groups > INT32_MAX / 64) return false;
     return !s->attention.causal || q[2] <= k[2];
 }
 
-static int launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work, const char *entry,
-                  int64_t total, int n, const int *operands)
+typedef struct {
+    const char *entry, *define;
+    bool of_keys;                           /* a group has rows of keys, else of queries */
+    int n, operands[8];                     /* -1: the workspace */
+} kernel;
+
+/* The items of a wave that multiplies fragments; 0: single elements are multiplied. */
+static int lanes_of(const wb__gpu_target *t, const wb__step *s)
+{
+    const wb_dtype d = s->views[Q].dtype;
+    const int lanes = d == WB_BF16 ? t->fragments_bf16 : d == WB_F16 ? t->fragments_f16 : 0;
+    return s->attention.scale > 0 ? lanes : 0;
+}
+
+/* How many times 16 rows a wave has.  Two need half of the loads from local memory, but many
+ * registers and half of the groups. */
+static int up_of(const wb__gpu_target *t, const wb__step *s, const kernel *k)
+{
+    const int64_t *q = s->views[Q].dims, groups = q[0] * q[1] * blocks(q[2], 2 * SIDE);
+    const bool narrow = q[3] <= 64 && s->views[V].dims[3] <= 64;
+    return narrow && !k->of_keys && groups >= 2 * (t->processors ? t->processors : 132) ? 2 : 1;
+}
+
+/* The most rows that two stages can have in local memory. */
+static int side_of(const wb__gpu_target *t, const wb__step *s)
+{
+    const int64_t padded = 16 * (blocks(s->views[Q].dims[3], 16) + blocks(s->views[V].dims[3], 16));
+    const int64_t fits = WB__MIN((int64_t)t->local_bytes, 48 << 10) - LOCAL_BYTES_BESIDE;
+    int side = 64;
+    while (side > 16 && 2 * side * (padded + 16) * 2 > fits) side /= 2;
+    return side;
+}
+
+static int launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work, kernel run)
 {
     const wb__view *views = s->views;
     const int64_t *q = views[Q].dims, *k = views[KEYS].dims;
-    char defines[96];
+    const int lanes = lanes_of(t, s), up = lanes ? up_of(t, s, &run) : 1;
+    const int64_t items = lanes ? WAVES * lanes : 256;
+    const int64_t total = q[0] * q[1] * blocks(run.of_keys ? k[2] : q[2], SIDE * up) * items;
+    const bool forward = s->variant == WB__ATTENTION_FORWARD;
+    char defines[160];
     wb__attention_args args = {
         .queries = wb__wide_of(q[2]), .keys = wb__wide_of(k[2]), .heads = wb__wide_of(q[1]),
         .batches = wb__wide_of(q[0]), .scale = (float)s->attention.scale,
         .causal = s->attention.causal};
-    wb__gpu_plan plan = {.entry = entry, .n_buffers = n, .args = &args, .args_bytes = sizeof args,
-                         .workspace_at = -1, .total = total, .items = 256};
+    wb__gpu_plan plan = {.entry = run.entry, .n_buffers = run.n, .args = &args,
+                         .args_bytes = sizeof args, .workspace_at = -1, .total = total,
+                         .items = items};
     for (int i = 0; i < s->n_views; i++) {
         args.at[i] = wb__wide_of(views[i].offset);
         plan.origins[i].view = &views[i];
         plan.origins[i].at = offsetof(wb__attention_args, at) + (size_t)i * sizeof args.at[i];
         for (int d = 0; d < 3; d++) args.step[i][d] = wb__wide_of(views[i].strides[d]);
     }
-    for (int i = 0; i < n; i++) {
-        plan.buffers[i] = operands[i] < 0 ? WB__GPU_WORKSPACE : views[operands[i]].buffer;
-        if (operands[i] < 0) plan.workspace_at = (int)offsetof(wb__attention_args, work_at);
+    for (int i = 0; i < run.n; i++) {
+        const int at = run.operands[i];
+        plan.buffers[i] = at < 0 ? WB__GPU_WORKSPACE : views[at].buffer;
+        if (at < 0) plan.workspace_at = (int)offsetof(wb__attention_args, work_at);
     }
-    snprintf(defines, sizeof defines, "%s#define DEPTH %d\n#define WIDTH_V %d\n#define DEEP %d\n",
-             s->variant == WB__ATTENTION_FORWARD ? "#define FORWARD\n" : "", (int)views[Q].dims[3],
-             (int)views[V].dims[3], t->local_bytes >= LOCAL_BYTES_32 ? 32 : 16);
+    int n = snprintf(defines, sizeof defines,
+                     "#define %s\n#define DEPTH %d\n#define WIDTH_V %d\n",
+                     lanes || forward ? run.define : "GRADIENTS",
+                     (int)views[Q].dims[3], (int)views[V].dims[3]);
+    if (lanes)
+        snprintf(defines + n, sizeof defines - (size_t)n,
+                 "#define UP %d\n#define SIDE %d\n#define FRAGMENTS %d\n", up, side_of(t, s),
+                 lanes);
+    else
+        snprintf(defines + n, sizeof defines - (size_t)n, "#define DEEP %d\n",
+                 t->local_bytes >= LOCAL_BYTES_32 ? 32 : 16);
     const bool wide = wb__gpu_wide(views, s->n_views, WB__MAX(total, q[0] * q[1] * q[2]));
-    return wb__gpu_launch_of(
-        work, wb__gpu_text((int)views[Q].dtype, wide, defines, wb__gpu_text_attention, ""), &plan);
+    char *rest = wb__printf("%s%s", wb__gpu_text_attention,
+                            lanes ? wb__gpu_text_attention_fragments : "");
+    if (!rest) return WB_ERROR_MEMORY;
+    char *text = wb__gpu_text((int)views[Q].dtype, wide, defines,
+                              lanes ? wb__gpu_text_fragments : "", rest);
+    wb__free(rest);
+    work->impl = lanes ? "attention, fragments" : "attention, tiles of 64";
+    return wb__gpu_launch_of(work, text, &plan);
 }
 
 int wb__gpu_step_attention(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
@@ -72,15 +125,16 @@ int wb__gpu_step_attention(const wb__gpu_target *t, const wb__step *s, wb__gpu_w
                         "attention: not for %s, depths %lld and %lld, %lld queries of %lld keys",
                         wb_dtype_name(s->views[Q].dtype), (long long)q[3],
                         (long long)s->views[V].dims[3], (long long)q[2], (long long)k[2]);
-    work->impl = "attention, tiles of 64";
     if (s->variant == WB__ATTENTION_FORWARD)
-        return launch(t, s, work, "attention_forward", many * blocks(q[2]) * 256, 5,
-                      (int[]){Q, KEYS, V, O, LSE});
+        return launch(t, s, work,
+                      (kernel){"attention_forward", "FORWARD", false, 5, {Q, KEYS, V, O, LSE}});
     work->workspace = (size_t)(many * q[2]) * sizeof(float);
-    int e = launch(t, s, work, "attention_queries", many * blocks(q[2]) * 256, 8,
-                   (int[]){Q, KEYS, V, O, LSE, DO, W, DQ});
+    int e = launch(t, s, work,
+                   (kernel){"attention_queries", "OF_QUERIES", false, 8,
+                            {Q, KEYS, V, O, LSE, DO, W, DQ}});
     if (!e)
-        e = launch(t, s, work, "attention_keys", many * blocks(k[2]) * 256, 8,
-                   (int[]){Q, KEYS, V, LSE, DO, W, DK, DV});
+        e = launch(t, s, work,
+                   (kernel){"attention_keys", "OF_KEYS", true, 8,
+                            {Q, KEYS, V, LSE, DO, W, DK, DV}});
     return e;
 }

@@ -23,7 +23,8 @@ typedef struct {
         wb__conv_args conv;
     } args;
     size_t args_bytes;
-    const char *family, *defines;           /* the text, and its first line */
+    const char *family;                     /* the text */
+    char defines[80];                       /* its first lines */
     const char *between, *behind;           /* the texts after product.k, or NULL */
     const wb__view *a, *b, *c, *bias;       /* bias: NULL if there is none */
     const char *activation;                 /* the expression of the epilogue; NULL: none */
@@ -32,6 +33,8 @@ typedef struct {
     int64_t z, m, n, k, steps, inner;
     bool shared_b, wide;                    /* shared_b: one B for all z */
     bool cuts;                              /* k may be divided into other `steps` and `inner` */
+    bool weights;                           /* B is the weights of a convolution of several taps */
+    int64_t packed;                         /* their elements of the workspace, in sizes of sums */
 } product;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -47,7 +50,6 @@ static int matmul(const wb__step *s, product *p)
     int64_t dim[WB_MAX_DIMS] = {0}, stride[WB_MAX_DIMS][3] = {{0}};
     int n = 0;
     p->family = wb__gpu_text_matmul;
-    p->defines = "";
     p->args_bytes = sizeof *args;
     p->a = a, p->b = b, p->c = c;
     p->m = c->dims[last - 1], p->n = c->dims[last];
@@ -118,9 +120,9 @@ static void set_image(const wb__step *s, wb__conv_args *args)
 
 static int convolution(const wb__step *s, product *p)
 {
-    static const char *const defines[] = {[WB__CONV_FORWARD] = "#define CONV_FORWARD\n",
-                                          [WB__CONV_GRAD_INPUT] = "#define CONV_GRAD_INPUT\n",
-                                          [WB__CONV_GRAD_WEIGHT] = "#define CONV_GRAD_WEIGHT\n"};
+    static const char *const names[] = {[WB__CONV_FORWARD] = "FORWARD",
+                                        [WB__CONV_GRAD_INPUT] = "GRAD_INPUT",
+                                        [WB__CONV_GRAD_WEIGHT] = "GRAD_WEIGHT"};
     const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
     if (x->ndim != 4 || w->ndim != 4 || y->ndim != 4 || !contiguous(w))
         return wb__fail(WB_ERROR_INTERNAL,
@@ -132,7 +134,11 @@ static int convolution(const wb__step *s, product *p)
      * and c_column along columns, group[0], [1] and [2] from a group of channels to the next */
     int64_t a_step, b_step, b_column, c_column, group[3];
     p->family = wb__gpu_text_conv;
-    p->defines = defines[s->variant];
+    const int n = snprintf(p->defines, sizeof p->defines, "#define CONV_%s\n", names[s->variant]);
+    if (s->variant == WB__CONV_GRAD_INPUT)
+        snprintf(p->defines + n, sizeof p->defines - (size_t)n,
+                 "#define STRIDE_H %d\n#define STRIDE_W %d\n", (int)s->conv.stride[0],
+                 (int)s->conv.stride[1]);
     p->args_bytes = sizeof *args;
     p->z = groups;
     switch (s->variant) {
@@ -159,6 +165,7 @@ static int convolution(const wb__step *s, product *p)
     }
     p->k = p->steps * p->inner;
     args->b_along = b_column <= b_step;
+    p->weights = s->variant != WB__CONV_GRAD_WEIGHT && taps > 1;
     args->a_step = wb__wide_of(a_step);
     args->b_step = wb__wide_of(b_step);
     args->b_column = wb__wide_of(b_column);
@@ -246,7 +253,7 @@ static int finish(product *p, wb__gpu_work *work, const char *defines, int64_t b
 static int run(product *p, wb__gpu_work *work, const char *entry, const char *defines,
                int64_t total, int64_t items)
 {
-    const bool splits = narrow(p->args.p.splits) > 1;
+    const bool splits = narrow(p->args.p.splits) > 1 || p->packed;
     const int e = launch(p, work, defines,
                          (wb__gpu_plan){.entry = entry, .n_buffers = 5,
                                         .buffers = {p->a->buffer, p->b->buffer,
@@ -254,7 +261,25 @@ static int run(product *p, wb__gpu_work *work, const char *entry, const char *de
                                                     p->c->buffer,
                                                     splits ? WB__GPU_WORKSPACE : p->c->buffer},
                                         .total = total, .items = items});
-    return e ? e : finish(p, work, defines, 0);
+    return e ? e : finish(p, work, defines, p->packed);
+}
+
+/* Adds the launch that copies the weights of a convolution to the workspace in the order of inner
+ * indices, where the elements of a vector are adjacent. */
+static int order(product *p, wb__gpu_work *work, const char *defines)
+{
+    wb__product_args *args = &p->args.p;
+    const int64_t total = p->z * p->k * p->n, size = (int64_t)wb__dtype_size(p->dtype);
+    const int64_t of_sums = p->dtype == WB_F64 ? 8 : 4;
+    const int e = launch(p, work, defines,
+                         (wb__gpu_plan){.entry = "product_order", .n_buffers = 2,
+                                        .buffers = {p->b->buffer, WB__GPU_WORKSPACE},
+                                        .total = total, .items = 256});
+    p->packed = ceil_div(total * size, 64) * (64 / of_sums);
+    args->partial_at = wb__wide_of(p->packed);
+    args->b_step = wb__wide_of(args->b_along ? p->n : 1);
+    args->b_column = wb__wide_of(args->b_along ? 1 : p->k);
+    return e;
 }
 
 static int simple(product *p, const wb__gpu_target *t, wb__gpu_work *work)
@@ -269,12 +294,18 @@ static int simple(product *p, const wb__gpu_target *t, wb__gpu_work *work)
                elements * narrow(p->args.p.splits), 256);
 }
 
+/* The items of a wave that multiplies fragments of the dtype; 0: there are none. */
+static int lanes_of(const product *p, const wb__gpu_target *t)
+{
+    return p->dtype == WB_BF16 ? t->fragments_bf16 : p->dtype == WB_F16 ? t->fragments_f16 : 0;
+}
+
 static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
-    enum { WANT = 264, WAVES = 4 };
+    enum { WANT = 264, WAVES = 4, TILES = 4 };
     const wb_dtype d = p->dtype;
     const bool f64 = d == WB_F64;
-    const int lanes = d == WB_BF16 ? t->fragments_bf16 : d == WB_F16 ? t->fragments_f16 : 0;
+    const int lanes = lanes_of(p, t);
     const int64_t large = ceil_div(p->m, 128) * ceil_div(p->n, 128) * p->z;
     const bool fits = lanes ? t->local_bytes >= 48 << 10 : !f64;
     const int64_t side = fits && p->m >= 128 && p->n >= 128 && large >= 128 ? 128 : 64;
@@ -284,13 +315,18 @@ static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
     const int64_t parts = parts_for(p, groups, WANT, 128);
     const int64_t piece = ceil_div(ceil_div(p->k, deep), parts) * deep;
     const int64_t splits = ceil_div(p->k, piece);
-    char defines[200];
+    /* the copy repays if several tiles read it, and has vectors */
+    const int64_t adjacent = p->args.p.b_along ? p->n : p->k;
+    const bool orders = p->weights && p->m >= TILES * side &&
+                        adjacent % (lanes ? 8 : f64 ? 2 : 4) == 0;
+    char defines[240];
     p->args.p.piece = wb__wide_of(piece);
     p->args.p.splits = wb__wide_of(splits);
     p->behind = wb__gpu_text_tile;
     p->between = lanes ? wb__gpu_text_fragments : "";
     int n = snprintf(defines, sizeof defines, "#define BM %d\n#define BN BM\n#define BK %d\n"
-                     "#define ITEMS %d\n", (int)side, (int)deep, (int)items);
+                     "#define ITEMS %d\n%s", (int)side, (int)deep, (int)items,
+                     orders ? "#define PACKED\n" : "");
     if (lanes)
         snprintf(defines + n, sizeof defines - (size_t)n, "#define V 8\n#define FRAGMENTS %d\n"
                  "#define A_ALONG %u\n#define B_ALONG %u\n", lanes, p->args.p.a_along,
@@ -301,7 +337,8 @@ static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
                                     : "#define WIDENED\n#define VEC ushort4\n",
                  f64 ? 2 : 4, f64 ? "double2" : "float4");
     work->impl = side == 128 ? "product, tiles of 128" : "product, tiles of 64";
-    return run(p, work, "product_tile", defines, groups * splits * items, items);
+    const int e = orders ? order(p, work, defines) : 0;
+    return e ? e : run(p, work, "product_tile", defines, groups * splits * items, items);
 }
 
 /* Sets the most rows and columns of an item of product_panel, `tall` and `broad` or less: smaller
@@ -404,6 +441,8 @@ int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_wor
     p.wide = wb__gpu_wide(s->views, s->n_views, WB__MAX(elements, 16 << 20));
     const bool tiny = p.k == 0 || elements * p.k < 4096;
     if (t->is_cpu) return tiny || p.m < 4 || p.n < 4 ? simple(&p, t, work) : block(&p, t, work);
-    if (tiny || p.m < 16 || p.n < 16) return simple(&p, t, work);
+    /* fragments are so much faster that most of a tile may be outside of the result */
+    const int64_t least = lanes_of(&p, t) ? 4 : 16;
+    if (tiny || p.m < least || p.n < least) return simple(&p, t, work);
     return tile(&p, t, work);
 }
