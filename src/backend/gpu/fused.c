@@ -445,7 +445,7 @@ static int reduce_rest(const wb__gpu_target *t, wb__fuse_program *p, int n, size
         p->instr[i].a = row;
         load_results(p, row, view);
     }
-    return wb__fused_reductions(t, &line, WB__REDUCE_ALL, end, work);
+    return wb__fused_reductions(t, &line, WB__REDUCE_ALL, end, NULL, work);
 }
 
 /* Marks in `stores` all stores of p if each stores a number for each element, and nothing else but

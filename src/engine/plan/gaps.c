@@ -1,10 +1,10 @@
 /* On a GPU, fills the gap of a concat.
  *
  * The gradient of a slice is zero elsewhere, so it is a concat that its inputs do not cover.  Such
- * a concat would be filled with zeros first, and then each input copied into it.  If the inputs
+ * a concat would be filled with zeros first, and then each input copied into it.  If several inputs
  * leave one gap, zeros for the gap become one more input.  Then each input can be computed in its
- * place, and the zeros by the kernel of another input (groups.c).  One input among zeros stays as it
- * is: it may become a view with a window (window.c). */
+ * place, and the zeros by the kernel of another input (groups.c).  A single input among zeros stays
+ * as it is: it may become a view with a window (window.c). */
 #include "engine/plan/stages.h"
 
 #include <string.h>
