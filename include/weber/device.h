@@ -125,8 +125,8 @@ WB_API int wb_device_memory_of(const wb_device *d, wb_device_memory *m);
 WB_API void wb_device_trim(const wb_device *d);
 
 /** Waits until the device has finished all work that evaluations gave it.  Returns 0, or the error
- * of work that failed, or WB_ERROR_NUMBER if the last update of this thread was not made since its
- * loss was not finite (wb_setup). */
+ * of work that failed, or WB_ERROR_NUMBER if the last update of this thread was not made because
+ * its loss was not finite (wb_setup). */
 WB_API int wb_synchronize(const wb_device *d);
 
 /** Sets the device on which this thread creates tensors (wb_from, wb_rand, layers, wb_load).

@@ -71,8 +71,8 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  *   LOAD        Reads view arg, whose ndim is the space's (stride 0 broadcasts).  Level FULL, or
  *               PER_ROW if the view does not vary along the columns.  a: -1; or, on a GPU, the
  *               index of the view's window, with which the view varies too.
- *   NUMBER      Reads the plan's number `arg` (its field f).  Level ONE.  scale 1: it is `shift` in
- *               every run.
+ *   NUMBER      Reads the plan's number `arg` (its field f).  Level ONE.  If scale is 1, the number
+ *               is a constant of the plan, 0 or 1, which is also `shift`.
  *   IOTA        The index along dimension arg: scale * index + shift.
  *   UNIFORM, GAUSSIAN   A random number.  The plan's numbers arg and arg + 1 (their field u)
  *               are the Philox key and counter.  c: a view without a buffer; its offset and strides

@@ -291,5 +291,5 @@ int wb_synchronize(const wb_device *d)
 {
     if (!given_device(d, "synchronize")) return wb_error_code();
     const int status = d->backend->wait(d);
-    return status ? status : wb__guard_settle();
+    return status ? status : wb__guard_confirm();
 }

@@ -269,7 +269,7 @@ int wb_distributed_synchronise_with(void *object, const wb_distributed_synchroni
         return wb__fail(WB_ERROR_ARGUMENT, "%s: there is no rank %d of %d", what, o.root,
                         wb_distributed_size());
     int status = wb__evaluate_pending();
-    if (!status) status = wb__guard_settle();
+    if (!status) status = wb__guard_confirm();
     if (!status) status = list(&c, object);
     if (!status && wb__world()) status = share(&c, o.root);
     wb__collective_report(what);
@@ -282,7 +282,7 @@ int wb__compare_ranks(void *object, const char *when)
     contents c = {0};
     if (!comparing) return 0;
     int status = wb__evaluate_pending();
-    if (!status) status = wb__guard_settle();
+    if (!status) status = wb__guard_confirm();
     if (!status) status = list(&c, object);
     if (!status) status = compare(&c);
     if (!status) status = compare_values(&c, when);

@@ -205,7 +205,7 @@ int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
     if (wb__unrecordable("load", WB__ACTS)) return wb_error_code();
     if (bytes != (size_t)v->size * wb__dtype_size((wb_dtype)v->dtype))
         return wb__fail(WB_ERROR_SHAPE, "%zu bytes for %s", bytes, wb_describe(v));
-    if (wb__guard_settle()) return wb_error_code();
+    if (wb__guard_confirm()) return wb_error_code();
     if (v->current != v->live && wb__evaluate(0, NULL, NULL)) return wb_error_code();
     const int status = wb__own_memory(v);
     if (status) return status;
@@ -349,7 +349,7 @@ static int run_plan(wb__request *r, wb_tensor *guard)
             g = (wb__guard){p->device, stores[i]->data, 0, (wb_dtype)guard->dtype};
     if (!status)
         status = wb__plan_run(p, mine.buffers, mine.offsets, r->numbers, r->n_numbers, &g);
-    if (!status && r->guard) status = wb__guard_settle_before();
+    if (!status && r->guard) status = wb__guard_confirm_before();
     if (status == WB_ERROR_MEMORY) wb__plan_report_memory(p);
     wb__plan_done(p);
     bool shown =
@@ -446,7 +446,7 @@ static int prepare_guard(const wb__thread *t, int n_roots, wb_tensor *guard)
 {
     wb__request *r = &mine.request;
     const wb_device *d = guard && wb__on_gpu(guard) ? only_device(t, n_roots) : NULL;
-    if (!wb__guard_may_be_late(guard, d)) return wb__guard_settle();
+    if (!wb__guard_may_be_late(guard, d)) return wb__guard_confirm();
     const int status = wb__guard_before(d, guard, &r->before);
     if (!status) r->guard = guard;
     return status;
@@ -548,6 +548,9 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
             return wb__error_or(WB_ERROR_ARGUMENT);
     mine.request.guard = NULL;
     int status = collect(t, n, tensors, &n_roots);
+    wb_tensor *guard = t->n_pending ? t->guard : NULL;
+    if (!status && guard && !guard->storage) status = add_root(guard, &n_roots);
+    if (!status && guard) status = prepare_guard(t, n_roots, guard);
     const wb_device *d = n ? wb__device_of(mine.roots[0]) : wb_default_device();
     if (!status) status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
     if (status) return status;

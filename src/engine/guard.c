@@ -92,11 +92,23 @@ int wb__guard_pending(wb_tensor *guard, const char *what)
 
 /* ---- guards that the host reads late --------------------------------------------------------- */
 
+/* Whether a pending write stores some rows of a variable only.  where(finite, new, old) would store
+ * all of them. */
+static bool writes_rows(const wb__thread *t)
+{
+    for (int i = 0; i < t->n_pending; i++) {
+        const wb_tensor *a = t->pending[i];
+        if (a->n_in && a->in[0]->op == WB__OP_scatter_set) return true;
+    }
+    return false;
+}
+
 bool wb__guard_may_be_late(const wb_tensor *guard, const wb_device *d)
 {
     const wb__thread *t = wb__this_thread();
     return d && guard && guard == t->guard && !t->guard_at_once && !t->eager && !guard->storage &&
-           wb__device_of(guard) == d && d->backend->is_gpu && d->backend->begin_read;
+           wb__device_of(guard) == d && d->backend->is_gpu && d->backend->begin_read &&
+           !writes_rows(t);
 }
 
 static bool alike(const wb_tensor *x, const wb_device *d, const wb_tensor *like)
@@ -126,7 +138,7 @@ int wb__guard_before(const wb_device *d, const wb_tensor *guard, wb_tensor **bef
     const wb__thread *t = wb__this_thread();
     *before = t->late.guard;
     if (alike(t->late.guard, d, guard)) return 0;
-    const int status = wb__guard_settle();
+    const int status = wb__guard_confirm();
     if (status) return status;
     *before = wb__guard_finite(d, guard);
     return *before ? 0 : wb__error_or(WB_ERROR_MEMORY);
@@ -140,12 +152,10 @@ void wb__guard_begin_late(wb_tensor *guard, const char *by)
     t->late.by = by;
     guard->flags |= WB__UNCONFIRMED;
     for (int i = 0; i < t->late.n; i++) t->late.writes[i]->flags |= WB__UNCONFIRMED;
-    /* if this fails, the number is read when it is needed */
-    if (g.device->backend->begin_read(g.device, g.memory, g.at, wb__dtype_size(g.dtype),
-                                      &t->late.read)) {
-        t->late.read = NULL;
-        wb_clear_error();
-    }
+    const int status = g.device->backend->begin_read(g.device, g.memory, g.at,
+                                                     wb__dtype_size(g.dtype), &t->late.read);
+    if (status) t->late.read = NULL;            /* the number is read when it is needed */
+    if (status && status != WB_ERROR_UNSUPPORTED) wb_clear_error();
 }
 
 void wb__guard_take_writes(wb__thread *t)
@@ -192,31 +202,34 @@ static void end(wb__thread *t, bool failed)
     wb__unref(guard);
 }
 
-static int settle(const char *when)
+static int confirm(const char *when)
 {
     wb__thread *t = wb__this_thread();
     if (wb__likely(!t->late.guard)) return 0;
     const int status = read_guard(t);
-    if (status && status != WB_ERROR_NUMBER) return status;
+    if (status && status != WB_ERROR_NUMBER) {
+        if (status == WB_ERROR_DEVICE) end(t, true);    /* nothing can be read there any more */
+        return status;
+    }
     if (status) fail_guard(t->late.guard, t->late.by, when);
     if (status) t->failed_late = true;
     end(t, status != 0);
     return status;
 }
 
-int wb__guard_settle(void) { return settle(" in the last step"); }
+int wb__guard_confirm(void) { return confirm(" in the last step"); }
 
-int wb__guard_settle_for(wb__storage *s)
+int wb__guard_confirm_for(wb__storage *s)
 {
     const wb_tensor *guard = wb__this_thread()->late.guard;
     if (wb__likely(!guard) || guard->storage->device != s->device || wb__storage_is_read(s))
         return 0;
-    return wb__guard_settle();
+    return wb__guard_confirm();
 }
 
-int wb__guard_settle_before(void)
+int wb__guard_confirm_before(void)
 {
-    return settle(" in the step before, without which this step is not made either");
+    return confirm(" in the step before, without which this step is not made either");
 }
 
 bool wb__guard_was_late(void) { return wb__this_thread()->failed_late; }

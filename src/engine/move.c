@@ -55,7 +55,7 @@ wb_tensor *wb__as_constant(const wb_tensor *x)
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d)
 {
     wb_tensor *from = known(x);
-    if (from && from->storage->device != d && wb__guard_settle_for(from->storage)) return NULL;
+    if (from && from->storage->device != d && wb__guard_confirm_for(from->storage)) return NULL;
     wb_tensor *made = from ? wb__empty_on(d, (wb_dtype)x->dtype, x->ndim, x->dims) : NULL;
     if (!made) return NULL;
     if (!wb__copy_bytes(d, made->storage->data, 0, from->storage->device, from->storage->data,

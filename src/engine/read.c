@@ -21,7 +21,7 @@ wb_tensor *wb__evaluated(const char *what, wb_tensor *x)
     if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
     if (!bound->storage)
         return wb__fail_null(WB_ERROR_INTERNAL, "%s: %s has no value", what, wb_describe(x));
-    return wb__guard_settle_for(bound->storage) ? NULL : bound;
+    return wb__guard_confirm_for(bound->storage) ? NULL : bound;
 }
 
 const void *wb_data(wb_tensor *x)
@@ -38,12 +38,10 @@ static double element(const wb_tensor *bound, int64_t index)
     const size_t size = wb__dtype_size((wb_dtype)bound->dtype);
     char bytes[8];
     double v;
-    if (wb__storage_is_read(s))
-        memcpy(bytes, (const char *)wb__storage_read(s) + bound->offset +
-                          (size_t)index * size, size);
-    else if (s->device->backend->download(s->device, bytes, s->data,
-                                     (size_t)bound->offset + (size_t)index * size, size))
-        return NAN;
+    const size_t at = (size_t)bound->offset + (size_t)index * size;
+    const char *copy = wb__storage_is_read(s) ? wb__storage_read(s) : NULL;
+    if (copy) memcpy(bytes, copy + at, size);
+    else if (s->device->backend->download(s->device, bytes, s->data, at, size)) return NAN;
     wb__convert(&v, WB_F64, bytes, (wb_dtype)bound->dtype, 1);
     return v;
 }

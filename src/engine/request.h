@@ -60,8 +60,8 @@ bool wb__guard_may_be_late(const wb_tensor *guard, const wb_device *d);
 int wb__guard_before(const wb_device *d, const wb_tensor *guard, wb_tensor **before);
 /* Returns a finite number on d, with the dtype and shape of `like`.  NULL: failed. */
 wb_tensor *wb__guard_finite(const wb_device *d, const wb_tensor *like);
-/* Called when the step is enqueued: as wb__guard_settle for the step before. */
-int wb__guard_settle_before(void);
+/* Called when the step is enqueued: as wb__guard_confirm for the step before. */
+int wb__guard_confirm_before(void);
 /* Called then: the pending writes become those of the step whose guard is not read yet. */
 void wb__guard_take_writes(wb__thread *t);
 void wb__guard_begin_late(wb_tensor *guard, const char *by);

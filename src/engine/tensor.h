@@ -46,10 +46,10 @@ static inline wb__storage *wb__storage_ref(wb__storage *s)
 void wb__storage_unref(wb__storage *s);
 /* Returns the bytes of the storage for reading on the host, or NULL on failure.  Valid until the
  * storage is written or freed. */
+const void *wb__storage_read(wb__storage *s);
 /* Whether the host has a copy of the storage's values; sets this copy, if there is memory. */
 bool wb__storage_is_read(wb__storage *s);
 void wb__storage_set_read(wb__storage *s, const void *values);
-const void *wb__storage_read(wb__storage *s);
 void wb__storage_written(wb__storage *s);       /* drops the host's copy */
 
 /* Returns wb__bind(x), evaluated, or NULL on failure.  Messages begin with `what`. */
@@ -380,9 +380,9 @@ int wb__guard_pending(wb_tensor *guard, const char *what);
 void wb__fail_guard(const wb_tensor *guard, const char *what);
 /* Waits for the guard of the last step if the host has not read it.  Returns 0, WB_ERROR_NUMBER if
  * it is not finite, or another error code.  Functions that wait for the device call it. */
-int wb__guard_settle(void);
-/* Called before the host reads s: as wb__guard_settle, if it must wait for the guard's device. */
-int wb__guard_settle_for(wb__storage *s);
+int wb__guard_confirm(void);
+/* Called before the host reads s: as wb__guard_confirm, if it must wait for the guard's device. */
+int wb__guard_confirm_for(wb__storage *s);
 /* Whether the last WB_ERROR_NUMBER of this thread was that of a step before. */
 bool wb__guard_was_late(void);
 int wb__evaluate_pending(void);

@@ -101,7 +101,7 @@ void *wb__opt_to(void *state, const wb_device *d, wb_dtype requested)
     if (go <= 0) return go ? NULL : s;
     if (wb__unrecordable("to", WB__READS)) return NULL;
     int status = wb__evaluate_pending();
-    if (!status) status = wb__guard_settle();
+    if (!status) status = wb__guard_confirm();
     wb__opt_undo_failed(s);
     wb_opt_state *made = status ? NULL : wb__object_new(&wb__opt_state_class, sizeof *made);
     if (!made) return NULL;

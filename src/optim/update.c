@@ -573,7 +573,7 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
 {
     update u = {.what = "update_new"};
     wb_layer *made = NULL;
-    if (wb__unrecordable("update_new", WB__ACTS) || wb__guard_settle()) return NULL;
+    if (wb__unrecordable("update_new", WB__ACTS) || wb__guard_confirm()) return NULL;
     if (!begin(&u, state, model, grads) && !evaluate(&u, grads))
         made = wb__fmap(model, replacement, &u);
     const int pending = wb__pending_count();

@@ -107,7 +107,7 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     const size_t n = s ? (size_t)s->n * (size_t)s->n_moments : 0;
     divided *moments = wb__alloc((n + 1) * sizeof *moments);
     int status = moments ? wb__evaluate_pending() : WB_ERROR_MEMORY;
-    if (!status) status = wb__guard_settle();
+    if (!status) status = wb__guard_confirm();
     if (s) wb__opt_undo_failed(c->state);
     if (!status && s) status = wb__sums_whole(what, s);
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
@@ -475,7 +475,7 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
     restoring r = {.path = path};
     *whole = false;
     if (wb__unrecordable("checkpoint_load", WB__ACTS)) return wb_error_code();
-    if (!alive(c) || wb__guard_settle()) return wb_error_code();
+    if (!alive(c) || wb__guard_confirm()) return wb_error_code();
     int status = load(path, true, &r.file);
     if (!status) status = open_checkpoint(&r, &about);
     *whole = !status;

@@ -180,7 +180,7 @@ static int finish_update(training *t, wb_tensor **loss, bool *before)
     if (!status) status = wb__evaluate(*loss ? 2 : 1, both, now->guard ? NULL : both[0]);
     *before = status && wb__guard_was_late();
     const bool reads = t->o.each || ((averages(t) || t->bar) && now->late.guard != both[0]);
-    if (!status && reads) status = wb__guard_settle();
+    if (!status && reads) status = wb__guard_confirm();
     if (status) wb__opt_undo_failed(s);
     if (status) return status;
     if (averages(t) && (s->mean_loss || !s->loss_sum))
@@ -239,7 +239,7 @@ static int step(training *t, int epoch, wb_batch batch)
     const bool adds = t->state->loss_sum && !t->state->mean_loss;
     if (!adds && (status = take_average(t))) return status;
     status = finish_update(t, &loss, &before);
-    if (before) return not_finite(t, t->before, t->before_batch);
+    if (before && t->before) return not_finite(t, t->before, t->before_batch);
     /* The other ranks will wait in the update that applies the sums. This rank takes part with its
      * loss, so that the update fails on all ranks. */
     if (status == WB_ERROR_NUMBER && adds && distributed(t) &&
@@ -258,7 +258,7 @@ static int step(training *t, int epoch, wb_batch batch)
 /* At the end of an epoch, waits for the guard of its last step. */
 static int wait_for_guard(training *t)
 {
-    const int status = wb__guard_settle();
+    const int status = wb__guard_confirm();
     if (status) wb__opt_undo_failed(t->state);
     return status == WB_ERROR_NUMBER && t->before ? not_finite(t, t->before, t->before_batch)
                                                   : status;
@@ -575,6 +575,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     int done = 0;
     int status = check_saving(&t.o);
     if (!status) status = check_watching(&t, &g);
+    if (!status) status = wb__guard_confirm();       /* of a step before the training */
     state->keeps_loss = distributed(&t) || state->loss_sum;
     if (!status) status = wb__end_pending_exchange();
     if (!status) status = compare_options(&t);

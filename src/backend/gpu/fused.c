@@ -4,7 +4,8 @@
  *      are stored in the workspace or where they belong, and the kernels that follow load them
  *   1. all reductions along columns, if a reduction of rows (or an argmax of everything) depends on
  *      one; the results are stored in the workspace, and the kernels that follow load them
- *   2. reductions of rows, then reductions of everything but those of step 4
+ *   2. reductions of rows, then reductions of everything, except those of step 4; if nothing else
+ *      is left to do, the kernel that reduces rows also stores the elements
  *   3. stores; without step 1, the same kernels compute the reductions along columns that stores
  *      depend on.  Stores are behind all that they may overwrite.
  *   4. reductions of everything of which one depends on a reduction along columns: the kernels of

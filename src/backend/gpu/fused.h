@@ -227,10 +227,9 @@ int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const boo
                    wb__gpu_work *work);
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
-/* fused_products.c: whether a fused kernel computes this product (wb__backend.supports); whether a
- * needed instruction is a product (needed NULL: whether any is); fills and finishes the kernel of
- * these stores after wb__fuse_loops. */
+/* fused_products.c: whether a needed instruction is a product; needed NULL: whether any is. */
 bool wb__fuse_has_products(const wb__fuse_program *p, const bool *needed);
+/* Fills and finishes the kernel of these stores after wb__fuse_loops. */
 int wb__fused_products(wb__fuse *k, const bool *stores);
 /* fused_reductions.c: adds the kernels of all reductions of one kind, WB__REDUCE_ROWS or
  * WB__REDUCE_ALL.  Partial results are in the workspace from byte `at` on.  stores: NULL, or the

@@ -489,7 +489,7 @@ static int bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **made)
         r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
     }
     const int status = r->late ? wb__guard_before(r->plan->device, made[r->guard - 1], &before)
-                     : r->n_writes ? wb__guard_settle() : 0;
+                     : r->n_writes ? wb__guard_confirm() : 0;
     if (status) return status;
     for (int i = 0; i < r->n_leaves; i++) {
         const leaf *l = &r->leaves[i];
@@ -520,7 +520,7 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     const wb__guard now = wb__guard_of(r->late ? NULL : guard);
     status = wb__plan_run(r->plan, r->buffers, r->offsets, r->numbers, r->n_numbers, &now);
     if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);
-    if (!status && r->late) status = wb__guard_settle_before();
+    if (!status && r->late) status = wb__guard_confirm_before();
     if (status == WB_ERROR_NUMBER && !t->failed_late) wb__fail_guard(guard, r->guarded_by);
     if (!status && r->late) wb__guard_begin_late(guard, r->guarded_by);
     for (int i = 0; i < r->n_writes && !status; i++)

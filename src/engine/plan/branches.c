@@ -6,8 +6,8 @@
  * The steps of one branch run in their order.  Between the branches, a step waits for the last
  * earlier step of the other branch that has memory in common with it, if one of them writes this
  * memory.  So the results are those of the order of the steps, whatever the layout of the arena.
- * But memory that is soon used again makes steps wait; arena.c lets the memory of this branch live
- * longer. */
+ * But memory that is soon used again makes steps wait; arena.c lets the memory of the other branch
+ * live longer. */
 #include "engine/plan/stages.h"
 
 #include <string.h>

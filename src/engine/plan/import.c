@@ -81,8 +81,9 @@ static int known(const wb__attempt *a, const wb__values *m, const wb_tensor *x)
     return m->of[wb__pointer_map_get(&a->request->order.leaves, x)];
 }
 
-/* Returns whether the request's guard, and the one before it, are finite: one bool.  It is made as
- * soon as the guard is, so that kernels which compute new values can also write them. */
+/* Returns a value, one bool: true if the request's guard and that of the step before are both
+ * finite.  It is made as soon as the guard is, so that kernels which compute new values can also
+ * write them. */
 static int both_finite(const wb__attempt *a, wb__values *m)
 {
     wb__ir *ir = &m->ir;

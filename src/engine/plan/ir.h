@@ -29,7 +29,7 @@ typedef struct {
     bool fixed;                     /* of a literal: its value is part of the plan, not a run-time
                                        number */
     uint8_t layout;                 /* wb__layout */
-    bool window;                    /* of a product: products.c made it from a slice; the kernel of
+    bool is_slice;                  /* of a product: products.c made it from a slice; the kernel of
                                        its reader computes it */
     bool prefers_channels_last;     /* of a convolution: its operands should be channels last */
     int n_in, in;                   /* inputs are ir->inputs[in .. in + n_in) */

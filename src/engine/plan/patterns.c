@@ -46,7 +46,7 @@ static int base_of(const finder *f, int x) { return f->values->base[x]; }
 static wb__product *made_by(const finder *f, int x)
 {
     const int p = f->out->of[x].product;
-    return p >= 0 && f->out->product[p].result == x && !value(f, x)->window ? &f->out->product[p]
+    return p >= 0 && f->out->product[p].result == x && !value(f, x)->is_slice ? &f->out->product[p]
                                                                             : NULL;
 }
 
@@ -164,7 +164,7 @@ static bool match_bias(finder *f, int x)
 static bool is_result(const finder *f, int x)
 {
     const int p = f->out->of[x].product;
-    return base_of(f, x) == x && p >= 0 && f->out->product[p].result == x && !value(f, x)->window;
+    return base_of(f, x) == x && p >= 0 && f->out->product[p].result == x && !value(f, x)->is_slice;
 }
 
 /* Matches x, the sum of a product with one reader and of the result of another library step.  The
@@ -244,7 +244,7 @@ typedef struct {
 static bool has_one_reader(const finder *f, int p)
 {
     const wb__value *v = value(f, p);
-    return v->op == WB__OP_matmul && v->ndim == 2 && v->uses == 1 && !v->window;
+    return v->op == WB__OP_matmul && v->ndim == 2 && v->uses == 1 && !v->is_slice;
 }
 
 static bool is_zero(const finder *f, int x)
@@ -455,7 +455,7 @@ static bool match_sums_of_operand(finder *f, int x)
     for (int i = 0; i < f->out->n; i++) {
         wb__product with = f->out->product[i];
         const wb__value *v = value(f, with.value);
-        if (v->op != WB__OP_matmul || v->window || with.sums >= 0) continue;
+        if (v->op != WB__OP_matmul || v->is_slice || with.sums >= 0) continue;
         if (with.made_at >= f->of[x].first_reader) continue;
         with.sums = x;
         with.sums_of = operand_is(f, v, &m);

@@ -233,21 +233,21 @@ static int64_t start_of(const placer *p, const wb__value *a, int j)
     return at;
 }
 
-/* Sets *out to the view of x, with the layout BTHD, in the memory `window` of a concat's input that
+/* Sets *out to the view of x, with the layout BTHD, in the memory `part` of a concat's input that
  * has x's elements in the order of x's memory.  False: strides cannot express it. */
-static bool view_in_window(const wb__value *x, const wb__view *window, wb__view *out)
+static bool view_in_part(const wb__value *x, const wb__view *part, wb__view *out)
 {
     int64_t dims[WB_MAX_DIMS];
     wb__view in_order;
     for (int i = 0; i < x->ndim; i++) dims[i] = x->dims[wb__layout_axis(WB__BTHD, i)];
-    if (!wb__view_through(WB__OP_reshape, x->ndim, dims, NULL, window, &in_order)) return false;
+    if (!wb__view_through(WB__OP_reshape, x->ndim, dims, NULL, part, &in_order)) return false;
     for (int i = 0; i < x->ndim; i++)
         out->strides[wb__layout_axis(WB__BTHD, i)] = in_order.strides[i];
     return true;
 }
 
 /* The elements of input j of the dense concat a. */
-static wb__view window_in(const placer *p, const wb__value *a, int j)
+static wb__view part_in(const placer *p, const wb__value *a, int j)
 {
     wb__view v;
     wb__contiguous(a, &v);
@@ -259,10 +259,10 @@ static wb__view window_in(const placer *p, const wb__value *a, int j)
 /* Whether attention can write its result x, with good alignment, as input j of the concat a. */
 static bool attention_fits(const placer *p, const wb__value *x, const wb__value *a, int j)
 {
-    const wb__view window = window_in(p, a, j);
+    const wb__view part = part_in(p, a, j);
     const int64_t each = (int64_t)wb__dtype_size((wb_dtype)a->dtype);
-    wb__view v = window;
-    if (!view_in_window(x, &window, &v) || window.offset * each % PART_ALIGN) return false;
+    wb__view v = part;
+    if (!view_in_part(x, &part, &v) || part.offset * each % PART_ALIGN) return false;
     for (int i = 0; i < x->ndim - 1; i++)
         if (x->dims[i] > 1 && v.strides[i] * each % PART_ALIGN) return false;
     return x->dims[x->ndim - 1] == 1 || v.strides[x->ndim - 1] == 1;
@@ -435,8 +435,8 @@ static void place_part(const placer *p, const wb__value *v, const wb__role *r, w
     for (int k = 0; k < part->ndim; k++) at->view.offset += start[k] * whole->view.strides[k];
     if (has_dense_parts(p->out, r->concat)) return;
     if (v->layout == WB__BTHD) {
-        const wb__view window = window_in(p, a, r->part);
-        view_in_window(v, &window, &at->view);      /* attention_part has tried it */
+        const wb__view part = part_in(p, a, r->part);
+        view_in_part(v, &part, &at->view);      /* attention_part has tried it */
         return;
     }
     for (int i = 0, k = 0; k < part->ndim; k++) {

@@ -6,8 +6,8 @@
  * knows up to which size this is faster (`supports`).
  *
  * The gates of a cell are slices of one product.  A slice of a product along its columns is the
- * product with a slice of the second operand, so each gate becomes a product of its own, a window,
- * which has the shape of the cell.  Windows are made only where the cell's kernel computes them.
+ * product with a slice of the second operand, so each gate becomes a product of its own, with the
+ * shape of the cell.  Such products are made only where the cell's kernel computes them.
  *
  * A kernel with a reduction computes an element several times or by several items, so it computes
  * no products. */
@@ -17,7 +17,7 @@
 
 enum {
     NEAR = 4,               /* a reduction that so few steps lead to joins the kernel of a value */
-    MOST_WINDOWS = WB__MOST_PRODUCTS
+    MOST_SLICES = WB__MOST_PRODUCTS
 };
 
 /* How the values of `ir` are read. */
@@ -89,7 +89,7 @@ static bool is_fast(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
     return wb__supported(a, &s);
 }
 
-/* ---- windows --------------------------------------------------------------------------------- */
+/* ---- slices of products ---------------------------------------------------------------------- */
 
 /* Whether the slice v cuts only the last axis of x. */
 static bool cuts_columns(const wb__ir *ir, const wb__value *v, const wb__value *x)
@@ -99,7 +99,7 @@ static bool cuts_columns(const wb__ir *ir, const wb__value *v, const wb__value *
     return v->size && ir->attrs[v->attr + 2 * x->ndim - 1] > 0;
 }
 
-void wb__find_windows(const wb__attempt *a, const wb__ir *ir, const int *uses, bool *windowed)
+void wb__find_sliced(const wb__attempt *a, const wb__ir *ir, const int *uses, bool *sliced)
 {
     reading r = {0};
     int *n = wb__alloc_zero((size_t)ir->n + 1, sizeof *n);
@@ -116,14 +116,14 @@ void wb__find_windows(const wb__attempt *a, const wb__ir *ir, const int *uses, b
         covered[x] += v->size;
     }
     for (int x = 0; good && x < ir->n; x++)
-        windowed[x] = n[x] && n[x] == uses[x] && n[x] <= MOST_WINDOWS &&
-                      covered[x] <= ir->value[x].size && is_fast(a, ir, &ir->value[x]);
+        sliced[x] = n[x] && n[x] == uses[x] && n[x] <= MOST_SLICES &&
+                    covered[x] <= ir->value[x].size && is_fast(a, ir, &ir->value[x]);
     reading_free(&r);
     wb__free(n);
     wb__free(covered);
 }
 
-int wb__make_window(const wb__ir *from, wb__ir *to, int i, const int *map)
+int wb__slice_product(const wb__ir *from, wb__ir *to, int i, const int *map)
 {
     const wb__value *v = &from->value[i], *x = wb__ir_in(from, v, 0);
     const int64_t *cut = from->attrs + v->attr, *transposed = from->attrs + x->attr;
@@ -139,10 +139,10 @@ int wb__make_window(const wb__ir *from, wb__ir *to, int i, const int *map)
     dims[axis] = v->dims[last];
     const int in[2] = {map[from->inputs[x->in]],
                        wb__ir_move(to, WB__OP_slice, b, ndim, dims, 2 * ndim, attrs)};
-    wb__value window = *x;
-    memcpy(window.dims, v->dims, sizeof window.dims);
-    window.window = true;
-    return wb__ir_make(to, window, 2, in, x->n_attr, transposed);
+    wb__value part = *x;
+    memcpy(part.dims, v->dims, sizeof part.dims);
+    part.is_slice = true;
+    return wb__ir_make(to, part, 2, in, x->n_attr, transposed);
 }
 
 /* ---- products in the kernels of their readers ------------------------------------------------ */
@@ -162,7 +162,7 @@ static bool is_for_reader(const wb__attempt *a, const wb__values *s, const wb__p
 {
     const wb__value *v = wb__value_at(s, p->value), *y = wb__value_at(s, p->result);
     if (v->op != WB__OP_matmul || v->layout != WB__ROW_MAJOR || s->needed[p->result]) return false;
-    if (v->window) return true;
+    if (v->is_slice) return true;
     return !p->aux_kind && p->sums < 0 && !read_by_product[p->result] &&
            is_read_in_place(r, p->result, y->uses) && is_fast(a, &s->ir, v);
 }

@@ -1,11 +1,13 @@
 /* The stages that build a plan (plan.c describes each) and their results.  Each stage gets the
  * results of the earlier stages as const.
  *
- *   values      values.c, import.c, ir.c, variance.c, view.c, gaps.c
+ *   values      values.c, import.c, ir.c, variance.c, view.c, gaps.c,
+ *               window.c
  *   patterns    patterns.c, products.c
  *   groups      groups.c, spaces.c, merge.c, remake.c
  *   placement   placement.c
- *   programs    programs.c, fused.c, library.c, segments.c, arena.c
+ *   programs    programs.c, fused.c, library.c, segments.c, arena.c,
+ *               branches.c
  *   plan        prepare.c, describe.c, trace.c, plan.c
  *
  * A value is an index into the array of values.  Inputs come before the values that read them. */
@@ -185,11 +187,11 @@ typedef struct {
 } wb__patterns;
 
 /* products.c: small matrix products, which the fused kernels that read them compute.
- * wb__find_windows is part of the values stage.  Sets windowed[x] for such products x of which only
+ * wb__find_sliced is part of the values stage.  Sets sliced[x] for such products x of which only
  * slices along the last axis are read: each slice becomes a product of its own. */
-void wb__find_windows(const wb__attempt *a, const wb__ir *ir, const int *uses, bool *windowed);
-/* Returns value i of `from`, a slice of a windowed product, as a product in `to`. */
-int wb__make_window(const wb__ir *from, wb__ir *to, int i, const int *map);
+void wb__find_sliced(const wb__attempt *a, const wb__ir *ir, const int *uses, bool *sliced);
+/* Returns value i of `from`, a slice of a sliced product, as a product in `to`. */
+int wb__slice_product(const wb__ir *from, wb__ir *to, int i, const int *map);
 /* Sets in_reader of the products that fused kernels compute.  False: out of memory. */
 bool wb__products_choose(const wb__attempt *a, const wb__values *s, wb__patterns *p);
 

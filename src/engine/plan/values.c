@@ -133,11 +133,11 @@ static int sum_in_shape(const wb__ir *from, wb__ir *to, int i, const int *map, c
 typedef enum { DROP, PUSH, FOR_GPU } change;
 
 static int for_gpu(const wb__ir *from, wb__ir *to, int i, const int *map, const int *shape,
-                   const bool *windowed)
+                   const bool *sliced)
 {
     const wb__value *v = &from->value[i];
-    if (v->op == WB__OP_slice && windowed[from->inputs[v->in]])
-        return wb__make_window(from, to, i, map);
+    if (v->op == WB__OP_slice && sliced[from->inputs[v->in]])
+        return wb__slice_product(from, to, i, map);
     if (v->op == WB__OP_concat) return wb__fill_gap(from, to, i, map);
     const int made = wb__one_pass_variance(from, to, i, map);
     return made >= 0 ? made : sum_in_shape(from, to, i, map, shape);
@@ -152,22 +152,22 @@ static bool rebuild(const wb__attempt *a, wb__values *s, change what, bool *more
     size_t n = (size_t)old.n + 1;
     int *uses = wb__alloc(n * sizeof *uses), *map = wb__alloc_zero(n, sizeof *map);
     bool *only_sliced = wb__alloc_zero(n, sizeof *only_sliced);
-    bool *windowed = wb__alloc_zero(n, sizeof *windowed);
+    bool *sliced = wb__alloc_zero(n, sizeof *sliced);
     int *variance_of = wb__alloc(n * sizeof *variance_of), *shape = wb__alloc(n * sizeof *shape);
-    const bool good = uses && map && only_sliced && windowed && variance_of && shape;
+    const bool good = uses && map && only_sliced && sliced && variance_of && shape;
     *more = false;
     new.for_gpu = old.for_gpu || what == FOR_GPU;
     if (good) {
         count_uses(r, s, uses);
         if (what == PUSH) *more = find_only_sliced(&old, uses, only_sliced);
         if (what == FOR_GPU) {
-            wb__find_windows(a, &old, uses, windowed);
+            wb__find_sliced(a, &old, uses, sliced);
             wb__find_variances(&old, variance_of);
             find_shapes(&old, uses, shape);
         }
         for (int i = 0; i < old.n && !new.failed; i++) {
-            if (!uses[i] || only_sliced[i] || windowed[i]) continue;
-            map[i] = what == FOR_GPU ? for_gpu(&old, &new, i, map, shape, windowed) : -1;
+            if (!uses[i] || only_sliced[i] || sliced[i]) continue;
+            map[i] = what == FOR_GPU ? for_gpu(&old, &new, i, map, shape, sliced) : -1;
             if (map[i] < 0) map[i] = copy(&old, &new, i, map, only_sliced);
             if (what == FOR_GPU && variance_of[i] >= 0)
                 wb__begin_variance(&old, &new, variance_of[i], map);
@@ -179,7 +179,7 @@ static bool rebuild(const wb__attempt *a, wb__values *s, change what, bool *more
     wb__free(uses);
     wb__free(map);
     wb__free(only_sliced);
-    wb__free(windowed);
+    wb__free(sliced);
     wb__free(variance_of);
     wb__free(shape);
     return good && !s->ir.failed;

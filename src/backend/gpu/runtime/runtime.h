@@ -382,7 +382,6 @@ int wb__gpu_end_read(const wb_device *base, void *read, void *to);
 int wb__gpu_map(const wb_device *base, const void *memory, const void **at);
 int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device *from_device,
                  const void *from, size_t from_at, size_t bytes);
-/* The same by the caller's pinned memory s.  An upload may go on; event 0 of s follows it. */
 /* For read.c.  With the lock held, makes queue q wait for the commands up to `count`: for the
  * oldest mark behind them, or a new one.  `what` is part of the message of a failure. */
 int wb__gpu_queue_after(wb__gpu_device *d, wb__gpu_queue q, uint64_t count, const char *what);
@@ -390,6 +389,7 @@ int wb__gpu_queue_after(wb__gpu_device *d, wb__gpu_queue q, uint64_t count, cons
  * that has not been reported yet. */
 int wb__gpu_ended(wb__gpu_device *d, uint64_t count);
 int wb__gpu_make_staging(wb__gpu_device *d, wb__gpu_staging *s);
+/* Transfers by the caller's pinned memory s.  An upload may go on; event 0 of s follows it. */
 int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_staging *s,
                           size_t bytes);
 int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const void *from, size_t at,
