@@ -475,9 +475,9 @@ typedef struct wb_train_options {
  * finite).  A loss that is not finite ends the training with WB_ERROR_NUMBER ("loss is NaN on batch
  * 51"), and the model keeps the values from before that batch; with WEBER_EAGER=1 running
  * statistics have changed already.  On a GPU it is found while the next batch is trained, which
- * changes nothing either; the message names the right batch.  A loss that depends on none of the parameters that are not
- * frozen ends the training too (wb_gradient gives WB_NONE for them, and wb_update then changes
- * nothing), unless all are frozen.
+ * changes nothing either; the message names the right batch.  A loss that depends on none of the
+ * parameters that are not frozen ends the training too (wb_gradient gives WB_NONE for them, and
+ * wb_update then changes nothing), unless all are frozen.
  *
  * Ranks (distributed.h) train one model if the state is of wb_DistributedOptimiser: all begin with
  * model and state of rank 0, which alone shows the progress and writes files.  With another rule

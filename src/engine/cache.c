@@ -322,7 +322,8 @@ static int finish(const wb__plan *p, int *complete, int last)
 }
 
 /* Runs a phase, as a graph or kernel by kernel, and completes its COLLECTIVEs.  A graph that fails
- * does not report how many kernels ran, so all variables of its phase may have been written. */
+ * does not report how many kernels ran, so all variables of its phase may have been written; not if
+ * a library declined a step, and libraries do none of the last steps, which write variables. */
 static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *offsets,
                      const wb__number *numbers, int n_numbers)
 {
@@ -332,7 +333,9 @@ static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const siz
     wb__graph *graph = graph_of(p, kind, n_numbers);
     if (graph) {
         const int status = backend->graph_run(p->device, graph, buffers, offsets, numbers);
-        return status ? failed(p, status, end > p->n_compute, end > p->n_compute) : 0;
+        const bool writes = end > p->n_compute;
+        const bool early = status == WB_ERROR_UNSUPPORTED && !p->library_writes;
+        return status ? failed(p, status, writes, writes && !early) : 0;
     }
     int complete = first, status = 0, i = first;
     while (i < end && !status) {

@@ -105,6 +105,7 @@ typedef struct {
     /* lower bounds of the number of kernel launches of a run without graphs: n_launches for all
      * steps, n_final_launches for the steps that write variables */
     int n_launches, n_final_launches;
+    bool library_writes;            /* one of the steps that write variables is not a fused one */
     _Atomic int runs;
     pthread_mutex_t building;       /* guards the phases while their graphs are built */
     wb__plan_phase phase[WB__PHASES];

@@ -53,6 +53,15 @@ static int odd_slices(wb_tensor *const *in, wb_tensor **out)
     return 2;
 }
 
+static int flipped(wb_tensor *const *in, wb_tensor **out)
+{
+    wb_tensor *z = wb_matmul(in[A], in[W]);
+    out[0] = wb_flip(wb_mul(product(in), in[X]), 0);
+    out[1] = wb_flip(wb_tanh(part(z, 1)), 1);
+    out[2] = wb_mul(wb_slice(wb_flip(part(z, 2), 0), 0, 1, 3), wb_slice(in[X], 0, 1, 3));
+    return 3;
+}
+
 static int columns_of_one(wb_tensor *const *in, wb_tensor **out)
 {
     wb_tensor *z = wb_matmul(in[A], in[W]);
@@ -172,8 +181,8 @@ static int gap(wb_tensor *const *in, wb_tensor **out)
 
 static graph *const graphs[] = {
     residual, activated, gates, gates_that_are_results, odd_slices, columns_of_one, read_twice,
-    by_library, reduced, far_reduction, square, recurrence, compared, broadcast, transposed,
-    batches, outer, gap};
+    by_library, reduced, far_reduction, flipped, square, recurrence, compared, broadcast,
+    transposed, batches, outer, gap};
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 

@@ -215,7 +215,7 @@ TEST(test_large_workspaces)
         setenv("VGPU_MEMORY", memory[i], 1);
         assert_int_equal(b->start(), 0);
         d = b->device(0);
-        made_by(&s, i ? "cuDNN flash" : "attention, tiles of 64");
+        made_by(&s, i ? "cuDNN flash" : "attention, fragments");
         made_by(&conv, "product, an element an item");
     }
     unsetenv("VGPU_DNN_WORKSPACE");

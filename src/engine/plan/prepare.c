@@ -79,6 +79,7 @@ static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_fi
     const int i = p->n_steps - 1, launches = WB__MAX(d->step.fused.n_segments, 1);
     p->n_launches += launches;
     if (is_final) p->n_final_launches += launches;
+    p->library_writes |= is_final && d->step.kind != WB__STEP_FUSED;
     int64_t *workspace = p->kernels[i]->in_branch ? &p->branch_bytes : &p->workspace_bytes;
     *workspace = WB__MAX(*workspace, (int64_t)p->kernels[i]->workspace);
     if (p->text) p->text[i] = wb__describe(d, p->kernels[i]);

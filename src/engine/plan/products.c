@@ -91,11 +91,13 @@ static bool is_fast(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
 
 /* ---- slices of products ---------------------------------------------------------------------- */
 
-/* Whether the slice v cuts only the last axis of x. */
+/* Whether the slice v cuts only the last axis of x, and in its order. */
 static bool cuts_columns(const wb__ir *ir, const wb__value *v, const wb__value *x)
 {
     for (int i = 0; i < x->ndim - 1; i++)
-        if (v->dims[i] != x->dims[i]) return false;
+        if (v->dims[i] != x->dims[i] || ir->attrs[v->attr + i] ||
+            ir->attrs[v->attr + x->ndim + i] != 1)
+            return false;
     return v->size && ir->attrs[v->attr + 2 * x->ndim - 1] > 0;
 }
 

@@ -86,6 +86,19 @@ static bool is_rounded(const wb__value *x)
     return (x->dtype == WB_F16 || x->dtype == WB_BF16) && x->op != WB__OP_cast;
 }
 
+/* Whether x compares two values of which one is rounded where it is stored.  Computed again, the
+ * comparison could see a rounded and an exact number of two that are equal. */
+static bool compares_rounded(const remaker *r, const wb__value *x)
+{
+    bool rounded = false, literal = false;
+    for (int i = 0; i < x->n_in; i++) {
+        const wb__value *in = wb__ir_in(&r->values->ir, x, i);
+        rounded |= is_rounded(in);
+        literal |= in->op == WB__OP_literal;
+    }
+    return wb__ops[x->op].class == WB__COMPARE && rounded && !literal;
+}
+
 static bool trace(const remaker *r, int x, recipe *c);
 
 /* Adds an operand of x, `in`, to the recipe. */
@@ -113,7 +126,7 @@ static bool trace(const remaker *r, int x, recipe *c)
 {
     const wb__value *v = value(r, x);
     const bool scales = c->scales;
-    bool good = ++c->operations <= MOST_OPERATIONS;
+    bool good = ++c->operations <= MOST_OPERATIONS && !compares_rounded(r, v);
     c->scales = scales && only_scales(r, x);
     for (int i = 0; i < v->n_in && good; i++)
         good = add_operand(r, x, wb__input(r->values, v, i), c);
@@ -130,6 +143,7 @@ static bool can_all(const remaker *r, int x)
         const wb__value *user = value(r, u);
         if (wb__is_view(r->values, u)) continue;        /* its readers are also listed */
         if (to < 0 || !wb__reads_directly(r->values, user, x)) return false;
+        if (is_rounded(v) && compares_rounded(r, user)) return false;
         if (to == member(r, x)->group) continue;
         const wb__group *g = &r->out->group[to];
         if (g->kind != WB__GROUP_FUSED || !wb__space_is(g, v) ||

@@ -62,7 +62,7 @@ static int size_class(size_t size, size_t *bytes)
     if (octave == OCTAVES) return -1;
     const size_t base = (size_t)1 << (LEAST + octave), step = base / A_CLASS;
     size_t k = size <= base ? 0 : (size - base + step - 1) / step;
-    *bytes = WB__MIN(base + k * step, (size + UNIT - 1) / UNIT * UNIT);
+    *bytes = WB__MIN(base + k * step, (WB__MAX(size, 1) + UNIT - 1) / UNIT * UNIT);
     if (k == A_CLASS) octave++, k = 0;
     return octave == OCTAVES ? -1 : octave * A_CLASS + (int)k;
 }
