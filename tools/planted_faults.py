@@ -296,7 +296,7 @@ TABLE = [
     ("an index begins at 0 whatever its shift", "src/backend/gpu/fused_values.c", "in->scale == 1 && !in->shift", "in->scale == 1", ["gpu_fused"]),
     ("large blocks that are too small are kept", "src/backend/gpu/runtime/memory.c", "if (!m) empty_class(d, (size_t)k);", "", ["runtime_memory"]),
     ("large blocks have the sizes of their classes", "src/backend/gpu/runtime/memory.c", "WB__MIN(base + k * step, (WB__MAX(size, 1) + UNIT - 1) / UNIT * UNIT)", "base + k * step", ["runtime_memory"]),
-    ("values are computed again from rounded ones", "src/engine/plan/remake.c", "c->scales || !own ||", "1 || !own ||", ["cuda_libraries"]),
+    ("values are computed again from rounded ones", "src/engine/plan/remake.c", "c->scales || !own ||", "1 || !own ||", ["engine_values@OpenCL"]),
     ("a host function's code is that of a loss that is not finite", "src/backend/cpu/cpu_host.c", "code == WB_ERROR_UNSUPPORTED || code == WB_ERROR_NUMBER;", "0;", ["own_layers"]),
     ("set rows do not begin with the operand", "src/engine/ops/gather.c", "wb__emit_copy(m, &from, &to, \"rows to be set\");", ";", ["engine_placement"]),
     ("an allreduce has memory of its own", "src/engine/plan/placement.c", "r->replaced = i;", "r->replaced = -1;", ["buckets*2"]),

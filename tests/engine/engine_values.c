@@ -509,6 +509,30 @@ TEST_IN_SCOPE(maxima_of_rounded_values)
     }
 }
 
+/* 1 - y * y of a y near 1 that is rounded to bf16 would be off by a tenth: the slope is that of the
+ * more exact y. */
+TEST_IN_SCOPE(slopes_of_large_values)
+{
+    enum { N = 32 };
+    float large[N * N], ones[N * N];
+    for (int i = 0; i < N * N; i++) large[i] = 1.5f + (float)(i % 64) / 64;
+    for (int i = 0; i < N * N; i++) ones[i] = i % N == i / N;
+    wb_tensor *from = wb_from(large, WB_F32, 2, (int64_t[]){N, N});
+    wb_tensor *by = wb_from(ones, WB_F32, 2, (int64_t[]){N, N});
+    wb_tensor *x = wb_variable(wb_astype(from, WB_BF16)), *w = wb_astype(by, WB_BF16), *g;
+    WORKS(wb_eval(x, w));
+    wb_tensor *y = wb_tanh(x);
+    MADE(g = wb_gradient(wb_sum(wb_square(wb_astype(wb_matmul(y, w), WB_F32))), x));
+    WORKS(wb_eval(y, g));
+    const float *slope = wb_data(wb_cpu(wb_astype(g, WB_F32)));
+    MADE(slope);
+    for (int i = 0; i < N * N; i++) {
+        const double exact = tanh(1.5 + (i % 64) / 64.0), want = 2 * exact * (1 - exact * exact);
+        if (!(fabs(slope[i] - want) <= 0.02 * want))
+            fail_msg("element %d: %g, not %g", i, (double)slope[i], want);
+    }
+}
+
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
