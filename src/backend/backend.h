@@ -320,6 +320,8 @@ struct wb__backend {
      * can. */
     int (*begin_read)(const wb_device *d, const void *memory, size_t at, size_t bytes, void **read);
     int (*end_read)(const wb_device *d, void *read, void *to);
+    /* Whether each further use of the device is an error.  NULL: never. */
+    bool (*is_lost)(const wb_device *d);
     /* Copies within a device, or from another device of the same backend.  WB_ERROR_UNSUPPORTED
      * without a message: no direct copy is possible. */
     int (*copy)(const wb_device *d, void *to, size_t to_at, const wb_device *from_device,

@@ -208,7 +208,8 @@ static int confirm(const char *when)
     if (wb__likely(!t->late.guard)) return 0;
     const int status = read_guard(t);
     if (status && status != WB_ERROR_NUMBER) {
-        if (status == WB_ERROR_DEVICE) end(t, true);    /* nothing can be read there any more */
+        const wb_device *d = t->late.guard->storage->device;
+        if (d->backend->is_lost && d->backend->is_lost(d)) end(t, true);    /* so are its tensors */
         return status;
     }
     if (status) fail_guard(t->late.guard, t->late.by, when);

@@ -29,6 +29,12 @@ void wb__gpu_lose_because(wb__gpu_device *d, const char *why)
     pthread_mutex_unlock(&d->losing);
 }
 
+bool wb__gpu_is_lost(const wb_device *base)
+{
+    const wb__gpu_device *d = base->state;
+    return d->lost;
+}
+
 static int report_lost(wb__gpu_device *d)
 {
     pthread_mutex_lock(&d->losing);

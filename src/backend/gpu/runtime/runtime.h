@@ -332,7 +332,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .has_dtype = wb__gpu_has_dtype, .memory = wb__gpu_memory_of, .allocate = wb__gpu_allocate,     \
     .release = wb__gpu_release, .trim = wb__gpu_trim, .upload = wb__gpu_upload,                    \
     .download = wb__gpu_download, .map = wb__gpu_map, .copy = wb__gpu_copy,                        \
-    .begin_read = wb__gpu_begin_read, .end_read = wb__gpu_end_read,                                \
+    .begin_read = wb__gpu_begin_read, .end_read = wb__gpu_end_read, .is_lost = wb__gpu_is_lost,    \
     .prepare = wb__gpu_prepare, .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel,       \
     .finish = wb__gpu_finish, .wait = wb__gpu_wait, .share = wb__gpu_share,                        \
     .collect = wb__gpu_collect,                                                                    \
@@ -343,6 +343,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
  * may be NULL.  A fatal error marks d as lost. */
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
     WB__PRINTF(4, 5);
+bool wb__gpu_is_lost(const wb_device *base);
 /* Marks d as lost: from now on each use is an error with this reason. */
 void wb__gpu_lose(wb__gpu_device *d, int code, const char *what);
 /* Marks the device as lost for another reason than an error of the driver. */
