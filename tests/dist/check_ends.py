@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-LIMIT = 20      # seconds; the time-out of ranks that need not wait is 60 s
+LIMIT = 10      # seconds; the time-out of ranks that need not wait is 60 s
 
 
 def expect(condition, what, output):
@@ -41,7 +41,7 @@ def run_ranks(how):
         with subprocess.Popen([sys.argv[1], "-np", "3", sys.argv[2], how], stdout=log,
                               stderr=subprocess.STDOUT) as mpirun:
             try:
-                status = mpirun.wait(timeout=2 * LIMIT)
+                status = mpirun.wait(timeout=4 * LIMIT)
             except subprocess.TimeoutExpired:
                 status = -1 if living_children(mpirun.pid) else None
                 mpirun.kill()

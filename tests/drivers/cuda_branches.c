@@ -15,7 +15,6 @@ enum {
 static const char *const schedules[] = {"latest", "lazy", "round", "random:1", "random:2",
                                         "random:3", "random:4", "random:5"};
 static const wb_device *device;
-static void (*fail_from_here)(void);
 static int chains;                      /* graphs that were reported as one chain */
 
 /* Plans are not printed. */
@@ -210,11 +209,6 @@ static int begin(void **state)
 {
     (void)state;
     open_double();
-    const char *file = getenv("VGPU_LIBRARY");
-    if (!file) file = getenv("WEBER_CUDA_LIBRARY");
-    void *library = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
-    *(void **)&fail_from_here = library ? dlsym(library, "vgpu_fail_from_here") : NULL;
-    assert_non_null(fail_from_here);
     setenv("WEBER_DEBUG", "plan", 1);
     const char *backend = getenv("WEBER_BACKENDS");     /* AMDGPU, or not set */
     if (!backend) backend = "CUDA";

@@ -10,7 +10,6 @@
 
 enum { ELEMENTS = 40000, COLUMNS = 24, BATCH = 2, RUNS = 6 };
 
-static void (*fail_from_here)(void);
 static float data[ELEMENTS * COLUMNS];
 static const char *const orders[] = {"forward", "backward", "shuffled"};
 
@@ -210,11 +209,6 @@ static int begin(void **state)
 {
     (void)state;
     open_double();
-    const char *file = getenv("VGPU_LIBRARY");
-    if (!file) file = getenv("WEBER_CUDA_LIBRARY");
-    void *library = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
-    *(void **)&fail_from_here = library ? dlsym(library, "vgpu_fail_from_here") : NULL;
-    assert_non_null(fail_from_here);
     wb_using("CUDA");
     wb_allow_scalar(true);
     wb_set_default_device(wb_device_at("CUDA", 0));
