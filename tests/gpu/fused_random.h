@@ -233,7 +233,7 @@ static inline void add_end_reduction(program *p, bool all)
     const wb_dtype whole = chance(50) ? WB_I32 : WB_I64;
     const int reg = place ? WB__REG_I32 : p->instr[a].reg;
     wb_dtype t = place ? whole : dtypes[below(WB__COUNT(dtypes) - 1)];
-    /* The register of an instruction is that of its dtype (wb__reg_of): a sum of floats is no i8. */
+    /* an instruction has the register of its dtype (wb__reg_of): a sum of floats is no i8 */
     if (reg <= WB__REG_F64 && (t == WB_I8 || t == WB_U8)) t = whole_dtype(reg);
     const int view = add_view(p, t, flat);
     wb__instr *in = add(p, all ? WB__REDUCE_ALL : WB__REDUCE_ROWS, reg, WB__LEVEL_ONE, t);
