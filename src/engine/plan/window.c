@@ -60,8 +60,8 @@ typedef struct { int64_t dim, stride, begin, step, size; } run;
 
 static bool is_whole(const run *r) { return !r->begin && r->step == 1 && r->size == r->dim; }
 
-/* Takes `dim` of the run, which is whole, as the innermost part that is left of it. */
-static bool take(run *r, int64_t dim)
+/* Splits `dim` off the run, which must be whole: the innermost part that is left of it. */
+static bool split_off(run *r, int64_t dim)
 {
     if (!is_whole(r) || r->dim % dim) return false;
     r->stride *= dim;
@@ -69,14 +69,14 @@ static bool take(run *r, int64_t dim)
     return true;
 }
 
-/* Takes the dimension `dim` from the runs, of which *n are left.  A run with a window becomes a
+/* Splits the dimension `dim` off the runs, of which *n are left.  A run with a window becomes a
  * dimension of its own, or the inner part of one: of its indices only `begin` has an element. */
-static bool take_dim(run *runs, int *n, int64_t dim, run *out)
+static bool split_dim(run *runs, int *n, int64_t dim, run *out)
 {
     run *last = &runs[*n - 1];
     *out = *last;
     if (is_whole(last)) {
-        if (!take(last, dim)) return false;
+        if (!split_off(last, dim)) return false;
         *out = (run){.dim = dim, .stride = out->stride, .step = 1, .size = dim};
         *n -= last->dim == 1;
         return true;
@@ -89,7 +89,7 @@ static bool take_dim(run *runs, int *n, int64_t dim, run *out)
     *out = (run){dim, outer->stride, outer->begin * inner + last->begin, outer->step * inner,
                  WB__MIN(outer->size, left)};
     if (outer->dim == left) outer->dim = 1;
-    else if (!take(outer, left)) return false;
+    else if (!split_off(outer, left)) return false;
     *n -= outer->dim == 1;
     return true;
 }
@@ -111,7 +111,7 @@ static bool reshape(const wb__view *in, wb__view *out, wb__window *w)
     }
     for (int i = out->ndim - 1; i >= 0; i--) {
         run r = {.dim = 1, .step = 1, .size = 1};
-        if (out->dims[i] != 1 && (!n || !take_dim(runs, &n, out->dims[i], &r))) return false;
+        if (out->dims[i] != 1 && (!n || !split_dim(runs, &n, out->dims[i], &r))) return false;
         out->strides[i] = r.stride;
         w->begin[i] = r.begin;
         w->step[i] = r.step;
