@@ -147,10 +147,9 @@ void *wb__device_allocate(const wb_device *d, size_t bytes)
     return memory;
 }
 
-/* Sizes in bytes.  A plan that needs at most LITTLE takes no arena above LARGE.  Such a plan
- * gathers the batches of a loader, for example, and leaves the large arenas to a concurrent
- * training step. */
-enum { LITTLE = 4096, LARGE = 4 * LITTLE };
+/* Bytes.  A plan that needs at most LITTLE takes no larger arena.  Such a plan gathers the batches
+ * of a loader, for example, and leaves the other arenas to a concurrent training step. */
+enum { LITTLE = 4096 };
 
 static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
 {
@@ -159,7 +158,7 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
     int best = -1;
     for (int i = 0; i < ARENAS; i++) {
         if (!idle[i].memory || idle[i].device != d) continue;
-        if (bytes <= LITTLE && idle[i].bytes > LARGE) continue;
+        if (bytes <= LITTLE && idle[i].bytes > LITTLE) continue;
         if (best < 0 ||
             (idle[i].bytes >= bytes &&
              (idle[best].bytes < bytes || idle[i].bytes < idle[best].bytes)) ||
