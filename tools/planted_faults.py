@@ -103,6 +103,8 @@ TABLE = [
     ("a slice starts one element late", "src/engine/ops/shape.c", "starts[a] = from;", "starts[a] = from + (from > 0 && to < n);", [SHAPE, GRAPH]),
     ("a flip starts in the middle", "src/engine/ops/shape.c", "starts[a] = WB__MAX(x->dims[a] - 1, 0);", "starts[a] = WB__MAX(x->dims[a] - 1, 0) / 2;", [SHAPE]),
     ("padding on the other side", "src/engine/ops/concat.c", "starts[a] = before;", "starts[a] = after;", [SHAPE, GRAPH]),
+    ("a scale behind normalise is left out of its gradient", "src/engine/ops/normalise.c", "if (factor) scale = wb_mul(factor, scale);", "(void)factor;", [PRODUCT]),
+    ("any scale behind normalise counts as constant", "src/engine/ops/normalise.c", "& 1 && c->dims[i] != 1) return false;", "& 1 && c->dims[i] < 0) return false;", [PRODUCT]),
     ("two merged reductions reduce only the axes of the first", "src/engine/plan/ir.c",
      "mask | (unsigned)ir->attrs[p.attr])", "(unsigned)ir->attrs[p.attr])", [GRAPH, SHAPE]),
     ("a slice of a slice ignores the step", "src/engine/plan/ir.c", "ir->attrs[p.attr + i] + step * attr[i];", "ir->attrs[p.attr + i] + attr[i];", [GRAPH, SHAPE]),

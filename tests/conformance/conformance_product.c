@@ -367,6 +367,10 @@ static wb_tensor *normalise(wb_tensor *const *x, const void *s)
 {
     return wb_normalise(x[0], *(const int *)s, 0.01);
 }
+static wb_tensor *scaled(wb_tensor *const *x, const void *s)
+{
+    return wb_mul(x[1], wb_normalise(x[0], *(const int *)s, 0.01));
+}
 static wb_tensor *softmax_over(wb_tensor *const *x, const void *s)
 {
     return wb_softmax_over(x[0], *(const int *)s);
@@ -395,6 +399,10 @@ TEST(rows)
             check_gradients("softmax", softmax, NULL, 1, &x);
             check_gradients("logsoftmax", logsoftmax, NULL, 1, &x);
             check_gradients("normalise", normalise, &n_axes, 1, &x);
+            for (int i = 0; i < ndim; i++) /* mostly a scale of each normalised row */
+                if (draw_int(0, 5) < (i < ndim - n_axes ? 1 : 5)) dims[i] = 1;
+            const array with_scale[] = {x, draw_array(ndim, dims, -2, 2)};
+            check_gradients("normalise, scaled", scaled, &n_axes, 2, with_scale);
             check_gradients("softmax_over", softmax_over, &(int){(int)draw_int(0, ndim - 1)}, 1,
                             &x);
         }

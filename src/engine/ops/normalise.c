@@ -1,6 +1,8 @@
 /* Normalisation to mean 0 and variance 1 over some axes. */
 #include "engine/ops/op.h"
 
+#include <string.h>
+
 wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps)
 {
     int64_t attr = mask;
@@ -20,15 +22,43 @@ wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps)
     return wb__normalise(x, ((1u << x->ndim) - 1) & ~((1u << (x->ndim - n_axes)) - 1), eps);
 }
 
+/* Whether c, broadcast to the dimensions of x, has one number along the axes of `mask`. */
+static bool is_along(const wb_tensor *c, const wb_tensor *x, unsigned mask)
+{
+    for (int i = 0; i < c->ndim; i++)
+        if (mask >> (i + x->ndim - c->ndim) & 1 && c->dims[i] != 1) return false;
+    return true;
+}
+
+/* If g is c * h, where c has one number along the axes of `mask` and h the dimensions of g, sets g
+ * to h and returns c.  Else returns NULL. */
+static wb_tensor *take_factor(wb_tensor **g, unsigned mask)
+{
+    const wb_tensor *product = *g;
+    if (product->op != WB__OP_mul) return NULL;
+    for (int i = 0; i < 2; i++) {
+        wb_tensor *c = product->in[i], *h = product->in[!i];
+        if (!is_along(c, product, mask) || h->ndim != product->ndim ||
+            memcmp(h->dims, product->dims, h->ndim * sizeof h->dims[0]))
+            continue;
+        *g = h;
+        return c;
+    }
+    return NULL;
+}
+
 /* With y the result, g its gradient and var the variance of x, the gradient of x is (g - mean g - y
- * mean(g y)) / sqrt(var + eps), with means over the normalised axes. */
+ * mean(g y)) / sqrt(var + eps), with means over the normalised axes.  In a batch norm g is c h,
+ * with c its scale.  Then the gradient of x is c / sqrt(var + eps) times the same expression of h,
+ * whose sums are also the gradients of scale and bias.  Not in 16 bits, whose sums differ. */
 GRADIENT(normalise)
 {
     wb_tensor *x = node->in[0];
     wb_dtype dtype = (wb_dtype)x->dtype;
     unsigned mask = (unsigned)node->attr[0];
-    if (dtype == WB_F16 || dtype == WB_BF16) { /* sums of squares could overflow in f16, and would
-                                                  lose digits in bf16 */
+    const bool narrow = dtype == WB_F16 || dtype == WB_BF16;
+    wb_tensor *factor = narrow ? NULL : take_factor(&g, mask);
+    if (narrow) { /* sums of squares could overflow in f16, and would lose digits in bf16 */
         x = wb_astype(x, WB_F32);
         g = wb_astype(g, WB_F32);
         node = wb__normalise(x, mask, node->number[0].f);
@@ -38,6 +68,7 @@ GRADIENT(normalise)
     wb_tensor *scale =
         wb_rsqrt(wb_add(variance, wb__literal(node->number[0].f, (wb_dtype)x->dtype)));
     wb_tensor *along = wb_mul(node, wb__mean(wb_mul(g, node), mask, true));
+    if (factor) scale = wb_mul(factor, scale);
     out[0] = wb_mul(scale, wb_sub(wb_sub(g, wb__mean(g, mask, true)), along));
     if (out[0] && out[0]->dtype != dtype) out[0] = wb_astype(out[0], dtype);
 }
