@@ -118,6 +118,8 @@ TABLE = [
     ("a bias is read as if it were contiguous", "src/engine/plan/library.c", ".strides = {v->strides[v->ndim - from_end]}",
      ".strides = {from_end > 0}", ["engine_placement"]),
     ("a maximum over a space without elements reads a per-row value", "src/engine/plan/spaces.c", " && has_points(g) &&", " && (has_points(g) || true) &&", ["engine_values"]),
+    ("a pair reads memory that a store has overwritten", "src/backend/cpu/tile/analysis.c", "const int at = c->into[u] >= 0 ? c->into[u] : u;", "const int at = u;", ["cpu_tile_rows"]),
+    ("a pair subtracts in one order only", "src/backend/cpu/tile/plan.c", "const bool reversed = second->op == WB__OP_sub && second->a != k;", "const bool reversed = false;", ["cpu_tile"]),
     ("a sum of bytes does not wrap in its kernel", "src/backend/cpu/tile/plan.c", "in->op == WB__OP_sum && wb__is_narrow(in)",
      "in->op == WB__OP_max && wb__is_narrow(in)", ["engine_values", "cpu_tile"]),
     ("an iota does not wrap in its kernel", "src/backend/cpu/tile/plan.c", "in->kind == WB__IOTA && wb__is_narrow(in)",

@@ -238,6 +238,34 @@ TEST(rows)
     }
 }
 
+/* A pair gives the bits of its two operations, in each form and in place of any operand. */
+TEST(pairs)
+{
+    static const wb__op op[] = {WB__OP_add, WB__OP_sub, WB__OP_mul};
+    float in[3][70], w[70], want[70], got[3][70];
+    const int n_pairs = WB__PAIR_FIRST * WB__PAIR_SECOND * WB__PAIR_FORMS;
+    for (int test = 0; test < n_tables * n_pairs; test++) {
+        const int form = test % WB__PAIR_FORMS, second = test / WB__PAIR_FORMS % WB__PAIR_SECOND;
+        const int first = test / (WB__PAIR_FORMS * WB__PAIR_SECOND) % WB__PAIR_FIRST;
+        const wb__tile_table *t = tables[test / n_pairs];
+        const int64_t n = 1 + draw() % 70;
+        const bool b_is_one = form & 1, c_is_one = form & 2, reversed = second == WB__PAIR_RSUB;
+        for (int k = 0; k < 3; k++) fill(in[k], WB__REG_F32, 70, false);
+        t->row[op[first]][WB__REG_F32][b_is_one ? WB__VSV : WB__VVV](w, in[0], in[1], NULL, n);
+        t->row[reversed ? WB__OP_sub : op[second]][WB__REG_F32]
+              [!c_is_one ? WB__VVV : reversed ? WB__SVV : WB__VSV](
+            want, reversed ? in[2] : w, reversed ? w : in[2], NULL, n);
+        for (int place = 0; place < 3; place++) {
+            if ((place == 1 && b_is_one) || (place == 2 && c_is_one)) continue;
+            memcpy(got, in, sizeof got);
+            t->pair[first][second][form](got[place], got[0], got[1], got[2], n);
+            if (memcmp(got[place], want, (size_t)n * sizeof *want))
+                fail_msg("%s: pair %d, %d, form %d, in place of operand %d", t->isa, first, second,
+                         form, place);
+        }
+    }
+}
+
 /* ---- conversion ------------------------------------------------------------------------------ */
 
 TEST(casts)
@@ -377,6 +405,40 @@ TEST(reductions)
                         && reduction_of(kinds[k], WB__OP_max, 0, x) == -INFINITY);
             assert_true(reduction_of(kinds[k], WB__OP_argmax, 0, x) == 0);
         }
+}
+
+/* x <- exp(x) is stored between the two operations of the pair 2 x - w, which read the old x. */
+TEST(a_store_within_a_pair)
+{
+    enum { N = 3000 };
+    static float x[N], w[N], y[N];
+    const wb__space space = {.ndim = 1, .col_dims = 1, .dims = {N}};
+    wb__view views[3];
+    for (int i = 0; i < 3; i++)
+        views[i] = (wb__view){.dtype = WB_F32, .buffer = i, .ndim = 1, .dims = {N}, .strides = {1}};
+    wb__instr instr[] = {
+        {.kind = WB__LOAD, .arg = 0},                               /* 0: x */
+        {.kind = WB__ELEMENTWISE_OP, .op = WB__OP_add, .a = 0, .b = 0},  /* 1: 2 x */
+        {.kind = WB__LOAD, .arg = 1},                               /* 2: w */
+        {.kind = WB__ELEMENTWISE_OP, .op = WB__OP_exp, .a = 0},     /* 3 */
+        {.kind = WB__STORE, .a = 3, .arg = 0},
+        {.kind = WB__ELEMENTWISE_OP, .op = WB__OP_sub, .a = 1, .b = 2},  /* 5: 2 x - w */
+        {.kind = WB__STORE, .a = 5, .arg = 2},
+    };
+    for (size_t i = 0; i < WB__COUNT(instr); i++) {
+        wb__instr *in = &instr[i];
+        in->reg = WB__REG_F32, in->dtype = WB_F32, in->level = WB__LEVEL_FULL, in->c = -1;
+        if (in->kind == WB__LOAD) in->a = -1;
+        if (!in->b && i != 1) in->b = -1;
+    }
+    for (int i = 0; i < N; i++) x[i] = (float)(i % 7), w[i] = (float)(i % 5);
+    run(&(wb__fused){.n_instr = WB__COUNT(instr), .n_views = 3, .n_segments = 1, .instr = instr,
+                     .spaces = &space, .views = views},
+        (void *[]){x, w, y}, NULL);
+    for (int i = 0; i < N; i++) {
+        assert_true(y[i] == (float)(2 * (i % 7) - i % 5));
+        assert_true(fabs(x[i] / exp(i % 7) - 1) < 1e-6);
+    }
 }
 
 TEST(draws)

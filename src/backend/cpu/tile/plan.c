@@ -4,7 +4,7 @@
  * tile, in the program's order.  Otherwise a row is processed in chunks, once for each phase.  A
  * reduction along columns ends a phase; values that depend on it are computed in the next phase.  A
  * value that a later phase needs is kept for the whole row; loads are repeated instead. */
-#include "backend/cpu/tile/plan.h"
+#include "backend/cpu/tile/compiler.h"
 
 #include <string.h>
 
@@ -16,169 +16,11 @@ enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
  * (CALL_SPLAT). */
 enum { SHORT_ROW = 48 };
 
-typedef struct {
-    const wb__fused *f;
-    const wb__view *views;
-    const int *pseudo;                  /* the view of each IOTA or draw */
-    const tile_segment *s;
-    const wb__tile_table *t;
-    tile_program *p;
-    bool chunked, failed;
-    int n, phase, phases, capacity;
-    /* indexed by instruction */
-    int *level, *when, *value, *value_phase, *spread, *spread_phase, *users;
-    /* late: stores deferred to the end; done: stores already emitted; copied: loads that must be
-     * copied to the scratch */
-    bool *late, *done, *copied;
-} compiler;
-
 static int reg_size(int reg) { return wb__reg_size(reg); }
-
-static const wb__instr *instr(const compiler *c, int i) { return &c->f->instr[i]; }
-
-static bool is_source(const wb__instr *i)
-{
-    return i->kind == WB__LOAD || i->kind == WB__IOTA || i->kind == WB__UNIFORM
-        || i->kind == WB__GAUSSIAN;
-}
-
-static const tile_view *view_of(const compiler *c, int i)
-{
-    const wb__instr *in = instr(c, i);
-    return &c->s->views[in->kind == WB__IOTA || in->kind == WB__UNIFORM || in->kind == WB__GAUSSIAN
-                        ? c->pseudo[i] : in->arg];
-}
-
-/* ---- levels, phases -------------------------------------------------------------------------- */
-
-static void find_levels(compiler *c)
-{
-    const tile_segment *s = c->s;
-    for (int i = 0; i < c->n; i++) {
-        const wb__instr *in = instr(c, i);
-        const int operand[3] = {in->a, in->b, in->c};
-        bool rows = false, cols = false;
-        if (is_source(in)) {
-            rows = view_of(c, i)->varies[ROWS];
-            cols = view_of(c, i)->varies[COLS];
-        } else if (in->kind == WB__REDUCE_COLUMNS) {
-            rows = true;
-        } else if (in->kind != WB__NUMBER) {
-            for (int k = 0; k < 3; k++) {
-                if (operand[k] < 0) continue;
-                rows |= c->level[operand[k]] == LEVEL_PER_ROW || c->level[operand[k]] == LEVEL_FULL;
-                cols |= c->level[operand[k]] >= LEVEL_PER_COLUMN;
-            }
-        }
-        /* in these cases, PER_COLUMN or PER_ROW saves nothing, so the level is FULL */
-        if (cols && (s->n[ROWS] == 1 || c->chunked)) rows = true;
-        if (rows && s->n[COLS] == 1 && in->kind != WB__REDUCE_COLUMNS && !c->chunked) cols = true;
-        c->level[i] = rows ? (cols ? LEVEL_FULL : LEVEL_PER_ROW)
-                           : cols ? LEVEL_PER_COLUMN : LEVEL_ONE;
-    }
-}
-
-/* Sets the phase `when` of each instruction.  Elementwise instructions and casts run as late as
- * their users allow, reductions as early as possible. */
-static void find_phases(compiler *c)
-{
-    c->phases = 1;
-    for (int i = 0; i < c->n; i++) {
-        const wb__instr *in = instr(c, i);
-        const int operand[3] = {in->a, in->b, in->c};
-        c->when[i] = 0;
-        if (is_source(in) || in->kind == WB__NUMBER || !c->chunked) continue;
-        for (int k = 0; k < 3; k++)
-            if (operand[k] >= 0) {
-                const int after = c->when[operand[k]]
-                    + (instr(c, operand[k])->kind == WB__REDUCE_COLUMNS);
-                c->when[i] = WB__MAX(c->when[i], after);
-            }
-        c->phases = WB__MAX(c->phases, c->when[i] + 1);
-    }
-    if (!c->chunked) return;
-    int *earliest_use = c->spread;              /* reuses the array */
-    for (int i = 0; i < c->n; i++) earliest_use[i] = c->phases;
-    for (int i = c->n - 1; i >= 0; i--) {
-        const wb__instr *in = instr(c, i);
-        const int operand[3] = {in->a, in->b, in->c};
-        if (in->kind == WB__ELEMENTWISE_OP || in->kind == WB__CAST)
-            if (c->level[i] == LEVEL_FULL && earliest_use[i] < c->phases)
-                c->when[i] = WB__MAX(c->when[i], earliest_use[i]);
-        if (in->kind == WB__STORE && c->late[i]) c->when[i] = c->phases - 1;
-        if (is_source(in) || in->kind == WB__NUMBER) continue;
-        for (int k = 0; k < 3; k++)
-            if (operand[k] >= 0 && earliest_use[operand[k]] > c->when[i])
-                earliest_use[operand[k]] = c->when[i];
-    }
-    for (int i = 0; i < c->n; i++) c->spread[i] = -1;
-}
-
-/* ---- stores that overwrite operands ---------------------------------------------------------- */
-
-static bool overlap(const wb__view *a, const wb__view *b)
-{
-    if (a->buffer != b->buffer) return false;
-    int64_t low[2], high[2];
-    const wb__view *v[2] = {a, b};
-    for (int k = 0; k < 2; k++) {
-        low[k] = high[k] = v[k]->offset;
-        for (int i = 0; i < v[k]->ndim; i++) {
-            const int64_t far = (v[k]->dims[i] - 1) * v[k]->strides[i];
-            if (far < 0) low[k] += far;
-            else high[k] += far;
-        }
-        low[k] *= (int64_t)wb__dtype_size(v[k]->dtype);
-        high[k] = (high[k] + 1) * (int64_t)wb__dtype_size(v[k]->dtype);
-    }
-    return low[0] < high[1] && low[1] < high[0];
-}
-
-static bool uses(const wb__instr *in, int i)
-{
-    return !is_source(in) && in->kind != WB__NUMBER && (in->a == i || in->b == i || in->c == i);
-}
-
-/* Whether store `s`, if it is written when instruction `now` runs, would overwrite memory that is
- * loaded for a later instruction. */
-static bool would_overwrite(const compiler *c, int s, int now)
-{
-    for (int l = 0; l < c->n; l++) {
-        if (instr(c, l)->kind != WB__LOAD
-            || !overlap(&c->views[instr(c, l)->arg], &c->views[instr(c, s)->arg])) continue;
-        for (int u = 0; u < c->n; u++) {
-            if (u == s || u == now || !uses(instr(c, u), l)) continue;
-            if (c->late[u] || c->when[u] > c->when[now]
-                || (c->when[u] == c->when[now] && u > now)) return true;
-        }
-    }
-    return false;
-}
-
-static void put_off_stores(compiler *c)
-{
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (int i = 0; i < c->n; i++) {
-            if (instr(c, i)->kind != WB__STORE || c->late[i] || !would_overwrite(c, i, i)) continue;
-            c->late[i] = changed = true;
-        }
-    }
-    for (int i = 0; i < c->n; i++) {
-        const wb__instr *in = instr(c, i);
-        if (in->kind != WB__STORE || !c->late[i]) continue;
-        c->when[i] = c->phases - 1;
-        if (instr(c, in->a)->kind != WB__LOAD) continue;
-        for (int k = 0; k < c->n; k++)
-            if (k != i && instr(c, k)->kind == WB__STORE &&
-                overlap(&c->views[instr(c, k)->arg], &c->views[instr(c, in->a)->arg]))
-                    c->copied[in->a] = true;
-    }
-}
 
 /* ---- emitting -------------------------------------------------------------------------------- */
 
-static tile_call *emit(compiler *c, int list, tile_call_kind kind)
+static tile_call *emit(tile_compiler *c, int list, tile_call_kind kind)
 {
     static _Thread_local tile_call spare;
     tile_program *p = c->p;
@@ -208,7 +50,7 @@ static void put(tile_call *call, int k, int value, int reg, int level)
     if (!k) call->reg = (uint8_t)reg, call->row = level == LEVEL_PER_ROW;
 }
 
-static int list_of(const compiler *c, int level)
+static int list_of(const tile_compiler *c, int level)
 {
     if (level == LEVEL_ONE) return LIST_ONCE;
     if (level == LEVEL_PER_COLUMN) return LIST_HOIST;
@@ -216,7 +58,7 @@ static int list_of(const compiler *c, int level)
 }
 
 /* Whether a tile of this view has the memory layout of a register. */
-static bool bindable(const compiler *c, const tile_view *v, int reg, int level)
+static bool bindable(const tile_compiler *c, const tile_view *v, int reg, int level)
 {
     const tile_segment *s = c->s;
     const int last_col = v->at[COLS] + v->n[COLS] - 1;
@@ -229,12 +71,12 @@ static bool bindable(const compiler *c, const tile_view *v, int reg, int level)
         && v->stride[v->at[ROWS]] == s->n[COLS];
 }
 
-static int new_value(compiler *c) { return c->p->n_values++; }
+static int new_value(tile_compiler *c) { return c->p->n_values++; }
 
-static int value_of(compiler *c, int i, int level);
+static int value_of(tile_compiler *c, int i, int level);
 
 /* Emits a call that converts value `from` to in->dtype, as storing and loading it would. */
-static void narrow(compiler *c, int list, const wb__instr *in, int to, int from, int level)
+static void narrow(tile_compiler *c, int list, const wb__instr *in, int to, int from, int level)
 {
     tile_call *call = emit(c, list, CALL_PLAIN);
     call->row_fn = c->t->cast[WB__REG_I32][in->dtype];
@@ -243,7 +85,7 @@ static void narrow(compiler *c, int list, const wb__instr *in, int to, int from,
 }
 
 /* Emits a load, or another value that depends on the position only. */
-static void emit_source(compiler *c, int i)
+static void emit_source(tile_compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     const tile_view *v = view_of(c, i);
@@ -271,7 +113,7 @@ static void emit_source(compiler *c, int i)
     if (narrows) narrow(c, list, in, c->value[i], d, level);
 }
 
-static void emit_number(compiler *c, int i)
+static void emit_number(tile_compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     const int d = new_value(c);
@@ -283,7 +125,7 @@ static void emit_number(compiler *c, int i)
 }
 
 /* Returns the value of instruction i at this level, and emits calls for it if necessary. */
-static int value_of(compiler *c, int i, int level)
+static int value_of(tile_compiler *c, int i, int level)
 {
     const wb__instr *in = instr(c, i);
     const int own = c->level[i] == LEVEL_PER_COLUMN ? LEVEL_FULL : c->level[i];
@@ -312,7 +154,7 @@ static int value_of(compiler *c, int i, int level)
 }
 
 /* The store into whose memory instruction i can write its result directly, or -1. */
-static int direct_store(const compiler *c, int i)
+static int direct_store(const tile_compiler *c, int i)
 {
     if (c->level[i] != LEVEL_FULL) return -1;
     for (int u = i + 1; u < c->n; u++) {
@@ -324,7 +166,7 @@ static int direct_store(const compiler *c, int i)
         const wb__instr *in = instr(c, u);
         if (in->kind != WB__STORE || in->a != i || c->late[u] || c->done[u]) continue;
         const tile_view *v = &c->s->views[in->arg];
-        if (bindable(c, v, instr(c, i)->reg, LEVEL_FULL) && !would_overwrite(c, u, i)) return u;
+        if (bindable(c, v, instr(c, i)->reg, LEVEL_FULL) && !tile_would_overwrite(c, u, i)) return u;
     }
     return -1;
 }
@@ -335,7 +177,7 @@ static int shape_of(const int *level, bool where)
     return level[1] == LEVEL_FULL ? (level[2] == LEVEL_FULL ? 0 : 1) : 2;
 }
 
-static wb__elementwise_fn *row_fn(const compiler *c, const wb__instr *in, int shape)
+static wb__elementwise_fn *row_fn(const tile_compiler *c, const wb__instr *in, int shape)
 {
     if (in->kind == WB__CAST)
         return c->t->cast[instr(c, in->a)->reg][in->dtype ? in->dtype : WB_F32];
@@ -351,7 +193,7 @@ static wb__elementwise_fn *row_fn(const compiler *c, const wb__instr *in, int sh
 /* Emits an elementwise instruction or a cast.  An operand of a coarser level than the instruction
  * is passed as a scalar.  If the function takes no scalar for this operand, or if the rows are
  * short (SHORT_ROW), the operand is spread over the tile instead. */
-static void emit_row(compiler *c, int i)
+static void emit_row(tile_compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     const int operand[4] = {-1, in->a, in->b, in->c};
@@ -400,12 +242,42 @@ static void emit_row(compiler *c, int i)
     c->value_phase[i] = c->phase;
 }
 
+/* Emits one call for instruction i and the one before it, k, that it reads. */
+static void emit_pair(tile_compiler *c, int k, int i)
+{
+    const wb__instr *first = instr(c, k), *second = instr(c, i);
+    const bool swapped = !is_vector(c, first->a);       /* a number times a vector, or their sum */
+    const int with = second_operand(first), other = second->a == k ? second->b : second->a;
+    const int operand[4] = {-1, swapped ? with : first->a, swapped ? first->a : with, other};
+    const bool reversed = second->op == WB__OP_sub && second->a != k;
+    int level[4], value[4], form = 0;
+    for (int j = 1; j < 4; j++) {
+        level[j] = is_vector(c, operand[j]) ? LEVEL_FULL : LEVEL_ONE;
+        value[j] = value_of(c, operand[j], level[j]);
+        if (level[j] == LEVEL_ONE) form |= 1 << (j - 2);
+    }
+    const int list = list_of(c, LEVEL_FULL), store = direct_store(c, i), d = new_value(c);
+    if (store >= 0) {
+        tile_call *bind = emit(c, list, CALL_BIND);
+        put(bind, 0, d, second->reg, LEVEL_FULL);
+        bind->arg = instr(c, store)->arg;
+        c->done[store] = true;
+    }
+    tile_call *call = emit(c, list, CALL_PLAIN);
+    call->row_fn =
+        c->t->pair[pair_number(first)][reversed ? WB__PAIR_RSUB : pair_number(second)][form];
+    put(call, 0, d, second->reg, LEVEL_FULL);
+    for (int j = 1; j < 4; j++) put(call, j, value[j], WB__REG_F32, level[j]);
+    c->value[i] = d;
+    c->value_phase[i] = c->phase;
+}
+
 static int reduction_number(int op)
 {
     return op == WB__OP_sum ? 0 : op == WB__OP_max ? 1 : op == WB__OP_min ? 2 : 3;
 }
 
-static void emit_reduce_columns(compiler *c, int i)
+static void emit_reduce_columns(tile_compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     int reg = instr(c, in->a)->reg, a = value_of(c, in->a, LEVEL_FULL);
@@ -440,7 +312,7 @@ static void emit_reduce_columns(compiler *c, int i)
     if (narrows) narrow(c, done, in, c->value[i], d, LEVEL_PER_ROW);
 }
 
-static void emit_gather(compiler *c, int i)
+static void emit_gather(tile_compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     tile_reduction *reduction = &c->p->reductions[c->p->n_reductions];
@@ -457,7 +329,7 @@ static void emit_gather(compiler *c, int i)
 }
 
 /* Emits a store, after a cast if the register's dtype differs from the view's. */
-static void emit_store(compiler *c, int i)
+static void emit_store(tile_compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     const tile_view *v = &c->s->views[in->arg];
@@ -481,13 +353,17 @@ static void emit_store(compiler *c, int i)
     call->row = row;
 }
 
-static void emit_phase(compiler *c)
+static void emit_phase(tile_compiler *c)
 {
     for (int i = 0; i < c->n; i++) {
         const wb__instr *in = instr(c, i);
         if (c->when[i] != c->phase) continue;
+        if (c->into[i] >= 0) continue;
         if (in->kind == WB__ELEMENTWISE_OP || in->kind == WB__CAST) {
-            if (c->users[i]) emit_row(c, i);
+            const int k = in->a >= 0 && c->into[in->a] == i ? in->a
+                        : in->b >= 0 && c->into[in->b] == i ? in->b : -1;
+            if (k >= 0) emit_pair(c, k, i);
+            else if (c->users[i]) emit_row(c, i);
         } else if (in->kind == WB__REDUCE_COLUMNS) {
             emit_reduce_columns(c, i);
         } else if (in->kind == WB__REDUCE_ROWS || in->kind == WB__REDUCE_ALL) {
@@ -501,7 +377,7 @@ static void emit_phase(compiler *c)
 }
 
 /* Sorts the calls by list; within a list, the order of emission is kept. */
-static int order_calls(compiler *c)
+static int order_calls(tile_compiler *c)
 {
     tile_program *p = c->p;
     const int lists = LIST_PHASES + 2 * c->phases + 1;
@@ -530,17 +406,18 @@ int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, con
                  const int *pseudo, const wb__tile_table *t, bool chunked, int64_t register_bytes)
 {
     const size_t n = (size_t)WB__MAX(f->n_instr, 1);
-    compiler c = {.f = f, .views = views, .pseudo = pseudo, .s = s, .t = t, .p = p,
+    tile_compiler c = {.f = f, .views = views, .pseudo = pseudo, .s = s, .t = t, .p = p,
                   .chunked = chunked, .n = f->n_instr};
     memset(p, 0, sizeof *p);
     p->chunked = chunked;
-    int *ints = wb__alloc_zero(7 * n, sizeof *ints);
+    int *ints = wb__alloc_zero(8 * n, sizeof *ints);
     bool *bools = wb__alloc_zero(3 * n, sizeof *bools);
     p->reductions = wb__alloc_zero(n, sizeof *p->reductions);
     int e = ints && bools && p->reductions ? 0 : WB_ERROR_MEMORY;
     if (!e) {
         c.level = ints, c.when = ints + n, c.value = ints + 2 * n, c.value_phase = ints + 3 * n;
         c.spread = ints + 4 * n, c.spread_phase = ints + 5 * n, c.users = ints + 6 * n;
+        c.into = ints + 7 * n;
         c.late = bools, c.done = bools + n, c.copied = bools + 2 * n;
         for (int i = 0; i < c.n; i++) {
             const wb__instr *in = &f->instr[i];
@@ -550,10 +427,7 @@ int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, con
             for (int k = 0; k < 3; k++)
                 if (operand[k] >= 0) c.users[operand[k]]++;
         }
-        find_levels(&c);
-        find_phases(&c);
-        put_off_stores(&c);
-        find_phases(&c);
+        tile_analyse(&c);
         p->n_phases = c.phases;
         p->phases = wb__alloc_zero((size_t)c.phases, sizeof *p->phases);
         if (!p->phases) c.failed = true;

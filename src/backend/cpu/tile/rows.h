@@ -64,6 +64,38 @@ ANY_ARGUMENT(cos)
 
 #include "backend/cpu/tile/draw.h"
 
+/* ---- pairs of operations --------------------------------------------------------------------- */
+
+#define PAIR_FORM(first, second, form, y_is, z_is)                                                 \
+    static void pair_##first##_##second##_##form(void *d_, const void *a_, const void *b_,         \
+                                                 const void *c_, int64_t n)                        \
+    {                                                                                              \
+        float *d = d_;                                                                             \
+        const float *a = a_, *b = b_, *c = c_, b0 = *b, c0 = *c;                                   \
+        (void)b0, (void)c0;                                                                        \
+        LOOP for (int64_t i = 0; i < n; i++) {                                                     \
+            const float x = a[i], y = y_is, z = z_is;                                              \
+            const float w = FIRST_##first;                                                         \
+            d[i] = SECOND_##second;                                                                \
+        }                                                                                          \
+    }
+#define PAIR(first, second)                                                                        \
+    PAIR_FORM(first, second, 0, b[i], c[i])                                                        \
+    PAIR_FORM(first, second, 1, b0, c[i])                                                          \
+    PAIR_FORM(first, second, 2, b[i], c0)                                                          \
+    PAIR_FORM(first, second, 3, b0, c0)
+#define PAIRS(first) PAIR(first, ADD) PAIR(first, SUB) PAIR(first, MUL) PAIR(first, RSUB)
+#define FIRST_ADD x + y
+#define FIRST_SUB x - y
+#define FIRST_MUL x * y
+#define SECOND_ADD w + z
+#define SECOND_SUB w - z
+#define SECOND_MUL w * z
+#define SECOND_RSUB z - w
+PAIRS(ADD)
+PAIRS(SUB)
+PAIRS(MUL)
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 #define AT1(name, kind) {row_##name##_vvv_##kind}
@@ -81,6 +113,12 @@ ANY_ARGUMENT(cos)
      [WB_I32] = cast_##kind##_I32, [WB_I64] = cast_##kind##_I64, [WB_BOOL] = cast_##kind##_BOOL}
 #define OF_DTYPE(NAME, type, bytes, floating, text) [WB_##NAME] = load_##NAME,
 #define TO_DTYPE(NAME, type, bytes, floating, text) [WB_##NAME] = store_##NAME,
+#define PAIR_AT(first, second)                                                                     \
+    [WB__PAIR_##second] = {pair_##first##_##second##_0, pair_##first##_##second##_1,               \
+                           pair_##first##_##second##_2, pair_##first##_##second##_3}
+#define PAIR_ROW(first)                                                                            \
+    [WB__PAIR_##first] = {PAIR_AT(first, ADD), PAIR_AT(first, SUB), PAIR_AT(first, MUL),           \
+                          PAIR_AT(first, RSUB)}
 #define QUOTED_(x) #x
 #define QUOTED(x) QUOTED_(x)
 
@@ -97,6 +135,7 @@ const wb__tile_table OWN2(wb__tile, WB__ISA) = {
     },
     .far = {row_sin_any, row_cos_any},
     .where_ss = KINDS(where_ss),
+    .pair = {PAIR_ROW(ADD), PAIR_ROW(SUB), PAIR_ROW(MUL)},
     .cast = {CASTS(f32), CASTS(f64), CASTS(i32), CASTS(i64)},
     .load = {WB_DTYPES(OF_DTYPE)},
     .store = {WB_DTYPES(TO_DTYPE)},

@@ -43,12 +43,18 @@ typedef void wb__gather_fn(void *acc, int64_t *at, const void *v, int64_t n, int
 enum { WB__VVV, WB__VSV, WB__SVV, WB__SHAPES, WB__WHERE_VSV = WB__VSV, WB__WHERE_VVS = WB__SVV,
        WB__WHERE_VSS = WB__SHAPES };
 
+/* Two operations in one function: w = first(a, b), d = second(w, c), both rounded, for f32.  RSUB
+ * is c - w.  Bit 0 of the form: b is one number for all elements; bit 1: c is. */
+enum { WB__PAIR_ADD, WB__PAIR_SUB, WB__PAIR_MUL, WB__PAIR_FIRST, WB__PAIR_RSUB = WB__PAIR_FIRST,
+       WB__PAIR_SECOND, WB__PAIR_FORMS = 4 };
+
 typedef struct {
     const char *isa;
     /* row[op][kind][shape], with the register kind of the operands; NULL: not supported */
     wb__elementwise_fn *row[WB__OP_COUNT][WB__REGS][WB__SHAPES];
     wb__elementwise_fn *far[2];  /* sin, cos of f32, for arguments of any magnitude */
     wb__elementwise_fn *where_ss[WB__REGS];                 /* both values are scalars */
+    wb__elementwise_fn *pair[WB__PAIR_FIRST][WB__PAIR_SECOND][WB__PAIR_FORMS];
     /* cast[from][dtype]: from the register kind `from` to the kind that load[dtype] loads into */
     wb__elementwise_fn *cast[WB__REGS][WB_DTYPE_COUNT];
     wb__load_fn *load[WB_DTYPE_COUNT];
