@@ -1,4 +1,5 @@
 """The rivals that run.py measures: the Pythons that have them, and whether they are worth it."""
+import functools
 import json
 import os
 import re
@@ -9,10 +10,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build"
-NAMES = {"torch": "PyTorch", "torch-compile": "torch.compile", "jax": "JAX",
-         "onnxruntime": "ONNX Runtime"}
-IMPORTS = {"torch": "torch", "torch-compile": "torch", "jax": "jax",
-           "onnxruntime": "onnx, onnxruntime"}
+NAMES = {"torch": "PyTorch", "torch-nhwc": "PyTorch, channels last",
+         "torch-compile": "torch.compile", "torch-compile-nhwc": "torch.compile, channels last",
+         "jax": "JAX", "onnxruntime": "ONNX Runtime"}
+IMPORTS = {"torch": "torch", "jax": "jax", "onnxruntime": "onnx, onnxruntime"}
 PROBE = """
 import {imports}, json, numpy, sys
 about = {{"version": {library}.__version__, "config": "", "mapped": []}}
@@ -74,10 +75,14 @@ def pythons():
 
 def find(side):
     """(Python, its report) of a rival, or (None, the reason why it is left out)."""
-    if side == "torch-compile" and not any(map(shutil.which, ("g++", "c++", "clang++"))):
+    if side.startswith("torch-compile") and not any(map(shutil.which, ("g++", "c++", "clang++"))):
         return None, "needs a C++ compiler"
-    library = side.partition("-")[0]
-    code, found = PROBE.format(imports=IMPORTS[side], library=library), {}
+    return find_library(side.partition("-")[0])
+
+
+@functools.lru_cache
+def find_library(library):
+    code, found = PROBE.format(imports=IMPORTS[library], library=library), {}
     for python in pythons():
         try:
             run = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=300,
@@ -114,5 +119,6 @@ def command(side, python):
         return [python, str(HERE / "jax_twin.py")]
     if side == "onnxruntime":
         return [python, str(HERE / "onnx_twin.py")]
-    mode = "compile" if side == "torch-compile" else "eager"
-    return [python, str(HERE / "torch_twin.py"), "--mode", mode]
+    mode = "compile" if side.startswith("torch-compile") else "eager"
+    layout = ["--channels-last"] if side.endswith("-nhwc") else []
+    return [python, str(HERE / "torch_twin.py"), "--mode", mode, *layout]

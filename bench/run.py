@@ -2,11 +2,12 @@
 """Measures Weber on the CPU beside the newest PyTorch, JAX and ONNX Runtime, in turn.
 
     bench/run.py [--workloads W2,W3,G1] [--threads 1,2] [--rounds 5] [--seconds 2] [--json FILE]
-                 [--sides weber,weber-compiled,torch,torch-compile,jax,onnxruntime]
+                 [--sides weber,weber-compiled,torch,torch-compile,jax,onnxruntime,...]
 
 workloads.h lists the workloads; G1 has one sequence of 256 tokens here, G2 a batch of 4.  ONNX
-Runtime runs inferences only.  A rival that is missing, or a PyTorch with the reference BLAS, is
-left out, with the reason.  BENCH_PYTHON names one more Python that may have rivals;
+Runtime runs inferences only; torch-nhwc and torch-compile-nhwc are PyTorch in the layout channels
+last, for workloads with convolutions.  A rival that is missing, or a PyTorch with the reference
+BLAS, is left out, with the reason.  BENCH_PYTHON names one more Python that may have rivals;
 `./run bench --rivals` installs the newest ones into build/bench-venv.
 
 All sides begin with Weber's initial parameters and batches: a row has a ratio only if the first
@@ -44,6 +45,7 @@ OWN = {"weber": "weber", "weber-compiled": "compiled"}
 SIDES = [*OWN, *rivals.NAMES]
 SIZES = {"G1": ["--batch", "1", "--length", "256"], "G2": ["--batch", "4"]}
 AGREE = {"first_loss": 1e-4, "second_loss": 1e-3}       # relative differences of the losses
+CONVOLUTIONS = ["W3", "W4a", "W4b", "W7b", "G2"]
 QUIET = 0.10        # the foreign cores of a run that counts as quiet
 TICK = os.sysconf("SC_CLK_TCK")
 LIMIT = 1200        # seconds for a run; torch.compile may need minutes
@@ -219,7 +221,7 @@ def print_row(done, result):
     for side, r in done.items():
         step, fast = human(r["step_us"]), human(r["step_us_p10"])
         share = f"{r['step_us'] / done[result[1]]['step_us']:.3f}" if result else ""
-        print(f"{r['workload']:5s}{r['threads']:8d} {side:16s}{step:>12s}{fast:>12s}{share:>9s}"
+        print(f"{r['workload']:5s}{r['threads']:8d} {side:19s}{step:>12s}{fast:>12s}{share:>9s}"
               f"{r['first_step_ms']:10.1f} ms{r['peak_mb']:8.1f} MB{r['faults_a_step']:8.1f}"
               f"{r['cores']:7.2f}  {r['first_loss']:.6g} {r['second_loss']:.6g}"
               f"{'; NOT THE SAME WORK: ' + r['wrong'] if r['wrong'] else ''}"
@@ -269,12 +271,13 @@ def main():
     commands = find_sides(options.sides.split(","), options.program)
 
     table, missing, wrong = {}, 0, 0
-    print(f"\n{'':5s}{'threads':>8s} {'side':16s}{'step':>12s}{'p10':>12s}{'of best':>9s}"
+    print(f"\n{'':5s}{'threads':>8s} {'side':19s}{'step':>12s}{'p10':>12s}{'of best':>9s}"
           f"{'first step':>13s}{'peak':>11s}{'faults':>8s}{'cores':>7s}  losses")
     for count in threads:
         for workload in options.workloads.split(","):
             chosen = {side: command for side, command in commands.items()
-                      if side != "onnxruntime" or workload.startswith("W7")}
+                      if (side != "onnxruntime" or workload.startswith("W7"))
+                      and (not side.endswith("-nhwc") or workload in CONVOLUTIONS)}
             done = measure_row(workload, count, chosen, options)
             result = ratio({side: r["step_us"] for side, r in done.items() if not r["wrong"]})
             print_row(done, result)
