@@ -11,9 +11,9 @@ BLAS, is left out, with the reason.  BENCH_PYTHON names one more Python that may
 `./run bench --rivals` installs the newest ones into build/bench-venv.
 
 All sides begin with Weber's initial parameters and batches: a row has a ratio only if the first
-losses agree to 1e-4 (the second to 1e-3), or the sums of the absolute results of an inference.  The
-ratio is the step of the better of weber and weber-compiled divided by the step of the fastest
-rival.
+losses agree to 1e-4, or the sums of the absolute results of an inference, and the second losses to
+1e-3, of G2 to 4e-2.  The ratio is the step of the better of weber and weber-compiled divided by the
+step of the fastest rival.
 
 Every round runs the sides of a workload one after the other; each round reverses the order of the
 round before.  Each run first waits for a quiet moment, and is bound to as many processors as it may
@@ -45,6 +45,9 @@ OWN = {"weber": "weber", "weber-compiled": "compiled"}
 SIDES = [*OWN, *rivals.NAMES]
 SIZES = {"G1": ["--batch", "1", "--length", "256"], "G2": ["--batch", "4"]}
 AGREE = {"first_loss": 1e-4, "second_loss": 1e-3}       # relative differences of the losses
+# In f32 the first step of ResNet-50 on 4 images depends on the rounding: Weber on one
+# and on two threads, PyTorch and JAX differ by about 1 % afterwards.
+AGREE_G2 = dict(AGREE, second_loss=0.04)
 CONVOLUTIONS = ["W3", "W4a", "W4b", "W7b", "G2"]
 QUIET = 0.10        # the foreign cores of a run that counts as quiet
 TICK = os.sysconf("SC_CLK_TCK")
@@ -135,7 +138,7 @@ def disagreement(own, other):
     for key in ("batch", "parameters"):
         if own[key] != other[key]:
             return f"{other[key]} {key}, Weber {own[key]}"
-    for key, limit in AGREE.items():
+    for key, limit in (AGREE_G2 if own["workload"] == "G2" else AGREE).items():
         a, b = own[key], other[key]
         if a is None or b is None or abs(a - b) > limit * max(abs(a), 1e-12):
             return f"{key.replace('_', ' ')} {b}, Weber's {a}"

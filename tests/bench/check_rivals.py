@@ -76,11 +76,13 @@ def check_ratio():
     expect(run.ratio(dict(steps, weber=2.0)), (0.125, "jax"), "the plain loop may be the better")
     expect(run.ratio({"weber": 1.0}), None, "no rival, no ratio")
     expect(run.ratio({"torch": 1.0}), None, "no Weber, no ratio")
-    own = {"batch": 64, "parameters": 17, "first_loss": 2.0, "second_loss": 1.0}
+    own = {"workload": "W1", "batch": 64, "parameters": 17, "first_loss": 2.0, "second_loss": 1.0}
     expect(run.disagreement(own, dict(own, first_loss=2.00019)), "", "first losses within 1e-4")
     for change in ({"first_loss": 2.0003}, {"second_loss": 1.002}, {"first_loss": None},
                    {"batch": 32}, {"parameters": 18}):
         expect(bool(run.disagreement(own, dict(own, **change))), True, f"other work: {change}")
+    own["workload"] = "G2"
+    expect(run.disagreement(own, dict(own, second_loss=1.01)), "", "G2 is sensitive to rounding")
 
 
 def check_start():
