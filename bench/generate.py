@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
-"""Characters per second of a small GPT with a cache of keys and values: Weber and PyTorch.
+"""Tokens per second of a GPT with a cache of keys and values: Weber beside PyTorch.
 
-  bench/generate.py BUILD [--tokens 256] [--batch 1] [--threads 1] [--rounds 5]
+  bench/generate.py BUILD [--model small|gpt2] [--dtype f32|bf16] [--tokens N] [--batch 1]
+                    [--threads 1] [--rounds 5]
 
-BUILD is a build folder with bench/generate_bench.  Both sides have the same weights, generate the
-most likely character each time, and must write the same text.  They run in turns; the figures are
-the medians over the rounds of each round's fastest repeat.
+BUILD is a build folder with bench/generate_bench.  small: 256 characters of a small GPT; gpt2: 64
+tokens of GPT-2 124M.  All sides have the same weights, generate the most likely token each time,
+and must write the same text; in bf16, where sides round differently, the page has the number of
+equal tokens.  They run in turns; the figures are the medians over the rounds of each round's
+fastest repeat.
+
+Each token reads all weights once, so the memory's bandwidth is the limit of gpt2.  It is measured
+in the same run, with as many threads, as the fastest reading of 512 MiB.
+
+The Python must have PyTorch (./run bench --rivals).  PyTorch is eager, with one product for query,
+key and value.  llama.cpp is not measured: PyPI has it as source only, which takes long to build.
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import struct
@@ -18,7 +26,18 @@ import sys
 import tempfile
 import time
 
-CLASSES, LENGTH, WIDTH, HEADS, BLOCKS, REPEATS = 65, 256, 128, 4, 4, 5
+REPEATS = 5
+SIZES = {"small": (65, 256, 128, 4, 4, 256), "gpt2": (50257, 1024, 768, 12, 12, 64)}
+options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+options.add_argument("build", type=pathlib.Path)
+options.add_argument("--model", choices=list(SIZES), default="small")
+options.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
+for name, value in (("tokens", 0), ("batch", 1), ("threads", 1), ("rounds", 5)):
+    options.add_argument("--" + name, type=int, default=value)
+options = options.parse_args()
+CLASSES, LENGTH, WIDTH, HEADS, BLOCKS, TOKENS = SIZES[options.model]
+TIED = options.model == "gpt2"          # the head is the table of the tokens
+HEAD = "layers.0.layers.0.weight" if TIED else f"layers.{BLOCKS + 2}.weight"
 
 
 def weights(torch):
@@ -38,7 +57,7 @@ def weights(torch):
         draw(name + ".weight", out, inner)
         draw(name + ".bias", out)
 
-    draw("layers.0.layers.0.weight", CLASSES, WIDTH, scale=1)
+    draw("layers.0.layers.0.weight", CLASSES, WIDTH, scale=0.05 if TIED else 1)
     draw("layers.0.layers.1.layers.1.weight", LENGTH, WIDTH, scale=1)
     for i in range(BLOCKS):
         at = f"layers.{i + 1}.layers"
@@ -49,24 +68,37 @@ def weights(torch):
         dense(f"{at}.1.layers.layers.1", 4 * WIDTH, WIDTH)
         dense(f"{at}.1.layers.layers.2", WIDTH, 4 * WIDTH)
     norm(f"layers.{BLOCKS + 1}")
-    draw(f"layers.{BLOCKS + 2}.weight", CLASSES, WIDTH)
+    if not TIED:
+        draw(HEAD, CLASSES, WIDTH)
     return w
 
 
+def bytes_of_token(w):
+    """The bytes of the weights that one token reads: without the tables, except for the head."""
+    table = "layers.0.layers."
+    count = sum(x.numel() for name, x in w.items()
+                if name == HEAD or not (name.startswith(table) and name.endswith(".weight")))
+    return count * (2 if options.dtype == "bf16" else 4)
+
+
 def save(w, path):
-    header, data = {}, b""
+    header, at = {}, 0
     for name, x in w.items():
-        raw = x.numpy().tobytes()
         header[name] = {"dtype": "F32", "shape": list(x.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
+                        "data_offsets": [at, at + 4 * x.numel()]}
+        at += 4 * x.numel()
     text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for x in w.values():
+            f.write(x.numpy().tobytes())
 
 
 def torch_side(torch, w, tokens, batch):
     """Returns a function that generates, and returns the characters."""
     F = torch.nn.functional
+    dtype = torch.bfloat16 if options.dtype == "bf16" else torch.float32
+    w = {name: x.to(dtype) for name, x in w.items()}
     blocks = []
     for i in range(BLOCKS):
         at = f"layers.{i + 1}.layers"
@@ -75,7 +107,7 @@ def torch_side(torch, w, tokens, batch):
         p["in.weight"] = torch.cat([p[part + "weight"] for part in parts])
         p["in.bias"] = torch.cat([p[part + "bias"] for part in parts])
         blocks.append(p)
-    keys, values = ([torch.zeros(batch, HEADS, LENGTH, WIDTH // HEADS) for _ in blocks]
+    keys, values = ([torch.zeros(batch, HEADS, LENGTH, WIDTH // HEADS, dtype=dtype) for _ in blocks]
                     for _ in range(2))
 
     def norm(x, p, name):
@@ -100,7 +132,7 @@ def torch_side(torch, w, tokens, batch):
                        approximate="tanh")
             y = y + linear(z, p, "1.layers.layers.2")
         y = norm(y, w, f"layers.{BLOCKS + 1}")
-        return F.linear(y, w[f"layers.{BLOCKS + 2}.weight"]).argmax(-1)
+        return F.linear(y, w[HEAD]).argmax(-1)
 
     def generate():
         x = torch.arange(batch).remainder(CLASSES).view(batch, 1)
@@ -112,43 +144,60 @@ def torch_side(torch, w, tokens, batch):
     return generate
 
 
+def timed(generate):
+    """(the seconds of the fastest repeat, the text)"""
+    best = float("inf")
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        line = generate()
+        best = min(best, time.perf_counter() - start)
+    return best, line
+
+
+def weber_side(file, tokens, rates):
+    """As timed(); appends the memory's bandwidth to `rates`."""
+    command = [options.build / "bench" / "generate_bench", file]
+    for name in ("model", "dtype", "batch", "threads"):
+        command += [f"--{name}", str(getattr(options, name))]
+    command += ["--tokens", str(tokens), "--repeats", str(REPEATS)]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    result = json.loads(run.stdout)
+    rates.append(statistics.median(result["bytes_per_second"]))
+    return min(result["seconds"]), result["tokens"]
+
+
 def main():
-    a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    a.add_argument("build", type=pathlib.Path)
-    for name, value in (("tokens", LENGTH), ("batch", 1), ("threads", 1), ("rounds", 5)):
-        a.add_argument("--" + name, type=int, default=value)
-    a = a.parse_args()
     import torch
-    torch.set_num_threads(a.threads)
-    w = weights(torch)
-    generate = torch_side(torch, w, a.tokens, a.batch)
-    seconds = {"Weber": [], f"PyTorch {torch.__version__}": []}
-    ours, theirs = seconds.values()
+    tokens = options.tokens or TOKENS
+    torch.set_num_threads(options.threads)
+    w, rates = weights(torch), []
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         file = pathlib.Path(folder) / "gpt.safetensors"
         save(w, file)
-        command = [a.build / "bench" / "generate_bench", file, "--tokens", str(a.tokens), "--batch",
-                   str(a.batch), "--repeats", str(REPEATS)]
-        for _ in range(a.rounds):
-            run = subprocess.run(command, check=True, capture_output=True, text=True,
-                                 env=os.environ | {"WEBER_NUM_THREADS": str(a.threads)})
-            result = json.loads(run.stdout)
-            ours.append(min(result["seconds"]))
-            times = []
-            for _ in range(REPEATS):
-                start = time.perf_counter()
-                line = generate()
-                times.append(time.perf_counter() - start)
-            theirs.append(min(times))
-            if line != result["characters"]:
-                sys.exit("the texts differ")
-    print(f"{a.tokens} characters, batch {a.batch}, {a.threads} threads; the texts are the same, "
-          f"with {len(set(line))} different characters")
+        torch_generate = torch_side(torch, w, tokens, options.batch)
+        sides = {"Weber": lambda: weber_side(file, tokens, rates),
+                 f"PyTorch {torch.__version__}": lambda: timed(torch_generate)}
+        seconds, texts = {side: [] for side in sides}, {}
+        for _ in range(options.rounds):
+            for side, measure in sides.items():
+                t, texts[side] = measure()
+                seconds[side].append(t)
+    rate, need = statistics.median(rates), bytes_of_token(w)
+    line = texts["Weber"]
+    print(f"{options.model}, {options.dtype}: {tokens} tokens, batch {options.batch}, "
+          f"{options.threads} threads, {len(set(line))} different tokens; a token reads "
+          f"{need / 1e6:.1f} MB, the memory's bandwidth is {rate / 1e9:.1f} GB/s\n")
+    print("| side | tokens/s | a token | share of the bandwidth | equal tokens |")
+    print("| --- | --- | --- | --- | --- |")
     for side, times in seconds.items():
-        t = statistics.median(times)
-        print(f"{side}: {a.tokens * a.batch / t:.0f} characters/s, "
-              f"{1e6 * t / a.tokens:.0f} us a step")
-    print(f"ratio {statistics.median(theirs) / statistics.median(ours):.2f}")
+        t = statistics.median(times) / tokens
+        equal = next((i for i, pair in enumerate(zip(line, texts[side])) if pair[0] != pair[1]),
+                     len(line)) // options.batch - 1
+        print(f"| {side} | {options.batch / t:.1f} | {1e6 * t:.0f} us | {need / t / rate:.2f} "
+              f"| {equal} of {tokens} |")
+    print("| llama.cpp | not measured | | | |")
+    if options.dtype == "f32" and any(text != line for text in texts.values()):
+        sys.exit("the texts differ")
 
 
 if __name__ == "__main__":

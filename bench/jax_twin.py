@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""One training workload of the benchmark on JAX: the options and the JSON of weber_bench.c.
+"""One workload of the benchmark on JAX: the options and the line of JSON of weber_bench.c.
 
-    jax_twin.py --workload W3 [--seconds 2] [--dtype f32|tf32|bf16] [--batch N] [--length N]
-                [--hold]
+    jax_twin.py --workload W3 [--threads 1] [--seconds 2] [--dtype f32|tf32|bf16] [--batch N]
+                [--length N] [--start FILE] [--hold]
 
-workloads.h lists the workloads; W1 to W6 and G1 are implemented here.  The side is named "jax".
+workloads.h lists the workloads.  The side is named "jax".
 
 Plain JAX on its default device.  The whole step is one jitted function; parameters and optimiser
 state are donated, so that they are updated in place.  bf16: parameters and optimiser state are f32,
 the model computes in bf16, losses and norms in f32; causal attention in bf16 on a GPU is cuDNN's.
-Only the last step of a block reads the loss and waits for the device.
+On a GPU only the last step of a block reads the loss and waits for the device; on the CPU each step
+does.  JAX has a thread for each processor that the process may use: run.py grants --threads.
+
+--start: the parameters and batches of a file of weber_bench --save, so that the losses are Weber's.
 
 --hold: prints a line when it is ready; then, for each line with a number of seconds that it reads,
 prints a line of figures.  The first measurement begins with the compilation, which measures
@@ -19,29 +22,34 @@ import argparse
 import json
 import math
 import os
-import sys
-import time
 
 options = argparse.ArgumentParser()
 options.add_argument("--workload", required=True)
+options.add_argument("--threads", type=int, default=0)
 options.add_argument("--seconds", type=float, default=2)
 options.add_argument("--dtype", default="f32", choices=["f32", "tf32", "bf16"])
 options.add_argument("--batch", type=int, default=0, help="samples per batch; 0: as in workloads.h")
 options.add_argument("--length", type=int, default=0,
                      help="tokens per sequence; 0: as in workloads.h")
+options.add_argument("--start", help="a file of weber_bench --save")
 options.add_argument("--hold", action="store_true")
 options = options.parse_args()
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
+import numpy                                            # noqa: E402
 import jax                                              # noqa: E402  (reads the variable above)
 import jax.numpy as jnp                                 # noqa: E402
 from jax import lax, nn                                 # noqa: E402
+import twins                                            # noqa: E402
+from twins import clock, finite                         # noqa: E402
 
 on_gpu = jax.default_backend() == "gpu"
 precision = "highest" if options.dtype == "f32" else "tensorfloat32"
 jax.config.update("jax_default_matmul_precision", precision)
 COMPUTE = jnp.bfloat16 if options.dtype == "bf16" else jnp.float32
 draws = iter(jax.random.split(jax.random.PRNGKey(1), 4096))
+first, start = twins.read_start(options.start) if options.start else ([], None)
+first = iter(first)     # in the order in which the functions below create parameters
 
 
 # ---- layers: lists and dicts of parameter arrays, and functions that apply them ------------------
@@ -50,17 +58,26 @@ def low(x):
     return x.astype(COMPUTE)
 
 
+def given(make):
+    """The next parameter of the start, in the layout of PyTorch; make() without a start."""
+    return jnp.asarray(next(first)) if start else make()
+
+
 def uniform(shape, fan):
     bound = 1 / math.sqrt(fan)
     return jax.random.uniform(next(draws), shape, jnp.float32, -bound, bound)
 
 
 def small(*shape):
-    return 0.02 * jax.random.normal(next(draws), shape)
+    return given(lambda: 0.02 * jax.random.normal(next(draws), shape))
+
+
+def weight(inner, outer):
+    return given(lambda: uniform((outer, inner), inner)).T
 
 
 def dense(inner, outer):
-    return {"w": uniform((inner, outer), inner), "b": jnp.zeros(outer)}
+    return {"w": weight(inner, outer), "b": given(lambda: jnp.zeros(outer))}
 
 
 def linear(p, x):
@@ -68,8 +85,8 @@ def linear(p, x):
 
 
 def conv(inner, outer, size, bias=True):
-    p = {"w": uniform((outer, inner, size, size), inner * size * size)}
-    return dict(p, b=jnp.zeros(outer)) if bias else p
+    p = {"w": given(lambda: uniform((outer, inner, size, size), inner * size * size))}
+    return dict(p, b=given(lambda: jnp.zeros(outer))) if bias else p
 
 
 def convolve(p, x, stride=1, pad=0):
@@ -78,12 +95,16 @@ def convolve(p, x, stride=1, pad=0):
     return y + low(p["b"])[:, None, None] if "b" in p else y
 
 
-def pool(x):
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+def pool(x, size=2, pad="VALID"):
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, size, size), (1, 1, 2, 2), pad)
 
 
 def channels(n):
-    return {"scale": jnp.ones(n), "bias": jnp.zeros(n)}
+    return {"scale": given(lambda: jnp.ones(n)), "bias": given(lambda: jnp.zeros(n))}
+
+
+def statistics(widths):
+    return [{"mean": jnp.zeros(n), "var": jnp.ones(n)} for n in widths]
 
 
 def batch_norm(p, x, running):
@@ -120,35 +141,37 @@ def mlp(*sizes, activation=nn.relu):
 
 
 def lenet():
-    head, _, run_head = mlp(256, 120, 84, 10)
+    parameters = {"one": conv(1, 6, 5), "two": conv(6, 16, 5)}
+    parameters["head"], _, run_head = mlp(256, 120, 84, 10)
 
     def run(p, x):
         x = pool(nn.relu(convolve(p["one"], x)))
         x = pool(nn.relu(convolve(p["two"], x)))
         return run_head(p["head"], (), x.reshape(x.shape[0], -1))[0]
-    return plain({"one": conv(1, 6, 5), "two": conv(6, 16, 5), "head": head}, run)
+    return plain(parameters, run)
 
 
 def vgg():
     widths = [3, 32, 32, 64, 64, 128, 128]
-    head, _, run_head = mlp(2048, 256, 10)
+    parameters = {"convs": [conv(a, b, 3) for a, b in zip(widths, widths[1:])]}
+    parameters["head"], _, run_head = mlp(2048, 256, 10)
 
     def run(p, x):
         for k, layer in enumerate(p["convs"]):
             x = nn.relu(convolve(layer, x, pad=1))
             x = pool(x) if k % 2 else x
         return run_head(p["head"], (), x.reshape(x.shape[0], -1))[0]
-    return plain({"convs": [conv(a, b, 3) for a, b in zip(widths, widths[1:])], "head": head}, run)
+    return plain(parameters, run)
 
 
 def resnet20():
     widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64]
     pairs = list(zip(widths, widths[1:]))
-    parameters = {"stem": conv(3, 16, 3, False), "norm": channels(16), "head": dense(64, 10)}
+    parameters = {"stem": conv(3, 16, 3, False), "norm": channels(16)}
     parameters["blocks"] = [{"one": conv(a, b, 3, False), "norm": channels(b),
                              "two": conv(b, b, 3, False), "last": channels(b)} for a, b in pairs]
-    norms = [16] + [b for _, b in pairs for _ in range(2)]
-    state = [{"mean": jnp.zeros(n), "var": jnp.ones(n)} for n in norms]
+    parameters["head"] = dense(64, 10)
+    state = statistics([16] + [b for _, b in pairs for _ in range(2)])
 
     def run(p, s, x):
         x, first = batch_norm(p["norm"], convolve(p["stem"], x, pad=1), s[0])
@@ -166,6 +189,45 @@ def resnet20():
     return parameters, state, run
 
 
+def resnet50():
+    shapes, inner = [], 64                  # of the blocks: inner, width, stride
+    for stage, count in enumerate((3, 4, 6, 3)):
+        for number in range(count):
+            shapes.append((inner, 64 << stage, 2 if stage and not number else 1))
+            inner = 4 * shapes[-1][1]
+    parameters = {"stem": conv(3, 64, 7, False), "norm": channels(64), "blocks": []}
+    widths = [64]
+    for inner, width, _ in shapes:
+        block = {"one": conv(inner, width, 1, False), "norm": channels(width),
+                 "two": conv(width, width, 3, False), "middle": channels(width),
+                 "three": conv(width, 4 * width, 1, False), "last": channels(4 * width)}
+        widths += [width, width, 4 * width]
+        if inner != 4 * width:
+            block.update(four=conv(inner, 4 * width, 1, False), short=channels(4 * width))
+            widths.append(4 * width)
+        parameters["blocks"].append(block)
+    parameters["head"] = dense(2048, 1000)
+
+    def run(p, s, x):
+        old, moved = iter(s), []
+
+        def normed(norm, y):
+            y, new = batch_norm(norm, y, next(old))
+            moved.append(new)
+            return y
+        x = nn.relu(normed(p["norm"], convolve(p["stem"], x, 2, 3)))
+        x = pool(x, 3, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        for block, (_, _, stride) in zip(p["blocks"], shapes):
+            y = nn.relu(normed(block["norm"], convolve(block["one"], x)))
+            y = nn.relu(normed(block["middle"], convolve(block["two"], y, stride, 1)))
+            y = normed(block["last"], convolve(block["three"], y))
+            if "four" in block:
+                x = normed(block["short"], convolve(block["four"], x, stride))
+            x = nn.relu(x + y)
+        return linear(p["head"], x.mean((2, 3))), moved
+    return parameters, statistics(widths), run
+
+
 def attend(q, k, v):
     """Causal attention; q, k, v and the result are [n, t, heads, size]."""
     if on_gpu and COMPUTE == jnp.bfloat16:
@@ -174,12 +236,12 @@ def attend(q, k, v):
 
 
 def gpt(vocabulary=65, length=128, width=128, heads=4, blocks=4):
-    parameters = {"tokens": small(vocabulary, width), "positions": small(length, width),
-                  "norm": channels(width)}
+    parameters = {"tokens": small(vocabulary, width), "positions": small(length, width)}
     parameters["blocks"] = [
         {"before": channels(width), "project": dense(width, 3 * width),
          "join": dense(width, width), "middle": channels(width), "up": dense(width, 4 * width),
          "down": dense(4 * width, width)} for _ in range(blocks)]
+    parameters["norm"] = channels(width)
 
     def run(p, x):
         n, t = x.shape
@@ -206,8 +268,10 @@ def lstm(inner=64, width=128):
         zero = jnp.zeros((x.shape[0], width), COMPUTE)
         (h, _), _ = lax.scan(cell, (zero, zero), gates, unroll=gates.shape[0])
         return linear(p["head"], h)
-    return plain({"input": dense(inner, 4 * width), "hidden": uniform((width, 4 * width), width),
-                  "head": dense(width, 10)}, run)
+    products = {"w": weight(inner, 4 * width)}
+    hidden = weight(width, 4 * width)
+    products["b"] = given(lambda: jnp.zeros(4 * width))
+    return plain({"input": products, "hidden": hidden, "head": dense(width, 10)}, run)
 
 
 # ---- rules: (function(parameters) -> state, function(parameters, state, gradients) -> both) ------
@@ -234,7 +298,7 @@ def momentum(rate=0.01, rho=0.9):
     return lambda p: jax.tree.map(jnp.zeros_like, p), update
 
 
-WORKLOADS = {           # model, shape of x, number of classes, rule
+WORKLOADS = {           # model, shape of x, number of classes, rule or None for inference
     "W1": (lambda: mlp(2, 3, 2, activation=jnp.tanh), (64, 2), 2, adam(1e-2)),
     "W2": (lambda: mlp(784, 256, 10), (64, 784), 10, adam(1e-3)),
     "W3": (lenet, (64, 1, 28, 28), 10, adam(1e-3)),
@@ -242,16 +306,19 @@ WORKLOADS = {           # model, shape of x, number of classes, rule
     "W4b": (resnet20, (32, 3, 32, 32), 10, momentum()),
     "W5": (gpt, (8, 128), 65, adam(3e-4, 0.01)),
     "W6": (lstm, (32, 50, 64), 10, adam(1e-3)),
+    "W7a": (lambda: mlp(784, 256, 10), (1, 784), 10, None),
+    "W7b": (lenet, (1, 1, 28, 28), 10, None),
     "G1": (lambda: gpt(50304, 1024, 768, 12, 12), (16, 1024), 50257, adam(3e-4, 0.01)),
+    "G2": (resnet50, (128, 3, 224, 224), 1000, momentum()),
 }
-if options.workload not in WORKLOADS:
-    sys.exit(f"{options.workload} is not implemented for JAX")
-make, shape, classes, (begin, update) = WORKLOADS[options.workload]
+make, shape, classes, rule = WORKLOADS[options.workload]
+begin, update = rule or (lambda p: (), None)
 tokens = options.workload in ("W5", "G1")
 shape = (options.batch or shape[0], *((options.length or shape[1],) if tokens else shape[1:]))
-BATCHES = 8
+BATCHES = len(start) if start else 2 if options.workload == "G2" else 8
 head = {"workload": options.workload, "side": "jax", "device": jax.devices()[0].platform,
-        "dtype": options.dtype, "threads": 0, "batch": shape[0], "version": jax.__version__}
+        "dtype": options.dtype, "threads": options.threads, "batch": shape[0],
+        "version": jax.__version__}
 
 
 def loss_of(p, s, x, y):
@@ -267,43 +334,62 @@ def step(p, s, o, x, y):
     return p, s, o, loss
 
 
-step = jax.jit(step, donate_argnums=(0, 1, 2))
+def infer(p, s, x):
+    return apply(p, s, low(x))[0]
+
+
+step, infer = jax.jit(step, donate_argnums=(0, 1, 2)), jax.jit(infer)
 
 
 def prepare():
     """Creates model, state and batches.  The first step compiles."""
-    global apply, parameters, state, moments, batches
+    global apply, parameters, state, moments, batches, start
     parameters, state, apply = make()
     moments = begin(parameters)
-    if tokens:
+    if start:
+        xs = [jnp.asarray(x) for x, _ in start]
+        ys = [jnp.asarray(y) for _, y in start]
+    elif tokens:
         xs = [jax.random.randint(next(draws), shape, 0, classes) for _ in range(BATCHES)]
         ys = [jax.random.randint(next(draws), (shape[0] * shape[1],), 0, classes)
               for _ in range(BATCHES)]
     else:
         xs = [jax.random.normal(next(draws), shape) for _ in range(BATCHES)]
         ys = [jax.random.randint(next(draws), shape[:1], 0, classes) for _ in range(BATCHES)]
-    if options.workload == "W1":
+    if options.workload == "W1" and not start:
         ys = [((x[:, 0] > 0) != (x[:, 1] > 0)).astype(jnp.int32) for x in xs]
     batches = list(zip(xs, ys))
     head["parameters"] = sum(p.size for p in jax.tree.leaves(parameters))
 
 
-clock, steps, last_loss = time.perf_counter, 0, math.nan
+steps, last_loss = 0, math.nan
 
 
 def enqueue():
     global parameters, state, moments, steps
-    parameters, state, moments, loss = step(parameters, state, moments, *batches[steps % BATCHES])
+    x, y = batches[steps % BATCHES]
     steps += 1
+    if not rule:
+        return infer(parameters, state, x)
+    parameters, state, moments, loss = step(parameters, state, moments, x, y)
     return loss
 
 
 def block_of(count):
+    """Runs `count` steps.  Reads the loss of the last on a GPU, of each on the CPU."""
     global last_loss
-    for _ in range(count):
-        loss = enqueue()
-    last_loss = float(loss)
-    jax.block_until_ready((parameters, state, moments))
+    for k in range(count):
+        result = enqueue()
+        if not on_gpu or k == count - 1:
+            last_loss = float(result) if rule else numpy.asarray(result)
+    if on_gpu:
+        jax.block_until_ready((parameters, state, moments))
+
+
+def first_loss():
+    """The loss of the next step; of an inference, the sum of the absolute results."""
+    block_of(1)
+    return last_loss if rule else float(numpy.abs(last_loss).sum())
 
 
 def host_us():
@@ -318,50 +404,35 @@ def host_us():
     return sorted(took)[len(took) // 2] * 1e6
 
 
-def finite(x):
-    return round(x, 6) if math.isfinite(x) else None
-
-
 def measure(seconds, warm):
-    """Warms up, then times blocks of about 20 ms, each at least one step."""
-    before, begun = steps, clock()
-    while clock() < begun + warm or steps < before + 5:
-        block_of(1)
-    block = max(1, int(0.02 / ((clock() - begun) / (steps - before))))
-    begun = clock()
-    block_of(block)
-    block = max(1, int(0.02 / ((clock() - begun) / block)))
-    times, begun = [], clock()
-    while clock() < begun + seconds or len(times) < 7:
-        t = clock()
-        block_of(block)
-        times.append((clock() - t) / block)
-    times.sort()
-    median = times[len(times) // 2]
-    row = dict(head, step_us=round(median * 1e6, 2),
-               step_us_p10=round(times[len(times) // 10] * 1e6, 2), host_us=round(host_us(), 2),
-               first_loss=finite(first_loss), last_loss=finite(last_loss),
-               steps=len(times) * block)
+    row = dict(head, **twins.timings(block_of, seconds, warm, on_gpu))
+    row.update(first_loss=finite(losses[0]), second_loss=finite(losses[1]),
+               last_loss=finite(last_loss) if rule else None, first_step_ms=first_step_ms,
+               peak_mb=twins.peak_mb())
     if tokens:
-        row["tokens_per_s"] = round(shape[0] * shape[1] / median, 1)
+        row["tokens_per_s"] = round(shape[0] * shape[1] / row["step_us"] * 1e6, 1)
     else:
-        row["samples_per_s"] = round(shape[0] / median, 1)
+        row["samples_per_s"] = round(shape[0] / row["step_us"] * 1e6, 1)
+    if on_gpu:
+        row["host_us"] = round(host_us(), 2)
+    if not options.hold:
+        row["checksum"] = finite(sum(float(jnp.abs(p).sum()) for p in jax.tree.leaves(parameters)))
     held = jax.devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in held:
         row["peak_gpu_mb"] = round(held["peak_bytes_in_use"] / 2**20, 2)
     return row
 
 
+def first_steps():
+    global losses, first_step_ms
+    losses = [first_loss()]
+    first_step_ms = round(twins.age() * 1e3, 1)
+    losses.append(first_loss())
+
+
 prepare()
 if options.hold:
-    print(json.dumps(dict(head, ready=True)), flush=True)
-    for line in sys.stdin:
-        if not steps:
-            block_of(1)
-            first_loss, warm = last_loss, 0.2
-        print(json.dumps(measure(float(line), warm)), flush=True)
-        warm = 0.02
+    twins.serve(head, measure, first_steps)
 else:
-    block_of(1)
-    first_loss = last_loss
+    first_steps()
     print(json.dumps(measure(options.seconds, max(0.2, options.seconds / 5))))

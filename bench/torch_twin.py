@@ -3,13 +3,15 @@
 
     torch_twin.py --workload W3 [--threads 1] [--seconds 2] [--batch N] [--length N] [--hold]
                   [--device cuda] [--mode eager|compile|graph|compile-graph]
-                  [--dtype f32|tf32|bf16] [--channels-last]
+                  [--dtype f32|tf32|bf16] [--channels-last] [--start FILE]
 
 workloads.h lists the workloads.  A training step computes forward pass, loss, gradient and update
 on one of a few batches created beforehand; an inference step computes the forward pass.  The side
 is named "torch" on the CPU in eager mode, else "torch-MODE".  Works with PyTorch 1.13 and 2.
 
-On the CPU: float32; optimisers with foreach, which is faster there; each step reads the loss.
+--start: the parameters and batches of a file of weber_bench --save, so that the losses are Weber's.
+
+On the CPU: float32; fused optimisers, or foreach where PyTorch has none; each step reads the loss.
 
 On a GPU (PyTorch 2): fused optimisers, cuDNN's benchmark mode, TF32 unless --dtype is f32, autocast
 for bf16; only the last step of a block reads the loss and waits for the device.  Modes: compile
@@ -27,9 +29,6 @@ import argparse
 import json
 import math
 import os
-import resource
-import sys
-import time
 
 options = argparse.ArgumentParser()
 options.add_argument("--workload", required=True)
@@ -43,6 +42,7 @@ options.add_argument("--batch", type=int, default=0, help="samples per batch; 0:
 options.add_argument("--length", type=int, default=0,
                      help="tokens per sequence; 0: as in workloads.h")
 options.add_argument("--channels-last", action="store_true")
+options.add_argument("--start", help="a file of weber_bench --save")
 options.add_argument("--hold", action="store_true")
 options = options.parse_args()
 for name in ("OMP", "OPENBLAS", "MKL"):
@@ -51,6 +51,8 @@ for name in ("OMP", "OPENBLAS", "MKL"):
 import torch                                            # noqa: E402  (reads the variables above)
 from torch import nn                                    # noqa: E402
 from torch.nn import functional as F                    # noqa: E402
+import twins                                            # noqa: E402
+from twins import clock, finite                         # noqa: E402
 
 ranks, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
 torch.set_num_threads(options.threads)
@@ -204,13 +206,24 @@ make, shape, classes, rule, BATCHES = WORKLOADS[options.workload]
 tokens = len(shape) == 2 and make is GPT or options.workload == "G1"
 shape = (options.batch or shape[0], *((options.length or shape[1],) if tokens else shape[1:]))
 model = make().to(device)
-if tokens:
+if options.start:
+    first, start = twins.read_start(options.start)
+    first, BATCHES = iter(first), len(start)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            second = "bias_hh" in name              # the other sides have one bias
+            p.copy_(torch.zeros_like(p) if second else torch.tensor(next(first)))
+            p.requires_grad_(not second)
+    xs = [torch.tensor(x).long() if tokens else torch.tensor(x) for x, _ in start]
+    ys = [torch.tensor(y).long() for _, y in start]
+    del first, start
+elif tokens:
     xs = [torch.randint(classes, shape, device=device) for _ in range(BATCHES)]
     ys = [torch.randint(classes, (shape[0] * shape[1],), device=device) for _ in range(BATCHES)]
 else:
     xs = [torch.randn(shape).to(device) for _ in range(BATCHES)]
     ys = [torch.randint(classes, shape[:1]).to(device) for _ in range(BATCHES)]
-if options.workload == "W1":
+if options.workload == "W1" and not options.start:
     ys = [((x[:, 0] > 0) != (x[:, 1] > 0)).long() for x in xs]
 if ranks > 1:
     torch.distributed.init_process_group("gloo")
@@ -233,7 +246,8 @@ captures = options.mode.endswith("graph") and on_gpu
 if options.mode.startswith("compile"):
     loss_of = torch.compile(loss_of)
 if rule:
-    variant = {"fused": True} if on_gpu else {"foreach": True}
+    fused = on_gpu or torch.__version__ >= (2, 4)
+    variant = {"fused": True} if fused else {"foreach": True}
     if captures and rule[0] is not SGD:
         variant["capturable"] = True
     optimiser = rule[0](model.parameters(), **variant, **rule[1])
@@ -276,7 +290,6 @@ class Captured:
 
 
 runner, steps, last_loss = compute, 0, math.nan
-clock = time.perf_counter
 
 
 def wait():
@@ -322,24 +335,6 @@ def host_us():
     return sorted(took)[len(took) // 2] * 1e6
 
 
-def age():
-    """Seconds since the process started: from BENCH_STARTED_AT, else from /proc (to 10 ms)."""
-    if "BENCH_STARTED_AT" in os.environ:
-        return time.clock_gettime(time.CLOCK_MONOTONIC) - float(os.environ["BENCH_STARTED_AT"])
-    with open("/proc/self/stat") as f:
-        began = int(f.read().rsplit(")", 1)[1].split()[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - began
-
-
-def finite(x, digits=6):
-    return round(x, digits) if math.isfinite(x) else None
-
-
-def peak_mb():
-    with open("/proc/self/status") as f:
-        return next(int(line.split()[1]) for line in f if line.startswith("VmHWM:")) / 1024
-
-
 def goes_on(more):
     """The decision of rank 0, for all ranks."""
     if ranks == 1:
@@ -350,41 +345,29 @@ def goes_on(more):
 
 
 def measure(seconds, warm):
-    """Warms up, then times blocks of about 20 ms, each at least one step; one step with ranks."""
-    before, begun = steps, clock()
-    while goes_on(clock() < begun + warm or steps < before + 5):
-        block_of(1)
-    block = 1 if ranks > 1 else max(1, int(0.02 / ((clock() - begun) / (steps - before))))
-    if on_gpu:              # the steps above waited one by one: a block of steps is faster
-        begun = clock()
-        block_of(block)
-        block = max(1, int(0.02 / ((clock() - begun) / block)))
-    times = []
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    begun = clock()
-    while goes_on(clock() < begun + seconds or len(times) < 7):
-        t = clock()
-        block_of(block)
-        times.append((clock() - t) / block)
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
-    times.sort()
-    median = times[len(times) // 2]
-    row = dict(head, step_us=round(median * 1e6, 2),
-               step_us_p10=round(times[len(times) // 10] * 1e6, 2))
+    row = dict(head, **twins.timings(block_of, seconds, warm, on_gpu, ranks > 1, goes_on))
     if tokens:
-        row["tokens_per_s"] = round(shape[0] * shape[1] / median, 1)
+        row["tokens_per_s"] = round(shape[0] * shape[1] / row["step_us"] * 1e6, 1)
     else:
-        row["samples_per_s"] = round(shape[0] / median, 1)
+        row["samples_per_s"] = round(shape[0] / row["step_us"] * 1e6, 1)
     if on_gpu:
         row["peak_gpu_mb"] = round(torch.cuda.max_memory_allocated() / 2**20, 2)
         row["host_us"] = round(host_us(), 2)
-    row.update(peak_mb=round(peak_mb(), 1), first_step_ms=round(first_step * 1e3, 1),
-               first_loss=finite(first_loss), last_loss=finite(last_loss),
-               faults_a_step=round(faults / (len(times) * block), 3), steps=len(times) * block)
+    row.update(peak_mb=twins.peak_mb(), first_step_ms=round(first_step * 1e3, 1),
+               first_loss=finite(losses[0]), second_loss=finite(losses[1]),
+               last_loss=finite(last_loss))
     if not options.hold:
         sums = (p.detach().double().abs().sum().item() for p in model.parameters())
         row["checksum"] = finite(sum(sums))
     return row
+
+
+def first_loss(batch):
+    """The loss of the next step; of an inference, the sum of the absolute results."""
+    if rule:
+        block_of(1)
+        return last_loss
+    return compute(*batch).abs().double().sum().item()
 
 
 side = "torch" if options.mode == "eager" and not on_gpu else "torch-" + options.mode
@@ -393,19 +376,13 @@ head = {"workload": options.workload, "side": side + ("-nhwc" if options.channel
         "device": options.device, "dtype": options.dtype, "threads": options.threads,
         "batch": shape[0], "parameters": sum(p.numel() for p in model.parameters()),
         "version": torch.__version__}
-block_of(1)
-first_loss, first_step = last_loss, age()
+losses = [first_loss((xs[0], ys[0]))]
+first_step = twins.age()
+losses.append(first_loss((xs[1], ys[1])))
 if options.hold:
     if on_gpu:
         torch.cuda.empty_cache()
-    ready = dict(head, ready=True, first_step_ms=round(first_step * 1e3, 1))
-    print(json.dumps(ready), flush=True)
-    settled = False
-    for line in sys.stdin:
-        if not settled:
-            settle()
-        print(json.dumps(measure(float(line), 0.02 if settled else 0.2)), flush=True)
-        settled = True
+    twins.serve(dict(head, first_step_ms=round(first_step * 1e3, 1)), measure, settle)
 else:
     settle()
     figures = measure(options.seconds, max(0.2, options.seconds / 5))

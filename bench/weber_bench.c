@@ -3,7 +3,7 @@
  *
  *   weber_bench --workload W3 [--mode weber|weber-compiled] [--device CPU|CUDA|OpenCL|...]
  *               [--dtype f32|tf32|bf16|f64] [--threads 1] [--seconds 2] [--batch N] [--length N]
- *               [--losses N] [--hold] [--ranks]
+ *               [--losses N] [--hold] [--ranks] [--save FILE.safetensors]
  *
  * A training step computes forward pass, loss, gradient and update on one of a few batches created
  * beforehand; an inference step computes the forward pass.  On the CPU, every step reads the loss
@@ -15,7 +15,11 @@
  * compare devices and runs.  --hold: prints a line when it is ready; then, for each line with a
  * number of seconds that it reads, prints a line of figures.  --ranks: connects the processes of
  * `weber launch` by NCCL, and averages the gradients of all; each has the same batches, so the
- * losses are those of one process.  With --losses it also measures an allreduce of 25 MB. */
+ * losses are those of one process.  With --losses it also measures an allreduce of 25 MB.  --save:
+ * only writes the initial model and the batches, for the twins (start.py).
+ *
+ * The losses of the first two steps let run.py check that all sides do the same work; for an
+ * inference they are the sums of the absolute results. */
 #include "workloads.h"
 
 #include <inttypes.h>
@@ -47,7 +51,7 @@ static void fail(const char *what)
 /* ---- arguments ------------------------------------------------------------------------------- */
 
 typedef struct {
-    const char *workload, *mode, *device, *dtype;
+    const char *workload, *mode, *device, *dtype, *save;
     int threads, losses;
     int64_t batch, length;          /* 0: the workload's default */
     double seconds;
@@ -60,7 +64,7 @@ static int usage(const char *wrong)
     fprintf(stderr,
             "weber_bench --workload W1..W7b|G1|G2 [--mode weber|weber-compiled] [--device NAME]\n"
             "            [--dtype f32|tf32|bf16|f64] [--threads N] [--seconds S] [--batch N]\n"
-            "            [--length N] [--losses N] [--hold] [--ranks]\n");
+            "            [--length N] [--losses N] [--hold] [--ranks] [--save FILE]\n");
     return 2;
 }
 
@@ -79,6 +83,7 @@ static bool read_wishes(int argc, char **argv, arguments *w)
         else if (!strcmp(key, "--dtype")) w->dtype = value;
         else if (!strcmp(key, "--threads")) w->threads = atoi(value);
         else if (!strcmp(key, "--losses")) w->losses = atoi(value);
+        else if (!strcmp(key, "--save")) w->save = value;
         else if (!strcmp(key, "--batch")) w->batch = atoll(value);
         else if (!strcmp(key, "--length")) w->length = atoll(value);
         else if (!strcmp(key, "--seconds")) w->seconds = atof(value);
@@ -102,9 +107,29 @@ typedef struct {
     wb_compiled *compiled;          /* NULL: builds the graph at every step */
     wb_batch batches[MOST_BATCHES];
     int64_t steps;                  /* completed so far */
-    double first_loss, last_loss, first_step;
+    double first_loss, second_loss, last_loss, first_step;
     int64_t held;  /* device memory in use after STEADY steps, in bytes; 0 before */
 } run;
+
+typedef struct {
+    double checksum;                /* sum of absolute values */
+    uint64_t bits;                  /* FNV-1a of all bytes */
+} sums;
+
+static int add_up(wb_tensor *x, const char *path, void *ctx)
+{
+    (void)path;
+    sums *s = ctx;
+    wb_scope *scope = wb_scope_open();
+    /* exact for f32 and narrower dtypes; on the CPU, so that no more of a GPU's memory is used */
+    wb_tensor *exact = wb_astype(wb_cpu(x), WB_F32);
+    const float *p = wb_data(exact);
+    const unsigned char *byte = (const void *)p;
+    for (int64_t i = 0; p && i < wb_size(x); i++) s->checksum += fabs((double)p[i]);
+    for (int64_t i = 0; p && i < 4 * wb_size(x); i++)
+        s->bits = (s->bits ^ byte[i]) * 0x100000001B3u;
+    return wb_scope_close(scope) || !p;
+}
 
 /* Records a step; the output is the loss, or the result of an inference. */
 static int record(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx)
@@ -120,6 +145,13 @@ static int record(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx)
     return outputs[0] && wb_update(r->state, r->model, gradients) == 0 ? 1 : -1;
 }
 
+static double absolute_sum(wb_tensor *x)
+{
+    sums s = {0, 0};
+    if (add_up(x, "", &s)) fail("reading a result");
+    return s.checksum;
+}
+
 static void step(run *r, bool read)
 {
     const wb_batch *b = &r->batches[r->steps++ % r->work.batches];
@@ -133,6 +165,7 @@ static void step(run *r, bool read)
     }
     if (read && r->state) r->last_loss = wb_item(out);
     else if (read ? !wb_data(out) : wb_eval(out)) fail("a step");
+    if (!r->state && r->steps <= 2) r->last_loss = absolute_sum(out);
     if (wb_scope_close(scope)) fail("a step");
 }
 
@@ -187,26 +220,6 @@ static double peak_mb(void)
     return kb / 1024;
 }
 
-typedef struct {
-    double checksum;                /* sum of absolute values */
-    uint64_t bits;                  /* FNV-1a of all bytes */
-} sums;
-
-static int add_up(wb_tensor *x, const char *path, void *ctx)
-{
-    (void)path;
-    sums *s = ctx;
-    wb_scope *scope = wb_scope_open();
-    /* exact for f32 and narrower dtypes; on the CPU, so that no more of a GPU's memory is used */
-    wb_tensor *exact = wb_astype(wb_cpu(x), WB_F32);
-    const float *p = wb_data(exact);
-    const unsigned char *byte = (const void *)p;
-    for (int64_t i = 0; p && i < wb_size(x); i++) s->checksum += fabs((double)p[i]);
-    for (int64_t i = 0; p && i < 4 * wb_size(x); i++)
-        s->bits = (s->bits ^ byte[i]) * 0x100000001B3u;
-    return wb_scope_close(scope) || !p;
-}
-
 static sums parameter_sums(run *r)
 {
     sums s = {0, 0xCBF29CE484222325u};
@@ -240,8 +253,15 @@ static double host_us(run *r)
 
 typedef struct {
     double step, p10, host, faults;             /* seconds; microseconds; page faults per step */
+    double cores;                               /* processor time divided by time */
     int64_t steps;
 } figures;
+
+static double used(const struct rusage *r)
+{
+    return (double)(r->ru_utime.tv_sec + r->ru_stime.tv_sec) +
+           1e-6 * (double)(r->ru_utime.tv_usec + r->ru_stime.tv_usec);
+}
 
 /* Warms up, then times blocks of about 20 ms, each of at least one step. */
 static figures measure(run *r, double seconds, double warm)
@@ -269,6 +289,7 @@ static figures measure(run *r, double seconds, double warm)
         times[n++] = (clock_now() - t) / (double)block;
     }
     getrusage(RUSAGE_SELF, &after);
+    f.cores = (used(&after) - used(&before)) / (clock_now() - begun);
     qsort(times, (size_t)n, sizeof *times, by_size);
     f.step = times[n / 2];
     f.p10 = times[n / 10];
@@ -311,9 +332,11 @@ static void print_figures(run *r, const arguments *w, const figures *f)
     print_number("peak_mb", peak_mb(), 1);
     print_number("first_step_ms", r->first_step * 1e3, 1);
     print_number("first_loss", r->first_loss, 6);
-    print_number("last_loss", r->last_loss, 6);
+    print_number("second_loss", r->second_loss, 6);
+    print_number("last_loss", r->state ? r->last_loss : NAN, 6);
     if (!w->hold) print_number("checksum", parameter_sums(r).checksum, 6);
     print_number("faults_a_step", f->faults, 3);
+    print_number("cores", f->cores, 2);
     printf(", \"steps\": %lld}\n", (long long)f->steps);
     fflush(stdout);
 }
@@ -384,12 +407,24 @@ static void make(run *r, const arguments *w)
         fail("wb_compile");
 }
 
+static void save(const run *r, const char *path)
+{
+    void *data[2 * MOST_BATCHES];
+    int n = 0;
+    for (int k = 0; k < r->work.batches; k++) {
+        data[n++] = r->batches[k].x;
+        data[n++] = r->batches[k].y;
+    }
+    if (wb_save(path, wb_tuple(r->model, wb_tuple_array(n, data)))) fail("saving");
+}
+
 static void first_steps(run *r)
 {
     block_of(r, 1);
     r->first_loss = r->last_loss;
     r->first_step = age();
     block_of(r, 1);
+    r->second_loss = r->last_loss;
 }
 
 /* Answers each input line with a line of figures. */
@@ -420,7 +455,7 @@ int main(int argc, char **argv)
     if (strcmp(w.dtype, "f32") && strcmp(w.dtype, "tf32") && strcmp(w.dtype, "bf16") &&
         strcmp(w.dtype, "f64"))
         return usage("no such dtype");
-    run r = {.work = *work, .first_loss = NAN, .last_loss = NAN};
+    run r = {.work = *work, .first_loss = NAN, .second_loss = NAN, .last_loss = NAN};
     if (w.batch > 0) r.work.dims[0] = w.batch;
     if (w.length > 0 && work->tokens) r.work.dims[1] = w.length;
 
@@ -428,7 +463,9 @@ int main(int argc, char **argv)
     if (w.ranks && wb_distributed_initialise(WB_NCCL, .timeout = 60)) fail("connecting the ranks");
     if (open_device(&r, &w)) fail(w.device);
     make(&r, &w);
-    if (w.losses > 0) {
+    if (w.save) {
+        save(&r, w.save);
+    } else if (w.losses > 0) {
         print_losses(&r, &w);
     } else {
         first_steps(&r);
