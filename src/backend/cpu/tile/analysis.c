@@ -148,7 +148,8 @@ static void put_off_stores(tile_compiler *c)
     for (bool changed = true; changed;) {
         changed = false;
         for (int i = 0; i < c->n; i++) {
-            if (instr(c, i)->kind != WB__STORE || c->late[i] || !tile_would_overwrite(c, i, i)) continue;
+            if (instr(c, i)->kind != WB__STORE || c->late[i] || !tile_would_overwrite(c, i, i))
+                continue;
             c->late[i] = changed = true;
         }
     }

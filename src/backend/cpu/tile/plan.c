@@ -166,7 +166,8 @@ static int direct_store(const tile_compiler *c, int i)
         const wb__instr *in = instr(c, u);
         if (in->kind != WB__STORE || in->a != i || c->late[u] || c->done[u]) continue;
         const tile_view *v = &c->s->views[in->arg];
-        if (bindable(c, v, instr(c, i)->reg, LEVEL_FULL) && !tile_would_overwrite(c, u, i)) return u;
+        if (bindable(c, v, instr(c, i)->reg, LEVEL_FULL) && !tile_would_overwrite(c, u, i))
+            return u;
     }
     return -1;
 }
