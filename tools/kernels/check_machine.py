@@ -87,6 +87,11 @@ def figures():
     code = machine.read_sass(SASS.replace("16816", "1684"))["product"]
     f = machine.figures("sm_80", 40, 0, 0, code)        # 16, and the inner loop's two count 32
     expect("the inner loop", (f["loop"], f["macs"]), (5, 2))
+    ticket = SASS.replace("EXIT ;\n.L_x_2:\n", "ATOMG.E.INC R2, [R4.64], R3 ;\n.L_x_2:\n"
+                          "        /*00c8*/                   LDG.E.128 R8, [R4.64] ;\n")
+    ticket = ticket.replace("BRA `(.L_x_2)", "@P3 BRA `(.L_x_2)")
+    f = machine.figures("sm_80", 40, 0, 0, machine.read_sass(ticket)["product"])
+    expect("behind a ticket", f["moving_load"], 2)
     called = SASS.replace("@P2 BRA `(.L_x_1) ;\n", "@P2 CALL.REL.NOINC `(.L_x_3) ;\n"
                           "        /*00b8*/                   BRA `(.L_x_1) ;\n.L_x_3:\n", 1)
     loops = machine.loops_of(machine.read_sass(called)["product"])

@@ -40,6 +40,7 @@ class Instruction:
         self.name, self.operands = name, operands
         self.macs, self.on_matrix, self.issued = 0.0, False, True
         self.leaves = False             # the next instruction follows from elsewhere only
+        self.ticket = False             # what follows is for the group with the last ticket
         self.load = self.store = self.local = 0         # bytes: global loads, stores, local loads
 
 
@@ -78,6 +79,8 @@ def sass_instruction(name, operands):
         i.load = sass_width(words)
     elif base in ("STG", "ST"):
         i.store = sass_width(words)
+    elif base == "ATOMG":
+        i.ticket = True
     elif base == "LDS":
         i.local = sass_width(words)
     elif base == "LDSM":                                # ldmatrix: 4 bytes an item and matrix
@@ -310,7 +313,7 @@ def loops_of(code):
 
 def figures(arch, registers, spills, local, code):
     """A dictionary of numbers: of the kernel, of its hot loop, and of the code that moves the most
-    bytes to and from global memory, which is a loop or the whole kernel."""
+    bytes to and from global memory, which is a loop before any ticket, or the whole kernel."""
     def total(part, *fields):
         return sum(getattr(code[at], field) for at in part for field in fields)
 
@@ -318,10 +321,10 @@ def figures(arch, registers, spills, local, code):
         widths = [getattr(code[at], field) for at in part if getattr(code[at], field)]
         return sum(widths) / len(widths) if widths else 0
 
-    def most(*fields):
+    def most(*fields, end=len(code)):
         """The loop in which the sum of the first fields, or of the next ones, is largest, within
         the outermost loop in which it is largest."""
-        loops = loops_of(code)
+        loops = [loop for loop in loops_of(code) if loop[1][0] < end]
         sums = {}
         for _, own, root in loops:
             sums[root] = [a + total(own, *f) for a, f in zip(sums.get(root, [0] * 9), fields)]
@@ -331,7 +334,8 @@ def figures(arch, registers, spills, local, code):
                                      len(loop[1])))[1]
 
     whole = [at for at, i in enumerate(code) if isinstance(i, Instruction)]
-    hot, moving = most(["macs"], ["load", "local"]), most(["load"])
+    ticket = next((at for at in whole if code[at].ticket), len(code))
+    hot, moving = most(["macs"], ["load", "local"]), most(["load"], end=ticket)
     if not total(moving, "load"):
         moving = whole
     moved = total(moving, "load", "store")
