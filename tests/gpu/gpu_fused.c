@@ -79,6 +79,44 @@ TEST(reductions)
     for (int k = 0; k < 3; k++) reduction_kind(kinds[k], 130, 130, false, 3);
 }
 
+/* Vectors of columns: a value for each element, of a row, of a column and of its indices, whose
+ * reductions over the rows are exact in every order, and which is stored beside them. */
+static void columns_of(int64_t r, int64_t c, wb_dtype t, int reductions, int64_t offset)
+{
+    static const wb__op ops[] = {WB__OP_sum, WB__OP_argmax, WB__OP_max, WB__OP_min, WB__OP_sum};
+    static hand h;
+    begin(&h, r, c);
+    const int x = load(&h, t, c + offset, 1), k = load(&h, WB_F32, 0, 1);
+    const int w = load(&h, WB_F32, 1, 0);
+    for (int i = 0; i < 3; i++)
+        fill_reduction(h.data[i], h.views[i].dtype, (int64_t)(h.bytes[i] / wb__dtype_size(
+                       h.views[i].dtype)), 1);
+    const int place = put(&h, (wb__instr){.kind = WB__IOTA, .reg = WB__REG_F32, .dtype = WB_F32,
+                                          .level = WB__LEVEL_FULL, .a = -1, .b = -1, .c = -1,
+                                          .arg = 1, .scale = 1});
+    int y = op_of(&h, WB__OP_mul, op_of(&h, WB__OP_sub, x, k, -1), w, -1);
+    y = op_of(&h, WB__OP_add, y, place, -1);
+    for (int i = 0; i < reductions; i++) {
+        const bool index = ops[i % 5] == WB__OP_argmax;
+        reduction_of(&h, WB__REDUCE_ROWS, ops[i % 5], y, index ? WB__REG_I32 : WB__REG_F32,
+                     view_of(&h, index ? WB_I32 : WB_F32, 0, 1));
+    }
+    store(&h, y, t, c + offset, 1);
+    both(&h, NULL, same_bits);
+    finish(&h);
+}
+
+TEST(vectors_of_columns)
+{
+    if (no_device()) skip();
+    static const int64_t shapes[][2] = {{1, 8}, {3, 24}, {2, 1}, {40, 64}, {300, 16}, {33, 100},
+                                        {500, 66}, {1000, 7}, {20, 200}, {4096, 40}};
+    static const wb_dtype types[] = {WB_F32, WB_BF16, WB_F16};
+    for (size_t s = 0; s < WB__COUNT(shapes); s++)
+        for (int t = 0; t < 3; t++)
+            columns_of(shapes[s][0], shapes[s][1], types[t], 1 + (int)(s % 3) * 2, s % 4 == 3);
+}
+
 /* Reductions of no elements: the sum is 0, the maximum the least number, the minimum the greatest,
  * argmax 0. */
 TEST(empty)
@@ -274,6 +312,35 @@ TEST(windows_of_vectors)
         store(&h, x, WB_F32, 512, 1);
         wb__gpu_work *work = made(&any_gpu, &h.f);
         assert_int_equal(strstr(work->launch[0].text, "VECTOR") != NULL, from == 8);
+        wb__gpu_work_free(work);
+        finish(&h);
+    }
+}
+
+/* Vectors of columns are as long as 16 bytes, the alignment and local memory allow. */
+TEST(length_of_vectors)
+{
+    static const struct {
+        wb_dtype t;
+        int64_t cols;
+        int offset, reductions;
+        const char *want;
+    } cases[] = {
+        {WB_F32, 64, 0, 2, "f32x4 l0"}, {WB_BF16, 64, 0, 2, "u16x8 l0"},
+        {WB_BF16, 64, 0, 4, "u16x4 l0"}, {WB_BF16, 36, 0, 2, "u16x4 l0"},
+        {WB_BF16, 64, 2, 2, "u16x2 l0"}, {WB_BF16, 63, 0, 2, "OF_BF16(p0["}};
+    for (size_t i = 0; i < WB__COUNT(cases); i++) {
+        static hand h;
+        begin(&h, 3000, cases[i].cols);
+        const int x = load(&h, cases[i].t, cases[i].cols, 1);
+        h.views[0].offset = cases[i].offset;
+        const int y = op_of(&h, WB__OP_mul, x, load(&h, WB_F32, 0, 1), -1);
+        for (int n = 0; n < cases[i].reductions; n++)
+            reduction_of(&h, WB__REDUCE_ROWS, WB__OP_sum, y, WB__REG_F32,
+                         view_of(&h, WB_F32, 0, 1));
+        wb__gpu_work *work = made(&any_gpu, &h.f);
+        if (!strstr(work->launch[0].text, cases[i].want))
+            fail_msg("no %s in:\n%s", cases[i].want, work->launch[0].text);
         wb__gpu_work_free(work);
         finish(&h);
     }

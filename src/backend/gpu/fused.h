@@ -49,6 +49,14 @@ typedef enum {
     WB__BY_GROUP            /* outer dimensions, rows and columns have a loop each */
 } wb__walk;
 
+/* Which vectors a kernel may have: along the innermost loop; or of columns, beside WB__BY_GROUP. */
+typedef enum { WB__NO_VECTORS, WB__VECTORS, WB__VECTORS_OF_COLUMNS } wb__fuse_vectors;
+
+/* Where a kernel with a loop over rows, whose items have vectors of columns, has a use for an
+ * operand: in this loop; before it, since the operand does not vary along the rows; or behind it,
+ * since it has the results of reductions, of which an item then has one column. */
+typedef enum { WB__IN_LOOP, WB__BEFORE_LOOP, WB__BEHIND_LOOP } wb__fuse_place;
+
 /* An operand with strides.  It is a view, or the index from which an iota computes its values. */
 typedef struct {
     const wb__view *view;                       /* NULL: an iota */
@@ -60,6 +68,7 @@ typedef struct {
     bool in_struct;                             /* the iota's scale and shift, or the window, are
                                                    struct fields */
     bool vector;                /* an item has k->vector elements; strides are in vectors */
+    wb__fuse_place place;
     int64_t stride[WB_MAX_DIMS];
 } wb__fuse_operand;
 
@@ -84,6 +93,9 @@ typedef struct {
     unsigned struct_dims;                       /* bit set: dimensions that are struct fields */
     unsigned inner;  /* bit set: dimensions whose index changes in the inner loop */
     int vector;                 /* adjacent elements of an item; 1: no vectors */
+    int longest;                /* limit of `vector`; 0: none */
+    bool columns;               /* vectors are of columns, and the kernel loops over rows */
+    wb__fuse_place place;       /* of the operands for which code is emitted */
     int64_t elements;           /* along the last dimension, if its last vector is cut off; or 0 */
     unsigned vector_types;      /* bit set: dtypes of vectors; of WB__CHUNK bytes if vector is 1 */
 
@@ -124,14 +136,15 @@ extern const char *const wb__fuse_kinds[4];     /* names of register kinds: "f32
 extern const wb_dtype wb__fuse_whole[4];  /* the dtype that a register holds without conversion */
 
 /* fused_loops.c */
-/* Reduces the space to as few dimensions as possible.  vectors: and makes vectors, if they suit the
- * operands. */
-void wb__fuse_loops(wb__fuse *k, wb__walk walk, bool vectors);
+/* Reduces the space to as few dimensions as possible, and makes vectors if they suit the operands.
+ */
+void wb__fuse_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors);
 /* Emits the indices of the dimensions [from, to).  `count` is the variable that numbers the points
  * of these dimensions. */
 void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to);
 /* Emits each operand's pointer or, for a draw or an iota, its first element index.  Both include
- * the offset along the dimensions outside the inner loop. */
+ * the offset along the dimensions outside the inner loop.  Operands behind the loop have pointers
+ * only there (k->place). */
 void wb__fuse_bases(wb__fuse *k);
 /* Emits, in the inner loop, variables for operand offsets that change in this loop.  Only operands
  * of the instructions in `needed` are considered. */
@@ -189,8 +202,13 @@ void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 /* fused_reduction_text.c: a reduction.  instr: index of its instruction; n: suffix of an item's
  * variables; slot: suffix of the group's arrays; from, acc, out: register types of the operand, the
  * accumulator and the result.  top: the sum is of exp(x - m), where m, instruction `top`, is the
- * maximum of x; the loop that finds m also adds.  -1: it is another reduction. */
-typedef struct { int instr, n, slot, top; wb__reg from, acc, out; uint16_t op; } wb__reduction;
+ * maximum of x; the loop that finds m also adds.  -1: it is another reduction.  lanes: adjacent
+ * columns of an item, whose variables are arrays; 1: an item has one. */
+typedef struct {
+    int instr, n, slot, top, lanes;
+    wb__reg from, acc, out;
+    uint16_t op;
+} wb__reduction;
 wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot);
 void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
 void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index);
@@ -202,10 +220,13 @@ void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
 /* Emits the arrays of n reductions in local memory, and returns the size of these arrays in bytes.
  * k NULL: only returns the size. */
 int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n);
-void wb__reduction_share(wb__fuse *k, const wb__reduction *f);
-/* Emits a tree reduction of the items' results in local memory.  A distance h starts at `from` and
- * is halved down to `least`.  For each h, an item with an index less than h combines its result
- * with that of the item h further on.  The index (`item`), `from` and `least` are expressions. */
+/* Emits code that writes an item's results of n reductions to these arrays. */
+void wb__reduction_share(wb__fuse *k, const wb__reduction *f, int n);
+/* Emits a barrier and a tree reduction of the items' results in local memory.  A distance h starts
+ * at `from` and is halved down to `least`.  For each h, an item with an index less than h combines
+ * its result with that of the item h further on.  The index (`item`), `from` and `least` are
+ * expressions.  If an item has several lanes, l first combines the results l, l + the group's
+ * items, and so on, which are of one column: item i has written its lanes from i * lanes on. */
 void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
                         const char *from, const char *least);
 /* Emits the result of the reduction as the value of its instruction.  `at`: index of the result in

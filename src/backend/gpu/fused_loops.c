@@ -26,8 +26,10 @@ static void find_operands(wb__fuse *k)
         const wb__instr *in = &p->instr[i];
         k->operand[i] = -1;
         switch ((wb__instr_kind)in->kind) {
-        case WB__LOAD: case WB__STORE: case WB__REDUCE_ROWS: case WB__REDUCE_ALL:
-            k->operand[i] = in->arg;
+        case WB__LOAD: case WB__STORE: k->operand[i] = in->arg; break;
+        case WB__REDUCE_ROWS: case WB__REDUCE_ALL:
+            k->operand[i] = k->n_operands++;        /* whether or not p loads the view */
+            k->operands[k->operand[i]].place = WB__BEHIND_LOOP;
             break;
         case WB__UNIFORM: case WB__GAUSSIAN: k->operand[i] = in->c; break;
         case WB__PRODUCT:                           /* its other operand, as its first one below */
@@ -41,8 +43,10 @@ static void find_operands(wb__fuse *k)
         if (k->operand[i] < 0) continue;
         wb__fuse_operand *operand = &k->operands[k->operand[i]];
         operand->used |= k->needed[i];
-        if (in->kind == WB__IOTA) operand->stride[in->arg] = 1;
-        else operand->view = &p->views[k->operand[i]];
+        const bool iota = in->kind == WB__IOTA;
+        if (iota) operand->stride[in->arg] = 1;
+        else operand->view = &p->views[in->kind == WB__UNIFORM || in->kind == WB__GAUSSIAN
+                                           ? in->c : in->arg];
         operand->padded = in->kind == WB__LOAD && in->a >= 0;
         if (!operand->padded) continue;
         operand->window = p->windows[in->a];
@@ -112,7 +116,7 @@ static bool same_operand(const wb__fuse_operand *a, const wb__fuse_operand *b)
     return a->view && b->view && a->view->buffer == b->view->buffer &&
            a->view->buffer != WB__NO_BUFFER && a->view->offset == b->view->offset &&
            a->view->dtype == b->view->dtype && !memcmp(a->stride, b->stride, sizeof a->stride) &&
-           !a->padded && !b->padded;
+           !a->padded && !b->padded && a->place == b->place;
 }
 
 /* Assigns ids to operands and stride patterns, in the order of the list of operands; equal operands
@@ -130,6 +134,7 @@ static void assign_ids(wb__fuse *k)
             const wb__fuse_operand *q = &k->operands[j];
             if (!q->used) continue;
             if (p->pattern < 0 && !p->padded && !q->padded &&
+                (p->place == WB__BEHIND_LOOP) == (q->place == WB__BEHIND_LOOP) &&
                 !memcmp(p->stride, q->stride, sizeof p->stride))
                 p->pattern = q->pattern;
             if (p->id < 0 && same_operand(p, q)) p->id = q->id;
@@ -139,12 +144,26 @@ static void assign_ids(wb__fuse *k)
     }
 }
 
-void wb__fuse_loops(wb__fuse *k, wb__walk walk, bool vectors)
+/* Finds the operands whose vectors of columns are loaded before the loop over the rows. */
+static void find_places(wb__fuse *k, const wb__loop *loop)
+{
+    for (int i = 0; i < k->n_operands; i++) {
+        wb__fuse_operand *p = &k->operands[i];
+        bool varies = p->padded;
+        for (int d = 0; d < k->n_dims; d++) varies |= p->stride[d] && loop[d] == WB__ROWS;
+        if (!varies && p->place == WB__IN_LOOP) p->place = WB__BEFORE_LOOP;
+    }
+    for (int i = 0; i < k->program->n_instr; i++)
+        if (k->program->instr[i].kind == WB__STORE)
+            k->operands[k->operand[i]].place = WB__IN_LOOP;
+}
+
+void wb__fuse_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors)
 {
     const wb__space *s = &k->program->space;
     wb__loop loop[WB_MAX_DIMS];
     find_operands(k);
-    for (int i = 0; i < k->program->n_views; i++)
+    for (int i = 0; i < k->n_operands; i++)
         if (k->operands[i].view)
             for (int d = 0; d < s->ndim; d++)
                 k->operands[i].stride[d] = s->dims[d] == 1 ? 0 : k->operands[i].view->strides[d];
@@ -171,8 +190,13 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk, bool vectors)
     }
     k->vector = 1;
     if (vectors && k->n_dims) {
-        const wb__loop inner = loop[k->n_dims - 1];
-        wb__fuse_make_vectors(k, walk == WB__ANY_ORDER && k->n_dims == 1);
+        const int last = k->n_dims - 1;
+        const wb__loop inner = loop[last];
+        k->columns = vectors == WB__VECTORS_OF_COLUMNS;
+        if (k->columns) find_places(k, loop);
+        if (!k->columns || (inner == WB__COLS && (!last || loop[last - 1] != WB__COLS)))
+            wb__fuse_make_vectors(k, walk == WB__ANY_ORDER && !last);
+        k->columns &= k->vector > 1;
         k->points[inner] = wb__quotient_up(k->points[inner], k->vector);
     }
     for (int g = 0, d = 0; g < 4; g++) {
@@ -312,7 +336,8 @@ void wb__fuse_bases(wb__fuse *k)
     const unsigned outside = ~k->inner;
     for (int i = 0; i < k->n_operands; i++) {
         wb__fuse_operand *p = &k->operands[i];
-        if (!p->used) continue;
+        const bool behind = p->place == WB__BEHIND_LOOP;
+        if (!p->used || behind != (k->place == WB__BEHIND_LOOP)) continue;
         bool first_pattern = true, first_id = true;
         for (int j = 0; j < i; j++) {
             if (!k->operands[j].used) continue;
@@ -340,12 +365,12 @@ void wb__fuse_bases(wb__fuse *k)
 
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48])
 {
-    const int one = plain(k, p, k->inner);
+    const int one = plain(k, p, k->inner), n = one >= 0 ? one : p->pattern;
     const bool by_lane = k->vector > 1 && !p->vector && p->stride[k->n_dims - 1];
-    if (by_lane) snprintf(text, 48, "(y%d + lane)", p->pattern);
-    else if (one >= 0) snprintf(text, 48, "i%d", one);
-    else if (varies(k, p, k->inner)) snprintf(text, 48, "y%d", p->pattern);
-    else snprintf(text, 48, "0");
+    char at[24] = "0";
+    if (one >= 0 || varies(k, p, k->inner))
+        snprintf(at, sizeof at, "%c%d", one >= 0 ? 'i' : 'y', n);
+    snprintf(text, 48, by_lane ? "(%s + lane)" : "%s", at);
 }
 
 void wb__fuse_offsets(wb__fuse *k, const bool *needed)

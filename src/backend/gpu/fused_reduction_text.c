@@ -20,11 +20,25 @@ wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int 
         acc = from == WB__REG_F64 || out == WB__REG_F64 ? WB__REG_F64 : WB__REG_F32;
     else if (in->op == WB__OP_sum)
         acc = is_float(out) ? WB__REG_I64 : out;
-    return (wb__reduction){.instr = instr, .n = n, .slot = slot, .top = -1, .from = from,
-                           .acc = acc, .out = out, .op = in->op};
+    return (wb__reduction){.instr = instr, .n = n, .slot = slot, .top = -1, .lanes = 1,
+                           .from = from, .acc = acc, .out = out, .op = in->op};
 }
 
 static bool lossy(const wb__reduction *f) { return f->op == WB__OP_sum && f->acc == WB__REG_F32; }
+
+/* Emits a variable of an item, or of each of its lanes, with its first value. */
+static void declare(wb__fuse *k, const wb__reduction *f, const char *type, char name,
+                    const char *first)
+{
+    if (f->lanes == 1) {
+        wb__fuse_line(k, "%s %c%d = %s;", type, name, f->n, first);
+        return;
+    }
+    wb__fuse_line(k, "%s %c%d[%d];", type, name, f->n, f->lanes);
+    wb__fuse_open_lanes(k);
+    wb__fuse_line(k, "%c%d[lane] = %s;", name, f->n, first);
+    wb__fuse_close(k);
+}
 
 void wb__reduction_start(wb__fuse *k, const wb__reduction *f)
 {
@@ -33,26 +47,27 @@ void wb__reduction_start(wb__fuse *k, const wb__reduction *f)
     static const char *highest[] = {"INFINITE", "INFINITE", "0x7fffffff", "(i64)(~(u64)0 >> 1)"};
     const char *kind = KIND(f->acc);
     k->f64 |= f->acc == WB__REG_F64;
-    if (f->op == WB__OP_argmax)
-        wb__fuse_line(k, "%s s%d = 0; uint w%d = NOWHERE;", kind, f->n, f->n);
-    else if (lossy(f))
-        wb__fuse_line(k, f->top < 0 ? "f32 s%d = 0.0f, c%d = 0.0f;"
-                                    : "f32 s%d = 0.0f, c%d = 0.0f, r%d = -INFINITE;",
-                      f->n, f->n, f->n);
-    else
-        wb__fuse_line(k, "%s s%d = %s;", kind, f->n, f->op == WB__OP_sum ? "0"
-                      : f->op == WB__OP_max ? lowest[f->acc] : highest[f->acc]);
+    declare(k, f, kind, 's', f->op == WB__OP_max ? lowest[f->acc]
+                             : f->op == WB__OP_min ? highest[f->acc] : "0");
+    if (f->op == WB__OP_argmax) declare(k, f, "uint", 'w', "NOWHERE");
+    if (lossy(f)) declare(k, f, kind, 'c', "0");
+    if (f->top >= 0) declare(k, f, kind, 'r', "-INFINITE");
 }
+
+/* What follows the name of an item's variable. */
+static const char *lane_of(const wb__reduction *f) { return f->lanes > 1 ? "[lane]" : ""; }
 
 static void add_value(wb__fuse *k, const wb__reduction *f, const char *v)
 {
+    const char *of = lane_of(f), *kind = KIND(f->acc);
+    const int n = f->n;
     switch (f->op) {
-    case WB__OP_max: wb__fuse_line(k, "TAKE_MAX(s%d, %s)", f->n, v); break;
-    case WB__OP_min: wb__fuse_line(k, "TAKE_MIN(s%d, %s)", f->n, v); break;
+    case WB__OP_max: wb__fuse_line(k, "TAKE_MAX(s%d%s, %s)", n, of, v); break;
+    case WB__OP_min: wb__fuse_line(k, "TAKE_MIN(s%d%s, %s)", n, of, v); break;
     default:
-        if (lossy(f)) wb__fuse_line(k, "TAKE_SUM(s%d, c%d, %s)", f->n, f->n, v);
-        else if (is_float(f->acc)) wb__fuse_line(k, "s%d += %s;", f->n, v);
-        else wb__fuse_line(k, "s%d = (%s)((u64)s%d + (u64)%s);", f->n, KIND(f->acc), f->n, v);
+        if (lossy(f)) wb__fuse_line(k, "TAKE_SUM(s%d%s, c%d%s, %s)", n, of, n, of, v);
+        else if (is_float(f->acc)) wb__fuse_line(k, "s%d%s += %s;", n, of, v);
+        else wb__fuse_line(k, "s%d%s = (%s)((u64)s%d%s + (u64)%s);", n, of, kind, n, of, v);
     }
 }
 
@@ -72,7 +87,8 @@ void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index)
         snprintf(v, sizeof v, "u%d", f->n);
     }
     if (f->op == WB__OP_argmax)
-        wb__fuse_line(k, "TAKE_ARGMAX(s%d, w%d, %s, %s)", f->n, f->n, v, index);
+        wb__fuse_line(k, "TAKE_ARGMAX(s%d%s, w%d%s, %s, %s)", f->n, lane_of(f), f->n, lane_of(f),
+                      v, index);
     else
         add_value(k, f, v);
 }
@@ -103,24 +119,31 @@ int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n)
             had |= f[j].slot == f[i].slot && f[j].acc == f[i].acc;
             had_place |= f[j].slot == f[i].slot && f[j].op == WB__OP_argmax;
         }
-        if (!had) sum += (int64_t)wb__dtype_size(wb__fuse_whole[f[i].acc]) * WB__GROUP_ITEMS;
-        if (!had_place) sum += 4 * WB__GROUP_ITEMS;
+        const int size = WB__GROUP_ITEMS * f[i].lanes;
+        if (!had) sum += (int64_t)wb__dtype_size(wb__fuse_whole[f[i].acc]) * size;
+        if (!had_place) sum += 4 * size;
         if (!had && k)
             wb__fuse_line(k, "LOCAL %s t%d_%s[%d];", KIND(f[i].acc), f[i].slot, KIND(f[i].acc),
-                          WB__GROUP_ITEMS);
-        if (!had_place && k) wb__fuse_line(k, "LOCAL uint z%d[%d];", f[i].slot, WB__GROUP_ITEMS);
+                          size);
+        if (!had_place && k) wb__fuse_line(k, "LOCAL uint z%d[%d];", f[i].slot, size);
     }
     return sum;
 }
 
-void wb__reduction_share(wb__fuse *k, const wb__reduction *f)
+void wb__reduction_share(wb__fuse *k, const wb__reduction *f, int n)
 {
-    const char *kind = KIND(f->acc);
-    if (lossy(f))
-        wb__fuse_line(k, "t%d_%s[l] = TOTAL(s%d, c%d);", f->slot, kind, f->n, f->n);
-    else
-        wb__fuse_line(k, "t%d_%s[l] = s%d;", f->slot, kind, f->n);
-    if (f->op == WB__OP_argmax) wb__fuse_line(k, "z%d[l] = w%d;", f->slot, f->n);
+    const bool lanes = n && f->lanes > 1;
+    char at[32] = "l";
+    if (lanes) wb__fuse_open_lanes(k);
+    if (lanes) snprintf(at, sizeof at, "l * %du + lane", f->lanes);
+    for (int i = 0; i < n; i++, f++) {
+        const char *of = lane_of(f);
+        wb__fuse_line(k, lossy(f) ? "t%d_%s[%s] = TOTAL(s%d%s, c%d%s);"
+                                  : "t%d_%s[%s] = s%d%s;",
+                      f->slot, KIND(f->acc), at, f->n, of, f->n, of);
+        if (f->op == WB__OP_argmax) wb__fuse_line(k, "z%d[%s] = w%d%s;", f->slot, at, f->n, of);
+    }
+    if (lanes) wb__fuse_close(k);
 }
 
 static void join(wb__fuse *k, const wb__reduction *f)
@@ -145,8 +168,14 @@ static void join(wb__fuse *k, const wb__reduction *f)
 void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
                         const char *from, const char *least)
 {
-    for (int i = 0; i < n; i++) wb__reduction_share(k, &f[i]);
     wb__fuse_line(k, "BARRIER;");
+    if (f->lanes > 1) {
+        wb__fuse_open(k, "for (uint h = %du; h < %du; h += %du)", WB__GROUP_ITEMS,
+                      WB__GROUP_ITEMS * f->lanes, WB__GROUP_ITEMS);
+        for (int i = 0; i < n; i++) join(k, &f[i]);
+        wb__fuse_close(k);
+        wb__fuse_line(k, "BARRIER;");
+    }
     wb__fuse_open(k, "for (uint h = %s; h >= %s; h >>= 1)", from, least);
     wb__fuse_open(k, "if (%s < h)", item);
     for (int i = 0; i < n; i++) join(k, &f[i]);

@@ -1,6 +1,10 @@
 /* Kernels that reduce rows or everything.  To reduce everything, all points are rows of one column.
  * A group processes a tile of adjacent columns; several of its items share a column, each with some
- * of the rows.  If there are too few columns to occupy the device, the rows are cut into chunks.
+ * of the rows.  Where columns are adjacent in memory, an item has a vector of them: it loads and
+ * adds several columns of a row at once, and then writes its sums to local memory, from where each
+ * column is combined as if items had had one column each.
+ *
+ * If there are too few columns to occupy the device, the rows are cut into chunks.
  * The results of the chunks are stored in the workspace.  The group that is the last to store them
  * combines them in a fixed order, whichever group it is: each group of a tile takes a ticket.
  * Where devices have no tickets, a second kernel combines them. */
@@ -12,7 +16,10 @@
 enum {
     MAX_CHUNKS = 4096,
     AT_ONCE = 4,                /* rows of which an item loads the elements before it adds them */
-    SHORT_PROGRAM = 32          /* instructions of a program for AT_ONCE rows at once */
+    ELEMENTS_AT_ONCE = 16,      /* the same, with vectors of columns: as many elements */
+    SHORT_PROGRAM = 32,         /* instructions of a program for AT_ONCE rows at once */
+    MOST_LOCAL = 16384          /* bytes of local memory for vectors of columns, which also limits
+                                   the registers for their sums: 16 of f32 with their errors */
 };
 
 typedef struct {
@@ -27,6 +34,7 @@ typedef struct {
     int64_t pieces, start;  /* REDUCE_ALL: number of pieces; index of this piece's first point */
     int64_t before;                 /* chunks of earlier pieces */
     int log;                        /* log2 of the columns in a tile */
+    int lanes;                      /* columns of an item; 1: no vectors of columns */
     size_t at;                      /* workspace offset of the partial results */
 } reductions;
 
@@ -47,13 +55,16 @@ static int neighbours(const wb__fuse *k)
     return along_cols - along_rows;
 }
 
+/* A tile has up to 32 columns, or 8 vectors of columns, which are up to 128 bytes; more if there
+ * are fewer rows than items for them. */
 static void choose(reductions *f, const wb__fuse *k)
 {
     const bool cpu = k->target->is_cpu;
-    const int side = neighbours(k);
-    f->log = f->all || side < 0 ? 0 : wb__fuse_log(f->cols, cpu ? 8 : 5);
-    const int tall = wb__fuse_log(f->rows, 8);          /* at most one item per row */
-    if (side >= 0 && f->log < 8 - tall) f->log = WB__MIN(8 - tall, wb__fuse_log(f->cols, 8));
+    const int vector = wb__fuse_log(f->lanes, 8), side = vector ? 1 : neighbours(k);
+    f->log = f->all || side < 0 ? 0 : wb__fuse_log(f->cols, cpu ? 8 : WB__MAX(5, 3 + vector));
+    const int tall = wb__fuse_log(f->rows, 8) - vector;  /* at most one item per row */
+    if (side >= 0 && f->log < 8 - tall)
+        f->log = WB__MIN(WB__MIN(8 - tall, 8), wb__fuse_log(f->cols, 8));
     const int64_t lanes = WB__GROUP_ITEMS >> f->log, groups = wb__quotient_up(f->cols, 1 << f->log);
     const int64_t wanted = (cpu ? 32 : 1024) / (groups * f->outers + 1);
     const int64_t least = lanes * (cpu ? 64 : 16), most = f->rows / least;
@@ -88,7 +99,8 @@ static void partials(reductions *f, wb__fuse *k)
     k->work->workspace = WB__MAX(k->work->workspace, at);
 }
 
-/* Emits the item's index l in the group, and its position in the tile: column x and row y. */
+/* Emits the item's index l in the group, and its position in the tile, without vectors: column x
+ * and row y. */
 static void items(reductions *f, wb__fuse *k)
 {
     wb__reduction_locals(k, f->reductions, f->n);
@@ -145,7 +157,7 @@ static void add_row(const reductions *f, wb__fuse *k)
     wb__fuse_unravel(k, "r", k->first[WB__ROWS], k->first[WB__ROWS + 1]);
     wb__fuse_offsets(k, k->needed);
     if (k->vector > 1) {
-        snprintf(index, sizeof index, "(r * %du + lane)", k->vector);
+        if (!k->columns) snprintf(index, sizeof index, "(r * %du + lane)", k->vector);
         wb__fuse_load_vectors(k, k->needed);
         wb__fuse_open_lanes(k);
     } else if (f->pieces > 1) {
@@ -170,10 +182,21 @@ static void add_chunk(const reductions *f, wb__fuse *k)
     for (int i = 0; i < f->n; i++) wb__reduction_merge(k, &f->reductions[i], at);
 }
 
-static void store_results(reductions *f, wb__fuse *k)
+/* Combines the results of the group's items.  From here on an item has one column. */
+static void combine_items(reductions *f, wb__fuse *k)
 {
     wb__reduction_tree(k, f->reductions, f->n, "l", "128", "a.across");
+    for (int i = 0; i < f->n; i++) f->reductions[i].lanes = 1;
+}
+
+/* Stores the results of column c.  Its index has the dimensions from `from` on. */
+static void store_results(reductions *f, wb__fuse *k, int from)
+{
+    combine_items(f, k);
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
+    wb__fuse_unravel(k, "c", from, k->n_dims);
+    k->place = WB__BEHIND_LOOP;
+    wb__fuse_bases(k);
     for (int i = 0; i < f->n; i++) {
         const wb__reduction *one = &f->reductions[i];
         const wb__fuse_operand *p = &k->operands[k->operand[one->instr]];
@@ -186,7 +209,7 @@ static void store_results(reductions *f, wb__fuse *k)
 
 static void store_partials(reductions *f, wb__fuse *k)
 {
-    wb__reduction_tree(k, f->reductions, f->n, "l", "128", "a.across");
+    combine_items(f, k);
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
     wb__fuse_uint(k, f->outers * f->cols, "line");
     if (f->pieces > 1) wb__fuse_uint(k, f->before, "before");
@@ -216,23 +239,37 @@ static void combine(reductions *f, wb__fuse *k)
     for (int i = 0; i < f->n; i++) wb__reduction_start(k, &f->reductions[i]);
     wb__fuse_line(k, "const uint from = 0, to = c < a.cols ? a.chunks : 0;");
     over_rows(f, k, AT_ONCE, add_chunk);
-    store_results(f, k);
+    wb__reduction_share(k, f->reductions, f->n);
+    store_results(f, k, k->first[WB__COLS]);
     wb__fuse_close(k);
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
+
+/* The longest vectors of columns for which the group's results fit into local memory. */
+static int longest(const reductions *f, const wb__gpu_target *t)
+{
+    const int64_t bytes = wb__reduction_locals(NULL, f->reductions, f->n);
+    const int64_t most = WB__MIN((int64_t)t->local_bytes, MOST_LOCAL);
+    int n = 1;
+    while (n < 64 && 2 * n * bytes <= most) n *= 2;
+    return n;
+}
 
 /* Begins the kernel that reads the operands, and chooses its shape. */
 static int begin(reductions *f, wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work)
 {
     int e = wb__fuse_start(k, t, work, f->program);
     if (e) return e;
-    for (int i = 0; i < f->n; i++) k->needed[f->program->instr[f->reductions[i].instr].a] = true;
+    for (int i = 0; i < f->n; i++) k->needed[f->reductions[i].instr] = true;
     need_stores(f, k);
     wb__fuse_mark_needed(f->program, k->needed, true);
     const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
-    wb__fuse_loops(k, walk, false);
-    f->outers = k->points[WB__OUTER], f->rows = k->points[WB__ROWS], f->cols = k->points[WB__COLS];
+    k->longest = longest(f, t);
+    wb__fuse_loops(k, walk, f->all ? WB__NO_VECTORS : WB__VECTORS_OF_COLUMNS);
+    f->outers = k->points[WB__OUTER], f->rows = k->points[WB__ROWS];
+    f->lanes = k->columns ? k->vector : 1;
+    f->cols = k->points[WB__COLS] * f->lanes;
     choose(f, k);
     const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
     const bool cut = f->chunks > 1 || f->pieces > 1;
@@ -249,11 +286,47 @@ static int begin(reductions *f, wb__fuse *k, const wb__gpu_target *t, wb__gpu_wo
                          : f->program->instr[f->reductions[i].instr].a] = true;
     need_stores(f, k);
     wb__fuse_mark_needed(f->program, k->needed, true);
-    wb__fuse_loops(k, walk, adjacent);
+    k->longest = f->lanes > 1 ? f->lanes : 0;
+    wb__fuse_loops(k, walk, f->lanes > 1 ? WB__VECTORS_OF_COLUMNS : adjacent ? WB__VECTORS
+                                                                        : WB__NO_VECTORS);
+    for (int i = 0; i < f->n; i++) f->reductions[i].lanes = f->lanes;
     f->rows = k->points[WB__ROWS];              /* of vectors, if there are any */
     f->chunk = WB__MAX(wb__quotient_up(f->rows, f->chunks), 1);
     f->chunks = WB__MAX(wb__quotient_up(f->rows, f->chunk), 1);
     return 0;
+}
+
+/* Emits the range [from, to) of the item's rows, and the pointers of its column c or, with vectors,
+ * of the vector of columns that begins with c.  No vector is read beside the last column. */
+static void place_item(const reductions *f, wb__fuse *k)
+{
+    const char *c = f->lanes > 1 ? "first" : "c";
+    if (f->lanes > 1) {
+        wb__fuse_line(k, "const uint first = tile * a.across + (l * %du & (a.across - 1));",
+                      f->lanes);
+        wb__fuse_line(k, "const uint y = l * %du >> a.log, lanes = %du >> a.log;", f->lanes,
+                      WB__GROUP_ITEMS * f->lanes);
+    }
+    wb__fuse_line(k, "const uint from = GRP(1) * a.chunk, left = a.rows - from;");
+    wb__fuse_line(k, "const uint to = %s >= a.cols ? from : left < a.chunk ? a.rows "
+                  ": from + a.chunk;", c);
+    if (f->lanes > 1)
+        wb__fuse_line(k, "const uint v = first < a.cols ? first / %du : 0;", f->lanes);
+    wb__fuse_unravel(k, f->lanes > 1 ? "v" : "c", k->first[WB__COLS], k->n_dims);
+    wb__fuse_bases(k);
+    k->place = WB__BEFORE_LOOP;
+    if (k->columns) wb__fuse_load_vectors(k, k->needed);
+    k->place = WB__IN_LOOP;
+}
+
+/* How many rows an item loads at once. */
+static int at_once(const reductions *f, const wb__fuse *k)
+{
+    int instructions = 0;
+    for (int i = 0; i < f->program->n_instr; i++) instructions += k->needed[i];
+    if (instructions > SHORT_PROGRAM) return 1;
+    if (k->columns) return WB__MIN(ELEMENTS_AT_ONCE / k->vector, AT_ONCE);
+    return k->vector > 1 ? 1 : AT_ONCE;
 }
 
 static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
@@ -263,8 +336,6 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     if (e) return e;
     const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
     const bool cut = f->chunks > 1 || f->pieces > 1;
-    int instructions = 0;
-    for (int i = 0; i < f->program->n_instr; i++) instructions += k.needed[i];
     k.impl = f->all ? "a group a stretch of elements" : "a group some rows of some columns";
     for (int d = k.first[WB__ROWS]; d < k.first[WB__ROWS + 1]; d++) k.inner |= 1u << d;
     items(f, &k);
@@ -272,22 +343,22 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     if (f->outers > 1) {
         wb__fuse_uint(&k, tiles, "tiles");
         wb__fuse_line(&k, "const uint o = GRP(0) / a.tiles;");
-        wb__fuse_line(&k, "const uint c = (GRP(0) - o * a.tiles) * a.across + x;");
+        wb__fuse_line(&k, "const uint tile = GRP(0) - o * a.tiles;");
     } else {
-        wb__fuse_line(&k, "const uint c = GRP(0) * a.across + x;");
+        wb__fuse_line(&k, "const uint tile = GRP(0);");
     }
-    wb__fuse_line(&k, "const uint from = GRP(1) * a.chunk, left = a.rows - from;");
-    wb__fuse_line(&k, "const uint to = c >= a.cols ? from : left < a.chunk ? a.rows "
-                  ": from + a.chunk;");
+    wb__fuse_line(&k, "const uint c = tile * a.across + x;");
     wb__fuse_unravel(&k, "o", k.first[WB__OUTER], k.first[WB__ROWS]);
-    wb__fuse_unravel(&k, "c", k.first[WB__COLS], k.n_dims);
-    wb__fuse_bases(&k);
     if (cut) partials(f, &k);
-    for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
     if (f->pieces > 1) wb__fuse_uint(&k, f->start, "start");
-    over_rows(f, &k, k.vector > 1 || instructions > SHORT_PROGRAM ? 1 : AT_ONCE, add_row);
+    wb__fuse_open(&k, "%s", "");                /* names of its own */
+    place_item(f, &k);
+    for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
+    over_rows(f, &k, at_once(f, &k), add_row);
+    wb__reduction_share(&k, f->reductions, f->n);
+    wb__fuse_close(&k);
     if (cut) store_partials(f, &k);
-    else store_results(f, &k);
+    else store_results(f, &k, k.first[WB__COLS]);
     if (f->ticket) combine(f, &k);
     return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
 }
@@ -304,7 +375,7 @@ static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *w
     const int e = wb__fuse_start(&k, t, work, &flat);
     if (e) return e;
     for (int i = 0; i < f->n; i++) k.needed[f->reductions[i].instr] = true;
-    wb__fuse_loops(&k, WB__IN_ORDER, false);
+    wb__fuse_loops(&k, WB__IN_ORDER, WB__NO_VECTORS);
     partials(f, &k);
     reductions g = *f;
     g.ticket = false;
@@ -315,12 +386,11 @@ static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *w
     items(&g, &k);
     wb__fuse_line(&k, "const uint c = GRP(0) * a.across + x, from = 0;");
     wb__fuse_line(&k, "const uint to = c < a.cols ? a.rows : 0;");
-    wb__fuse_unravel(&k, "c", 0, k.n_dims);
-    wb__fuse_bases(&k);
     for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
     wb__fuse_uint(&k, g.cols, "line");
     over_rows(&g, &k, AT_ONCE, add_chunk);
-    store_results(&g, &k);
+    wb__reduction_share(&k, g.reductions, g.n);
+    store_results(&g, &k, 0);
     return wb__fuse_finish(&k, wb__quotient_up(g.cols, 1 << g.log), 1, 1);
 }
 

@@ -102,11 +102,11 @@ static int each_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
     for (int i = 0; i < p->n_instr; i++) k.needed[i] = stores[i];
     wb__fuse_mark_needed(p, k.needed, true);
     if (wb__fuse_has_products(p, k.needed)) {
-        wb__fuse_loops(&k, WB__ANY_ORDER, false);
+        wb__fuse_loops(&k, WB__ANY_ORDER, WB__NO_VECTORS);
         return wb__fused_products(&k, stores);
     }
     k.once = true;
-    wb__fuse_loops(&k, WB__ANY_ORDER, true);
+    wb__fuse_loops(&k, WB__ANY_ORDER, WB__VECTORS);
     return has_lines(&k) ? by_line(&k, stores) : by_element(&k, stores);
 }
 
@@ -225,7 +225,10 @@ static int open_columns(rows *r, bool indices, char index[40])
 static void join_items(rows *r, const wb__reduction *of, int n)
 {
     wb__fuse *k = &r->k;
-    if (!r->by_item && n) wb__reduction_tree(k, of, n, "lane", "a.lanes / 2", "1");
+    if (!r->by_item && n) {
+        wb__reduction_share(k, of, n);
+        wb__reduction_tree(k, of, n, "lane", "a.lanes / 2", "1");
+    }
     for (int i = 0; i < n; i++) {
         wb__reduction_value(k, &of[i], r->by_item ? NULL : "l - lane");
         k->emitted[of[i].instr] = WB__EMITTED_PER_ROW;
@@ -388,7 +391,7 @@ static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
         find_phases(&r, r.phase + n);
         sort_reductions(&r);
         r.by_item = is_by_item(&r, t, &p->space);
-        wb__fuse_loops(&r.k, WB__BY_ROW, !r.by_item);
+        wb__fuse_loops(&r.k, WB__BY_ROW, r.by_item ? WB__NO_VECTORS : WB__VECTORS);
         e = make_rows(&r);
     }
     wb__free(r.reductions);

@@ -15,6 +15,7 @@
 
 enum {
     LARGEST = 16,               /* bytes of a vector; memory is aligned to as many */
+    LARGEST_ONCE = 32,          /* bytes of one that an item loads before its loop, in two loads */
     LONGEST = 8,                /* elements */
     LONG_PROGRAM = 64           /* instructions for the longest vectors */
 };
@@ -32,29 +33,35 @@ static bool suits(const wb__fuse *k, const wb__fuse_operand *p, int n)
     if (p->stride[last] != 1) return false;
     if (!in_memory(p)) return true;
     const int64_t bytes = (int64_t)wb__dtype_size(p->view->dtype) * n;
-    if (bytes > LARGEST || p->view->offset % n || p->view->granule % bytes) return false;
+    if (bytes > (k->columns && p->place == WB__BEFORE_LOOP ? LARGEST_ONCE : LARGEST) ||
+        p->view->offset % n || p->view->granule % bytes)
+        return false;
     for (int d = 0; d < last; d++)
         if (p->stride[d] % n) return false;
     return true;
 }
 
 /* The longest vectors that suit all operands and leave an item to each thread of the device; 1:
- * there are none.  may_cut: the last vector of a line may be cut off. */
+ * there are none.  may_cut: the last vector of a line may be cut off.  A loop over rows has fewer
+ * items anyway. */
 static int longest(const wb__fuse *k, bool may_cut)
 {
     const int last = k->n_dims - 1;
     const int64_t items = (int64_t)WB__GROUP_ITEMS * k->target->processors;
     int instructions = 0;
     if (k->target->is_cpu || last < 0) return 1;
-    for (int i = 0; i < k->program->n_instr; i++) instructions += k->needed[i];
-    for (int n = instructions > LONG_PROGRAM ? LONGEST / 2 : LONGEST; n > 1; n /= 2) {
+    for (int i = 0; i < k->program->n_instr; i++)
+        instructions += k->needed[i] && k->program->instr[i].kind != WB__REDUCE_ROWS;
+    int most = instructions > LONG_PROGRAM ? LONGEST / 2 : LONGEST;
+    if (k->longest) most = WB__MIN(most, k->longest);
+    for (int n = most; n > 1; n /= 2) {
         /* a line of one vector would be a dimension of size 1, which no index is divided by */
-        bool good = k->dim[last] >= (last ? 2 * n : n), some = false;
+        bool good = k->dim[last] >= (last && !k->columns ? 2 * n : n), some = false;
         good &= may_cut || k->dim[last] % n == 0;
-        good &= k->program->points / n >= items;
+        good &= k->columns || k->program->points / n >= items;
         for (int i = 0; i < k->n_operands; i++) {
             const wb__fuse_operand *p = &k->operands[i];
-            if (!p->used) continue;
+            if (!p->used || p->place == WB__BEHIND_LOOP) continue;
             good &= suits(k, p, n) && (!p->padded || wb__fuse_window_suits(k, p, n));
             some |= in_memory(p) && p->stride[last];
         }
@@ -73,19 +80,21 @@ void wb__fuse_make_vectors(wb__fuse *k, bool may_cut)
         wb__fuse_operand *p = &k->operands[i];
         p->window.begin[last] /= n;             /* wb__fuse_window_suits: without a rest */
         p->window.size[last] /= n;
-        if (!p->used || !p->stride[last]) continue;
+        if (!p->used || !p->stride[last] || p->place == WB__BEHIND_LOOP) continue;
         p->vector = in_memory(p);
         for (int d = 0; d < last && p->vector; d++) p->stride[d] /= n;
         if (!p->vector) p->stride[last] = n;
     }
 }
 
-/* Whether instruction i is needed, is of this kind and moves a vector, and no needed instruction
- * before it does so for the same operand. */
+/* Whether instruction i is needed, is of this kind and moves a vector now (k->place), and no needed
+ * instruction before it does so for the same operand. */
 static bool moves(const wb__fuse *k, const bool *needed, int i, wb__instr_kind kind)
 {
     const wb__instr *instr = k->program->instr;
-    if (!needed[i] || instr[i].kind != kind || !k->operands[k->operand[i]].vector) return false;
+    if (!needed[i] || instr[i].kind != kind || !k->operands[k->operand[i]].vector ||
+        (k->columns && k->operands[k->operand[i]].place != k->place))
+        return false;
     for (int j = 0; j < i; j++)
         if (needed[j] && instr[j].kind == kind
             && k->operands[k->operand[j]].id == k->operands[k->operand[i]].id)
