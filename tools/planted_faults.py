@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GRAPH, ROWS, SHAPE, PRODUCT = "conformance_graph", "conformance", "conformance_shape", "conformance_product"
 SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
 CALLS, CHANGES = "engine_compile_calls", "engine_compile_state"
+READING = "engine_reading"
 SLICES = "engine_slices"
 SUMS = "optim_accumulate"
 FORMULAS = "optim_formulas"
@@ -166,6 +167,14 @@ TABLE = [
     ("a slice is read in place though its plan writes the tensor", "src/engine/leaf_slice.c", "    if (wb__overwritten(w->base)) return false;\n", "", [SLICES]),
     ("a flipped slice begins at its last element", "src/engine/leaf_slice.c",
      "return step > 0 ? n - 1 - span : n - 1;", "return step > 0 ? 0 : n - 1;", [SLICES]),
+    ("each slice of a result that a loop reads has a plan of its own", "src/engine/leaf_slice.c",
+     "else if (y) y->flags |= WB__SLICED;", "", [READING]),
+    ("slices that are evaluated together evaluate their tensor", "src/engine/leaf_slice.c",
+     "        const wb_tensor *y = sliced(tensors[i]);\n        any = y && y->flags", "        wb_tensor *y = sliced(tensors[i]);\n        any = y && (y->flags |= i ? WB__SLICED : 0)", [READING]),
+    ("each slice of a pending write has a plan of its own", "src/engine/leaf_slice.c",
+     "        any = y && y->flags & (WB__PENDING | WB__SLICED);", "        any = y && y->flags & WB__SLICED;", [READING]),
+    ("a slice of a write that a later one replaces is read after both", "src/engine/leaf_slice.c", "return replaced ? NULL : x;", "return replaced && !x ? NULL : x;", [READING]),
+    ("the plan of the last evaluation serves every request", "src/engine/cache.c", "latest >= n_plans || !is_for(plans[latest], r)", "latest >= n_plans", [SEMANTICS]),
     ("a recording forgets the offsets of its slices", "src/engine/compiled/compile.c", ".at = q->leaves[i].at};", ".at = 0};", [SLICES]),
     ("a slice's offset is in bytes, not in elements", "src/backend/gpu/gpu.c", "offsets[l->origins[i].buffer] / l->origins[i].size",
      "offsets[l->origins[i].buffer]", [WRITTEN, SLICES + "@OpenCL"]),
@@ -662,9 +671,9 @@ TABLE = [
     ("an opaque part has an empty gradient", "src/tree/walk.c", "->is_opaque) return WB_NONE;", "->is_opaque && !m) return WB_NONE;", ["tree_walk"]),
     ("a tie takes the first of two different values", "src/io/model/load_state.c", "else if (memcmp(a, b, bytes_of(l->x)))", "else if (a != b && !m)", ["io_model"]),
     ("preferences are read from a pipe", "src/device/preference.c", "if (!S_ISREG(about.st_mode))", "if (S_ISDIR(about.st_mode))", [PREFERENCES]),
-    ("a dimension of 2^32 elements", "src/engine/check.c", "if (dims[i] > WB__MAX_DIM || (dims[i]", "if ((dims[i]", ["limits"]),
+    ("a dimension of 2^32 elements", "src/engine/check.c", "if (dims[i] > WB__MAX_DIM ||\n", "if (\n", ["limits"]),
     ("a count of 2^32 elements in 32 bits", "src/engine/ops/powers.c", "x->size > UINT32_MAX ? WB_I64 : WB_I32", "x->size < 0 ? WB_I64 : WB_I32", ["limits"]),
-    ("a size of zero hides the other sizes", "src/engine/check.c", "bound *= WB__MAX(dims[i], 1);", "bound *= dims[i];", ["limits"]),
+    ("a size of zero hides the other sizes", "src/engine/check.c", "(bound, WB__MAX(dims[i], 1), &bound)", "(bound, dims[i], &bound)", ["limits"]),
     ("a list of tensors may be NULL", "src/engine/ops/concat.c", "if (n < 1 || !x) {", "if (n < 1) {", ["limits"]),
     ("a tree may have any depth", "src/tree/branch.c", "if (node->depth <= WB__MAX_DEPTH) return true;", "if (node) return true;", ["limits"]),
     ("kernels of several programs are merged", "src/engine/plan/segments.c", "gone[j] || !same_program(&m->step[i], d, is_gpu)",

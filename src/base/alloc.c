@@ -118,8 +118,9 @@ void *wb__alloc_zero(size_t n, size_t size)
         return wb__fail_null(WB_ERROR_MEMORY, "out of memory: %zu times %zu bytes asked for", n,
                              size);
     size_t bytes = n * size;
-    /* calloc writes no zeros to fresh pages, which are zero already. */
-    if (allocator.reallocate == system_reallocate) {
+    /* calloc writes no zeros to fresh pages, which are zero already; of small blocks it is slower
+     * than malloc. */
+    if (bytes > 4096 && allocator.reallocate == system_reallocate) {
         char *base = must_fail() ? NULL : calloc(1, bytes + HEADER);
         return base ? finish(base, bytes + HEADER, HEADER) : no_memory(bytes);
     }

@@ -9,6 +9,7 @@
 #include "weber.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -88,8 +89,8 @@ char *wb__printf(const char *format, ...) WB__PRINTF(1, 2);   /* allocated text 
  * which wb__pool_get takes it.  `bytes` must be the same in both calls.  The contents of a block
  * from wb__pool_get are undefined.  wb__pool_trim frees the blocks on the lists of the calling
  * thread. */
-void *wb__pool_get(size_t bytes);
-void wb__pool_put(void *block, size_t bytes);
+static inline void *wb__pool_get(size_t bytes);
+static inline void wb__pool_put(void *block, size_t bytes);
 void wb__pool_trim(void);
 
 /* For tests.  wb__alloc_fail_at(n) makes the n-th allocation from now on fail, once;
@@ -100,6 +101,57 @@ void wb__pool_trim(void);
 void wb__alloc_fail_at(int64_t n);
 int64_t wb__alloc_count(void);
 extern _Atomic bool wb__alloc_watched;
+static inline bool wb__alloc_is_watched(void)
+{
+    return atomic_load_explicit(&wb__alloc_watched, memory_order_relaxed);
+}
+
+/* WB__FAST_TLS makes access to a thread-local variable fast.  The variable must be small, since
+ * glibc reserves only a few hundred bytes for such variables of libraries that are loaded late. */
+#if defined(__GLIBC__)
+#define WB__FAST_TLS __attribute__((tls_model("initial-exec")))
+#else
+#define WB__FAST_TLS
+#endif
+
+/* The lists of the pool (pool.c).  The pool does not write to `first`, the first word of a free
+ * block.  In a freed object this word is wb__freed_class, by which a later use of the object is
+ * detected. */
+enum { WB__POOL_STEP = 64, WB__POOL_CLASSES = 16 };
+typedef struct wb__pool_block { void *first; struct wb__pool_block *next; } wb__pool_block;
+typedef struct {
+    wb__pool_block *first[WB__POOL_CLASSES];
+    uint16_t room[WB__POOL_CLASSES];        /* number of further blocks that the list takes */
+    bool noted;                             /* thread_end will run when the thread ends */
+} wb__pool;
+extern _Thread_local WB__FAST_TLS wb__pool wb__pool_mine;
+void *wb__pool_miss(size_t bytes);          /* as wb__pool_get, from the allocator */
+void wb__pool_full(void *block, size_t bytes);          /* as wb__pool_put, if there is no room */
+
+static inline void *wb__pool_get(size_t bytes)
+{
+    const size_t c = (bytes - 1) / WB__POOL_STEP;
+    wb__pool *p = &wb__pool_mine;
+    if (wb__unlikely(c >= WB__POOL_CLASSES || !p->first[c] || wb__alloc_is_watched()))
+        return wb__pool_miss(bytes);
+    wb__pool_block *block = p->first[c];
+    p->first[c] = block->next;
+    p->room[c]++;
+    return block;
+}
+
+static inline void wb__pool_put(void *block, size_t bytes)
+{
+    const size_t c = (bytes - 1) / WB__POOL_STEP;
+    wb__pool *p = &wb__pool_mine;
+    if (wb__unlikely(c >= WB__POOL_CLASSES || !block || !p->room[c] || wb__alloc_is_watched())) {
+        wb__pool_full(block, bytes);
+        return;
+    }
+    ((wb__pool_block *)block)->next = p->first[c];
+    p->first[c] = block;
+    p->room[c]--;
+}
 
 /* dtypes */
 size_t wb__dtype_size(wb_dtype t);

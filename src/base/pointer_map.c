@@ -5,7 +5,7 @@
 
 static bool grow(wb__pointer_map *m)
 {
-    wb__pointer_map wider = {.n = m->n, .capacity = m->capacity ? 2 * m->capacity : 64};
+    wb__pointer_map wider = {.n = m->n, .capacity = m->capacity ? 2 * m->capacity : 16};
     const size_t n = (size_t)wider.capacity;
     void *block = wb__alloc_zero(n, sizeof *wider.keys + sizeof *wider.values);
     if (!block) return false;

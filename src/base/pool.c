@@ -4,13 +4,14 @@
  * There is a list for each multiple of 64 bytes up to 1 KiB.  Blocks come from alloc.c one at a
  * time, and may be freed by another thread than the one that allocated them.  If a list has LONGEST
  * blocks, further blocks are freed at once.  Under AddressSanitizer, and while allocations are
- * watched (wb__alloc_fail_at), no block is kept. */
+ * watched (wb__alloc_fail_at), no block is kept.  base.h has the fast part, which each tensor
+ * needs. */
 #include "base/base.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { STEP = 64, CLASSES = 16, LONGEST = 16384 };
+enum { LONGEST = 16384 };
 
 #if defined(__SANITIZE_ADDRESS__)
 #define KEEPS 0
@@ -23,35 +24,22 @@ enum { STEP = 64, CLASSES = 16, LONGEST = 16384 };
 #define KEEPS 1
 #endif
 
-/* FAST_TLS makes access to a thread-local variable fast.  The variable must be small, because glibc
- * reserves only a few hundred bytes for such variables of libraries that are loaded late. */
-#if defined(__GLIBC__)
-#define FAST_TLS __attribute__((tls_model("initial-exec")))
-#else
-#define FAST_TLS
-#endif
-
-/* A free block.  The pool does not write to `first`, the first word of the block.  In a freed
- * object this word is wb__freed_class, by which a later use of the object is detected. */
-typedef struct link { void *first; struct link *next; } link;
-static _Thread_local FAST_TLS struct {
-    link *first[CLASSES];
-    uint16_t length[CLASSES];
-    bool noted;                 /* thread_end will run when the thread ends */
-} mine;
+/* A thread's lists have no room until thread_end is sure to run. */
+_Thread_local WB__FAST_TLS wb__pool wb__pool_mine;
 
 static pthread_key_t key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
 void wb__pool_trim(void)
 {
-    for (int c = 0; c < CLASSES; c++) {
-        while (mine.first[c]) {
-            link *block = mine.first[c];
-            mine.first[c] = block->next;
+    wb__pool *p = &wb__pool_mine;
+    for (int c = 0; c < WB__POOL_CLASSES; c++) {
+        while (p->first[c]) {
+            wb__pool_block *block = p->first[c];
+            p->first[c] = block->next;
             wb__free(block);
         }
-        mine.length[c] = 0;
+        p->room[c] = p->noted ? LONGEST : 0;
     }
 }
 
@@ -60,7 +48,7 @@ void wb__pool_trim(void)
 static void thread_end(void *set)
 {
     (void)set;
-    mine.noted = false;
+    wb__pool_mine.noted = false;
     wb__pool_trim();
 }
 
@@ -69,37 +57,23 @@ static void make_key(void) { pthread_key_create(&key, thread_end); }
 static bool note_thread(void)
 {
     pthread_once(&key_once, make_key);
-    return mine.noted = pthread_setspecific(key, &mine) == 0;
+    return wb__pool_mine.noted = pthread_setspecific(key, &wb__pool_mine) == 0;
 }
 
-static bool keeps(void)
+void *wb__pool_miss(size_t bytes)
 {
-    return KEEPS && !atomic_load_explicit(&wb__alloc_watched, memory_order_relaxed);
+    const size_t c = bytes ? (bytes - 1) / WB__POOL_STEP : 0;
+    return wb__alloc(c < WB__POOL_CLASSES ? (c + 1) * WB__POOL_STEP : bytes);
 }
 
-void *wb__pool_get(size_t bytes)
+void wb__pool_full(void *block, size_t bytes)
 {
-    size_t c = bytes ? (bytes - 1) / STEP : 0;
-    if (wb__unlikely(c >= CLASSES)) return wb__alloc(bytes);
-    link *block = mine.first[c];
-    if (wb__likely(block && keeps())) {
-        mine.first[c] = block->next;
-        mine.length[c]--;
-        return block;
-    }
-    return wb__alloc((c + 1) * STEP);
-}
-
-void wb__pool_put(void *block, size_t bytes)
-{
-    size_t c = bytes ? (bytes - 1) / STEP : 0;
-    if (wb__unlikely(!block || c >= CLASSES || mine.length[c] >= LONGEST || !keeps() ||
-                     (!mine.noted && !note_thread()))) {
+    const bool keeps = KEEPS && block && bytes - 1 < WB__POOL_STEP * WB__POOL_CLASSES &&
+                       !wb__alloc_is_watched();
+    if (!keeps || wb__pool_mine.noted || !note_thread()) {
         wb__free(block);
         return;
     }
-    link *l = block;
-    l->next = mine.first[c];
-    mine.first[c] = l;
-    mine.length[c]++;
+    wb__pool_trim();                    /* the first block of this thread: its lists get room */
+    wb__pool_put(block, bytes);
 }

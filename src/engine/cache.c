@@ -32,18 +32,28 @@ wb_engine_stats wb_stats(void)
     return s;
 }
 
-static wb__plan *lookup(const wb__request *r, uint64_t hash)
+static bool is_for(const wb__plan *p, const wb__request *r)
 {
-    for (int i = n_plans - 1; i >= 0; i--) {
-        wb__plan *p = plans[i];
-        if (p->hash != hash || p->n_words != r->n_words ||
-            memcmp(p->words, r->words, (size_t)r->n_words * sizeof *r->words))
-            continue;
-        p->uses++;
-        p->last_used = ++clock_now;
-        return p;
+    return p->n_words == r->n_words &&
+           !memcmp(p->words, r->words, (size_t)r->n_words * sizeof *r->words);
+}
+
+/* Returns the plan of a request, with a reference for the caller; NULL: there is none.  A loop asks
+ * for the plan that it asked for last, so the hash is computed only if that plan does not fit. */
+static wb__plan *lookup(const wb__request *r, uint64_t *hash)
+{
+    static int latest;                  /* the index of a plan; any number is right */
+    if (latest >= n_plans || !is_for(plans[latest], r)) {
+        *hash = wb__request_hash(r);
+        latest = n_plans - 1;
+        while (latest >= 0 && (plans[latest]->hash != *hash || !is_for(plans[latest], r))) latest--;
+        if (latest < 0) return latest = 0, NULL;
     }
-    return NULL;
+    wb__plan *p = plans[latest];
+    p->uses++;
+    p->last_used = ++clock_now;
+    stats.plan_hits++;
+    return p;
 }
 
 /* With the lock held, which it gives up while a plan is freed: the plan's device may wait for a
@@ -76,10 +86,9 @@ static bool add_plan(wb__plan *p)
 
 wb__plan *wb__plan_find(const wb__request *r)
 {
-    uint64_t hash = wb__request_hash(r);
+    uint64_t hash = 0;
     pthread_mutex_lock(&lock);
-    wb__plan *p = lookup(r, hash);
-    if (p) stats.plan_hits++;
+    wb__plan *p = lookup(r, &hash);
     pthread_mutex_unlock(&lock);
     if (p) return p;
     p = wb__plan_make(r, hash); /* two threads may build the same plan; both plans are valid */

@@ -485,7 +485,8 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 {
-    return evaluate(n, tensors, guard ? wb__bind(guard) : NULL);
+    const int status = wb__evaluate_sliced(n, tensors);
+    return status ? status : evaluate(n, tensors, guard ? wb__bind(guard) : NULL);
 }
 
 int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }

@@ -74,26 +74,10 @@ void wb__object_end(void *object, size_t bytes)
     wb__pool_put(object, bytes);
 }
 
-/* Subtracts `counts` from the object's counts and returns the rest.  Destroys the object if the
- * rest is 0.  If these are all counts, no other thread can use the object, and the subtraction need
- * not be atomic. */
-static inline uint64_t drop(wb__object *o, uint64_t counts)
-{
-    uint64_t left = 0;
-    if (atomic_load_explicit(&o->counts, memory_order_acquire) == counts)
-        atomic_store_explicit(&o->counts, 0, memory_order_relaxed);
-    else
-        left = atomic_fetch_sub_explicit(&o->counts, counts, memory_order_acq_rel) - counts;
-    if (!left) o->class->destroy(o);
-    return left;
-}
-
 void wb__unref(void *object)
 {
-    if (object) drop(object, 1);
+    if (object) wb__drop(object, 1);
 }
-
-uint64_t wb__unref_consumer(void *object) { return drop(object, WB__CONSUMER); }
 
 void *wb_retain(void *object)
 {

@@ -103,7 +103,19 @@ static inline void *wb__ref(void *object)
     return object;
 }
 void wb__unref(void *object);
-uint64_t wb__unref_consumer(void *object);      /* returns the remaining counts */
+/* Subtracts `counts` from the object's counts and returns the rest.  Destroys the object if the
+ * rest is 0.  If these are all counts, no other thread can use the object, and the subtraction need
+ * not be atomic. */
+static inline uint64_t wb__drop(wb__object *o, uint64_t counts)
+{
+    uint64_t left = 0;
+    if (atomic_load_explicit(&o->counts, memory_order_acquire) == counts)
+        atomic_store_explicit(&o->counts, 0, memory_order_relaxed);
+    else
+        left = atomic_fetch_sub_explicit(&o->counts, counts, memory_order_acq_rel) - counts;
+    if (!left) o->class->destroy(o);
+    return left;
+}
 
 /* The state of a thread. */
 typedef struct wb__thread {
@@ -176,6 +188,13 @@ struct wb_scope {
     int past_n[WB__PAST];               /* of a root scope: length of its list at the latest calls
                                            of wb__cut_stale, newest first */
 };
+/* wb__scope_give of an object that is not NULL or WB_NONE; t is this thread. */
+static inline void *wb__scope_add(wb__thread *t, void *object)
+{
+    wb_scope *s = t->scope;
+    if (wb__unlikely(!s || s->n == s->capacity)) return wb__scope_give(object);
+    return s->objects[s->n++] = object;
+}
 static inline bool wb__in_root(const wb__thread *t) { return !t->scope || !t->scope->outer; }
 void wb__scope_spare_free(wb__thread *t);
 

@@ -71,8 +71,10 @@ static bool encode(wb__request *r, wb_tensor *x, int at)
                      sizeof *r->words))
         return false;
     uint64_t *w = r->words + r->n_words;
-    *w++ = (uint64_t)(leaf ? WB__OP_constant : x->op) | (uint64_t)x->dtype << 16 |
-           (uint64_t)x->ndim << 24 | (uint64_t)n_in << 32;
+    uint32_t kind;                      /* op, dtype, ndim */
+    memcpy(&kind, &x->op, sizeof kind);
+    if (leaf) kind = (uint32_t)WB__OP_constant | (uint32_t)x->dtype << 16 | (uint32_t)x->ndim << 24;
+    *w++ = (uint64_t)kind | (uint64_t)n_in << 32;
     for (int i = 0; i < x->ndim; i++) *w++ = (uint64_t)x->dims[i];
     r->leaf_of[at] = -1;
     if (leaf) {

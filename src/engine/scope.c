@@ -14,15 +14,10 @@ enum {
 
 /* ---- opening scopes -------------------------------------------------------------------------- */
 
-static bool allocations_watched(void)
-{
-    return atomic_load_explicit(&wb__alloc_watched, memory_order_relaxed);
-}
-
 static wb_scope *open_in(wb__thread *t)
 {
     wb_scope *s = t->spare;
-    if (wb__likely(s && !allocations_watched())) {
+    if (wb__likely(s && !wb__alloc_is_watched())) {
         t->spare = s->outer;
         t->spares--;
         *s = (wb_scope){.objects = s->objects, .capacity = s->capacity};
@@ -48,7 +43,7 @@ static void scope_free(wb_scope *s)
 
 static void keep_spare(wb__thread *t, wb_scope *s)
 {
-    if (t->spares == MOST_SPARES || s->capacity > MOST_SPARE_CAPACITY || allocations_watched()) {
+    if (t->spares == MOST_SPARES || s->capacity > MOST_SPARE_CAPACITY || wb__alloc_is_watched()) {
         scope_free(s);
         return;
     }
@@ -223,7 +218,7 @@ static int gather(wb_scope *s, int first, int n, void *const *results)
     int kept = s->n;
     for (int i = s->n - 1; i >= first; i--) {
         void *o = s->objects[i];
-        if (!o || !among(n, results, mark, o)) continue;
+        if (!o || !(n == 1 ? o == *results : among(n, results, mark, o))) continue;
         s->objects[i] = s->objects[--kept];
         s->objects[kept] = o;
     }
@@ -240,7 +235,7 @@ void wb__frame_end_many(wb__frame f, int n, void *const *results)
     for (; i >= f.n && t->program_calls == f.program_calls; i--) {
         void *o = s->objects[i];
         s->objects[i] = NULL;
-        if (o) wb__unref(o);
+        if (o) wb__drop(o, 1);
         else s->holes--;
     }
     if (wb__unlikely(i >= f.n)) { /* a release callback ran: the remaining objects stay until the

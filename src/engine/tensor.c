@@ -223,7 +223,7 @@ static void drop_inputs(wb_tensor *x)
         wb_tensor *in = x->in[i];
         /* an unevaluated input that loses its last consumer becomes an unconsumed result */
         const bool waits = !in->storage && !(in->flags & WB__GONE);
-        const uint64_t left = wb__unref_consumer(in);
+        const uint64_t left = wb__drop(&in->object, WB__CONSUMER);
         if (!waits || !left || left >> 32) continue;
         wb__thread *t = wb__this_thread();
         if (!t->cutting) wb__unconsumed_add(t, in);
@@ -274,7 +274,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     const wb_device *device;
     wb_tensor *x = find_device(op, n_in, in, &device) ? wb__pool_get(bytes) : NULL;
     if (!x) return NULL;
-    memset(x, 0, offsetof(wb_tensor, dims));
+    memset(x, 0, bytes);                /* of a size that is no constant: a call, which is faster */
     x->object.class = &wb__tensor_class;
     atomic_init(&x->object.counts, 1);
     x->op = (uint16_t)op;
@@ -291,17 +291,17 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     x->n_numbers = (uint8_t)n_numbers;
     for (int i = 0; i < n_numbers; i++) x->number[i] = numbers[i];
     x->n_in = (uint32_t)n_in;
+    wb_tensor **operand = x->in;
     for (int i = 0; i < n_in; i++) {
-        wb_tensor *bound = wb__bind(in[i]);
+        wb_tensor *bound = operand[i] = wb__bind(in[i]);
         atomic_fetch_add_explicit(&bound->object.counts, WB__CONSUMER, memory_order_relaxed);
-        x->in[i] = bound;
         if ((bound->flags & (WB__IS_UNCONSUMED | WB__HELD)) == WB__IS_UNCONSUMED)
             wb__unconsumed_remove(bound);
     }
     wb__thread *t = wb__this_thread();
     x->recorded = t->recorded;
     if (op != WB__OP_constant && op != WB__OP_variable) wb__unconsumed_add(t, x);
-    return wb__scope_give(x);
+    return wb__scope_add(t, x);
 }
 
 wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,

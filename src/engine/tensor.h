@@ -83,6 +83,7 @@ enum {
      * (guard.c).  If the guard turns out not to be finite, the write becomes WB__CANCELLED: its
      * variable has the value that it had before. */
     WB__UNCONFIRMED = 4096,
+    WB__SLICED = 8192,      /* it is not evaluated, and a slice of it was */
     WB__CUT = 512           /* its inputs were dropped.  With WB__GONE: they were dropped before it
                                was evaluated, so it has no value. */
 };
@@ -385,6 +386,8 @@ int wb__guard_confirm(void);
 int wb__guard_confirm_for(wb__storage *s);
 /* Whether the last WB_ERROR_NUMBER of this thread was that of a step before. */
 bool wb__guard_was_late(void);
+/* wb__evaluate begins with it (leaf_slice.c): evaluates those tensors of which slices are read. */
+int wb__evaluate_sliced(int n, wb_tensor *const *tensors);
 int wb__evaluate_pending(void);
 /* Called when a scope is closed.  Evaluates n tensors that outlive the scope, and the pending
  * writes. */

@@ -63,7 +63,7 @@ int wb__literals(wb_opt_state *s, int p, int slot, wb_dtype dtype, wb_tensor *t,
     if (!wb__slot_options(s, p, slot, &o)) return wb__error_or(WB_ERROR_NUMBER);
     const int n = wb__rule_literals(kind, &o, wb__next_step(s, slot), numbers);
     for (int i = 0; i < n; i++)
-        if (!(out[i] = wb_full_array(numbers[i], dtype, 0, NULL))) return WB_ERROR_MEMORY;
+        if (!(out[i] = wb__argument(numbers[i], dtype))) return WB_ERROR_MEMORY;
     const numbering context = {s, p, slot};
     const int status =
         wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = renew, .context = &context,

@@ -24,8 +24,8 @@ typedef struct {
     wb_opt_state *state;
     bool last;                          /* it applies the sums even if batches are missing */
     bool adds;                          /* it only adds gradients to the sums */
-    work *works;
-    wb_tensor **next;                   /* the `next` arrays of all works, in one block */
+    work *works;                        /* the block that also has the next three arrays */
+    wb_tensor **next;                   /* the `next` arrays of all works */
     wb_tensor ***g;                     /* the address of works[i].g, or of works[i].value */
     wb_tensor **sums;   /* new values of the sums of the slots and of the losses (wb__sums_add) */
     int leaf;
@@ -367,11 +367,12 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
                         u->what, wb__kind(s));
     u->state = s;
     wb__opt_undo_failed(s);
-    u->works = wb__alloc_zero((size_t)s->n, sizeof *u->works);
-    u->next = wb__alloc_zero((size_t)s->n * (size_t)s->n_moments + 1, sizeof *u->next);
-    u->g = wb__alloc_zero((size_t)s->n, sizeof *u->g);
-    u->sums = wb__alloc_zero((size_t)s->n + 1, sizeof *u->sums);
-    if (!u->works || !u->next || !u->g || !u->sums) return WB_ERROR_MEMORY;
+    u->works = wb__alloc_zero((size_t)s->n + 1, sizeof *u->works + sizeof *u->g +
+                              ((size_t)s->n_moments + 1) * sizeof *u->next);
+    if (!u->works) return WB_ERROR_MEMORY;
+    u->g = (wb_tensor ***)(u->works + s->n);
+    u->sums = (wb_tensor **)(u->g + s->n);
+    u->next = u->sums + s->n + 1;
     for (int i = 0; i < s->n; i++) u->g[i] = &u->works[i].g;
     const int status = wb__ranks_begin(s, &u->before);
     return status ? status : compute(u, model, grads);
@@ -443,13 +444,7 @@ static int count_steps(update *u)
     return status;
 }
 
-static void end(update *u)
-{
-    wb__free(u->works);
-    wb__free(u->next);
-    wb__free(u->g);
-    wb__free(u->sums);
-}
+static void end(update *u) { wb__free(u->works); }
 
 /* In the root scope, evaluates the assignments of the previous wb_update that are still pending.
  * Returns 0 or an error code. */
@@ -462,7 +457,7 @@ static int end_step_before(wb_opt_state *s, void *grads)
         waits = s->slots[i].written && s->slots[i].written->flags & WB__PENDING;
     if (!waits || !wb__is_branch(grads)) return 0;
     leaves g = {0};
-    int status = wb__walk("update", grads, NULL, 0, add_leaf, &g);
+    int status = wb__walk("update", grads, NULL, WB__NAMELESS, add_leaf, &g);
     if (!status) status = wb__end_step(t, g.n, g.x);
     wb__free(g.x);
     return status;

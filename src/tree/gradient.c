@@ -54,7 +54,7 @@ static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, in
     if (WB__NULL(loss) || WB__NULL(wrt) || !is_loss(loss)) return NULL;
     leaves l = {.skips = skips, .ctx = ctx};
     wb_tree *made = NULL;
-    if (wb__walk("gradient", wrt, NULL, WB__TRAINABLE, collect, &l)) goto end;
+    if (wb__walk("gradient", wrt, NULL, WB__TRAINABLE | WB__NAMELESS, collect, &l)) goto end;
     l.grads = wb__alloc_zero((size_t)l.n + 1, sizeof *l.grads);
     if (!l.grads || (l.n && wb__gradients(loss, l.n, l.wrt, l.grads))) goto end;
     if (reaches) *reaches = !l.n;

@@ -94,12 +94,13 @@ typedef struct {
 } wb__leaf;
 typedef int (*wb__leaf_visit)(const wb__leaf *leaf, void *ctx);
 
-enum { WB__TRAINABLE = 1, WB__DISTINCT = 2 };
+enum { WB__TRAINABLE = 1, WB__DISTINCT = 2, WB__NAMELESS = 4 };
 
 /* Calls f for each leaf of `object`, in the order of the children. A leaf is a tensor other than
  * WB_NONE. A leaf is trainable if it is floating and not frozen. In a layer a trainable leaf must
  * also be a variable. With WB__TRAINABLE in `which`, only trainable leaves are visited. With
- * WB__DISTINCT, a tied leaf is visited once. `other`, if not NULL, is a second tree with the same
+ * WB__DISTINCT, a tied leaf is visited once. With WB__NAMELESS, which is faster, the paths of
+ * leaves are "". `other`, if not NULL, is a second tree with the same
  * names. A WB_NONE in the second tree matches any subtree. The walk ends at the first nonzero
  * result of f and returns this result. Otherwise returns 0, or an error code on failure. */
 int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f,

@@ -63,13 +63,15 @@ static int descend(walk *w, void *object, void *other, bool in_layer)
     wb__branch *node = object;
     wb__branch_used(node);
     const size_t length = w->path.length;
+    const bool named = !(w->which & WB__NAMELESS);
     bool layer = in_layer || node->kind->layer; /* in a layer's trees too: a chain's `layers` */
     for (int i = 0; i < node->n; i++) {
         void *matched;
         int status = matching(w, node, i, other, &matched);
-        if (!status && !wb__path_push(&w->path, node->children[i].name)) status = WB_ERROR_MEMORY;
+        if (!status && named && !wb__path_push(&w->path, node->children[i].name))
+            status = WB_ERROR_MEMORY;
         if (!status) status = descend(w, node->children[i].object, matched, layer);
-        wb__path_cut(&w->path, length);
+        if (named) wb__path_cut(&w->path, length);
         if (status) return status;
     }
     return 0;
@@ -125,7 +127,8 @@ int64_t wb_parameter_count(void *object)
 {
     int64_t count = 0;
     if (WB__NULL(object) ||
-        wb__walk("parameter_count", object, NULL, WB__TRAINABLE | WB__DISTINCT, add_size, &count))
+        wb__walk("parameter_count", object, NULL, WB__TRAINABLE | WB__DISTINCT | WB__NAMELESS,
+                 add_size, &count))
         return -1;
     return count;
 }

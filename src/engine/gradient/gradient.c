@@ -27,6 +27,7 @@ struct wb__gradient_walk {
     wb__order order;
     wb__pointer_map wanted;                 /* index, in `wrt` of wb__gradients, of each variable or
                                                tensor to differentiate by */
+    bool wants_tensors;                     /* some of them are no variables */
     bool bounded;                           /* the walk ends at `wrt` and at `beside` */
     wb_tensor *beside;
     state *states;
@@ -44,7 +45,7 @@ static wb__gradient_walk begin_walk(void)
     wb__gradient_walk w = kept;
     kept = (wb__gradient_walk){0};
     w.n_list = 0;
-    w.failed = w.bounded = false;
+    w.failed = w.bounded = w.wants_tensors = false;
     w.beside = NULL;
     wb__pointer_map_clear(&w.wanted);
     return w;
@@ -246,7 +247,7 @@ static int wrt_index(const wb__gradient_walk *w, const wb_tensor *x)
 {
     const bool is_version = x->variable && !(x->flags & WB__GONE);
     int i = is_version ? wb__pointer_map_get(&w->wanted, x->variable) : -1;
-    return i >= 0 ? i : wb__pointer_map_get(&w->wanted, x);
+    return i >= 0 || !w->wants_tensors ? i : wb__pointer_map_get(&w->wanted, x);
 }
 
 /* Whether the walk ends at x, which need not be a leaf. */
@@ -259,6 +260,7 @@ static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *con
 {
     for (int i = 0; i < n; i++) {
         const wb_tensor *x = wrt[i]->op == WB__OP_variable ? wrt[i] : wb__bind(wrt[i]);
+        w->wants_tensors |= x->op != WB__OP_variable;
         if (!wb__pointer_map_put(&w->wanted, x, i)) return false;
     }
     wb__order_begin(&w->order);

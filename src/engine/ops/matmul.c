@@ -3,18 +3,23 @@
 
 #include <string.h>
 
+/* Broadcasts all axes but the last two. */
+static bool leading(const wb_tensor *a, const wb_tensor *b, int *ndim, int64_t *dims)
+{
+    wb_tensor x = *a, y = *b;
+    x.ndim = (uint8_t)(x.ndim - 2);
+    y.ndim = (uint8_t)(y.ndim - 2);
+    return wb__broadcast("matmul", &x, &y, ndim, dims);
+}
+
 /* Returns the product of a, [..., m, k] ([..., k, m] if `ta`), and b, [..., k, n] ([..., n, k] if
  * `tb`).  Leading axes broadcast. */
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool ta, bool tb)
 {
     if (!a || !b) return NULL;
-    wb_tensor lead_a = {.ndim = (uint8_t)(a->ndim - 2), .dtype = a->dtype};
-    wb_tensor lead_b = {.ndim = (uint8_t)(b->ndim - 2), .dtype = b->dtype};
-    memcpy(lead_a.dims, a->dims, sizeof a->dims);
-    memcpy(lead_b.dims, b->dims, sizeof b->dims);
     const int64_t *da = a->dims + a->ndim - 2, *db = b->dims + b->ndim - 2;
     int64_t m = da[ta], k = da[!ta], n = db[!tb], dims[WB_MAX_DIMS], size;
-    int ndim;
+    int ndim = 0;
     if (a->dtype != b->dtype)
         return wb__fail_null(WB_ERROR_DTYPE, "matmul: dtypes differ: %s · %s", wb_describe(a),
                              wb_describe(b));
@@ -22,7 +27,7 @@ wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool ta, bool tb)
         return wb__fail_null(WB_ERROR_SHAPE, "matmul: inner sizes differ: %s%s · %s%s",
                              wb_describe(a), ta ? " transposed" : "", wb_describe(b),
                              tb ? " transposed" : "");
-    if (!wb__broadcast("matmul", &lead_a, &lead_b, &ndim, dims)) return NULL;
+    if ((a->ndim > 2 || b->ndim > 2) && !leading(a, b, &ndim, dims)) return NULL;
     dims[ndim++] = m;
     dims[ndim++] = n;
     if (!wb__check_dims("matmul", ndim, dims, &size)) return NULL;
