@@ -79,12 +79,30 @@ typedef struct {
 typedef void wb__line_kernel(const wb__line *l, int64_t n, const void *x, const void *w,
                              const void *bias, void *y);
 
+/* A tile of an image of Winograd's convolution (winograd.c).  Its pixel (i,j) is at i*line +
+ * j*channels and exists for i in [top, bottom) and j in [left, right).  Position p of the
+ * transformed tile is at p*step, with the channels rounded up to whole vectors. */
+typedef struct {
+    int64_t channels, line, step;
+    int top, bottom, left, right;
+} wb__winograd_tile;
+
+/* The transforms; winograd_kernel.h describes them.  f32 only. */
+typedef struct {
+    void (*input)(const wb__winograd_tile *t, const void *x, void *v);
+    void (*output)(const wb__winograd_tile *t, const void *m, const void *bias, bool relu, void *y);
+    void (*grad)(const wb__winograd_tile *t, const void *dy, void *v);
+    void (*weights)(const void *w, int64_t apart, int n, bool turned, void *u, int64_t step);
+    void (*sums)(const void *s, int64_t step, int n, int64_t apart, void *dw);
+} wb__winograd_kernel;
+
 typedef struct {
     const char *name;
     const wb__gemm_kernel *gemm_f32, *gemm_f64;
     wb__pool_kernel *pool_f32, *pool_f64;
     wb__gather_kernel *gather_f32, *gather_f64;
     wb__line_kernel *line;              /* f32 only */
+    const wb__winograd_kernel *winograd;
 } wb__isa;
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;

@@ -288,8 +288,8 @@ static void lay_out(convolution *p)
 int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
 {
     const char *reason = NULL;
-    int error = 0;
-    *op = NULL;
+    int error = wb__winograd_conv(d, op);
+    if (error || *op) return error;
     if (d->kind == WB__CONV_GRAD_INPUT && (d->has_bias || d->act)) return wb__conv_epilogue(d, op);
     /* With few channels, oneDNN's blocks of 16 channels are mostly empty, and our direct kernels
      * are faster (LeNet, batch 64, one thread: 200 instead of 303 us for 1 input and 6 output
