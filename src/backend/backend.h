@@ -175,6 +175,7 @@ typedef struct {
     wb__view aux;
     int sums_of;            /* wb__sums, of a product without batch dimensions */
     wb__view sums;          /* one dimension; f32 or the dtype of c */
+    bool packed;            /* of a product: view 1 is the packed form of b, which a PACK made */
     uint8_t precision;      /* wb__precision, of products, convolutions and attention */
     bool deterministic;     /* the results must be the same bits at every run */
     bool in_branch;         /* in a graph it may run at the same time as steps that are not */
@@ -356,6 +357,10 @@ struct wb__backend {
      * asks whether a fused kernel should compute the matrix product of views 0 and 1, view 2, of
      * which it reads every element, rather than a kernel before it. */
     bool (*supports)(const wb_device *d, const wb__step *step);
+    /* The bytes of the packed form of b, view 1 of a MATMUL, if the product is faster with it than
+     * with b; else 0.  All products with this b accept the form.  The engine packs what several
+     * products of a plan read (packs.c).  The views have no buffers. */
+    int64_t (*packed_bytes)(const wb_device *d, const wb__step *step);
     /* Whether graphs of the device may run steps at the same time (`after` of wb__sequence). */
     bool (*branches)(const wb_device *d);
     /* Records a sequence as one command, for plans that run repeatedly.  `s` and everything it

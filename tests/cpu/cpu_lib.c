@@ -170,6 +170,57 @@ static int64_t draw_strides(const int64_t batch[2], int64_t rows, int64_t column
     return size;
 }
 
+static void check_matmul(const wb__matmul_desc *d, const buffer *a, const buffer *b,
+                         const buffer *c, const buffer *bias, const char *impl)
+{
+    char what[200];
+    snprintf(what, sizeof what,
+             "matmul %s %lldx%lld of %lldx%lldx%lld a %lld,%lld b %lld,%lld c %lld,%lld %s",
+             wb_dtype_name(d->dtype), (long long)d->batch[0], (long long)d->batch[1],
+             (long long)d->m, (long long)d->n, (long long)d->k, (long long)d->a_s[0],
+             (long long)d->a_s[1], (long long)d->b_s[0], (long long)d->b_s[1],
+             (long long)d->c_s[0], (long long)d->c_s[1], impl);
+    char *written = calloc((size_t)c->n + 1, 1);
+    for (int64_t x = 0; x < d->batch[0]; x++) for (int64_t y = 0; y < d->batch[1]; y++)
+        for (int64_t i = 0; i < d->m; i++) for (int64_t j = 0; j < d->n; j++) {
+            double sum = d->has_bias ? bias->real[j] : 0, magnitude = fabs(sum);
+            for (int64_t p = 0; p < d->k; p++) {
+                double t = a->real[x * d->a_b[0] + y * d->a_b[1] + i * d->a_s[0] + p * d->a_s[1]]
+                         * b->real[x * d->b_b[0] + y * d->b_b[1] + p * d->b_s[0] + j * d->b_s[1]];
+                sum += t;
+                magnitude += fabs(t);
+            }
+            int64_t at = x * d->c_b[0] + y * d->c_b[1] + i * d->c_s[0] + j * d->c_s[1];
+            written[at] = 1;
+            check_rounded(c, at, row_value(d->act, sum), magnitude,
+                          rounded_before(d->act, sum, what), what);
+        }
+    for (int64_t i = 0; i < c->n; i++)
+        if (!written[i]) assert_true(element(c->data, c->type, i) == MARK);
+    check_guards(c);
+    free(written);
+}
+
+/* The same product with the packed form of B. */
+static int packed_products;
+static void packed_matmul(wb__matmul_desc d, const buffer *a, const buffer *b, const buffer *bias)
+{
+    const int64_t bytes = d.batch[0] * d.batch[1] == 1 ? wb__cpu_matmul_packed(&d) : 0;
+    if (!bytes) return;
+    buffer form = make(WB_F64, (bytes + 7) / 8, false), c = make(d.dtype, d.m * d.n, false);
+    wb__cpu_op *op;
+    assert_int_equal(wb__cpu_matmul_pack(&d, &op), 0);
+    run(op, (void *[]){ b->data, form.data });
+    check_guards(&form);
+    d.packed = true;
+    d.c_s[0] = d.n, d.c_s[1] = 1;
+    assert_int_equal(wb__cpu_matmul(&d, &op), 0);
+    run(op, (void *[]){ a->data, form.data, c.data, d.has_bias ? bias->data : NULL });
+    check_matmul(&d, a, b, &c, bias, "packed");
+    packed_products++;
+    drop(&form), drop(&c);
+}
+
 static void one_matmul(wb__matmul_desc d)
 {
     int64_t na = draw_strides(d.batch, d.m, d.k, true, d.a_b, d.a_s);
@@ -179,33 +230,11 @@ static void one_matmul(wb__matmul_desc d)
     buffer bias = make(d.dtype, d.n, true);
     wb__cpu_op *op;
     assert_int_equal(wb__cpu_matmul(&d, &op), 0);
-    char what[200];
-    snprintf(what, sizeof what,
-             "matmul %s %lldx%lld of %lldx%lldx%lld a %lld,%lld b %lld,%lld c %lld,%lld %s",
-             wb_dtype_name(d.dtype), (long long)d.batch[0], (long long)d.batch[1], (long long)d.m,
-             (long long)d.n, (long long)d.k, (long long)d.a_s[0], (long long)d.a_s[1],
-             (long long)d.b_s[0], (long long)d.b_s[1], (long long)d.c_s[0], (long long)d.c_s[1],
-             op->impl);
+    char impl[80];
+    snprintf(impl, sizeof impl, "%s", op->impl);
     run(op, (void *[]){ a.data, b.data, c.data, d.has_bias ? bias.data : NULL });
-    char *written = calloc((size_t)nc + 1, 1);
-    for (int64_t x = 0; x < d.batch[0]; x++) for (int64_t y = 0; y < d.batch[1]; y++)
-        for (int64_t i = 0; i < d.m; i++) for (int64_t j = 0; j < d.n; j++) {
-            double sum = d.has_bias ? bias.real[j] : 0, magnitude = fabs(sum);
-            for (int64_t p = 0; p < d.k; p++) {
-                double t = a.real[x * d.a_b[0] + y * d.a_b[1] + i * d.a_s[0] + p * d.a_s[1]]
-                         * b.real[x * d.b_b[0] + y * d.b_b[1] + p * d.b_s[0] + j * d.b_s[1]];
-                sum += t;
-                magnitude += fabs(t);
-            }
-            int64_t at = x * d.c_b[0] + y * d.c_b[1] + i * d.c_s[0] + j * d.c_s[1];
-            written[at] = 1;
-            check_rounded(&c, at, row_value(d.act, sum), magnitude,
-                          rounded_before(d.act, sum, what), what);
-        }
-    for (int64_t i = 0; i < nc; i++)
-        if (!written[i]) assert_true(element(c.data, c.type, i) == MARK);
-    check_guards(&c);
-    free(written);
+    check_matmul(&d, &a, &b, &c, &bias, impl);
+    packed_matmul(d, &a, &b, &bias);
     drop(&a), drop(&b), drop(&c), drop(&bias);
 }
 
@@ -229,7 +258,9 @@ static void test_matmul_large(void **unused)
                                          { 1, 1, 256, 784 },  { 1, 256, 1, 784 },
                                          { 8, 128, 128, 32 }, { 1, 130, 1100, 33 },
                                          { 1, 33, 17, 1500 }, { 1, 64, 10, 256 },
-                                         { 1, 64, 2, 3 },     { 1, 1, 1, 5000 } };
+                                         { 1, 64, 2, 3 },     { 1, 1, 1, 5000 },
+                                         { 1, 9, 2100, 700 }, { 1, 2, 1008, 321 },
+                                         { 1, 64, 49, 640 } };
     for (int i = 0; i < 5 * (int)WB__COUNT(shapes); i += fewer()) {
         state = (uint64_t)i * 31 + 1;
         draw();
@@ -242,6 +273,7 @@ static void test_matmul_large(void **unused)
                                       .has_bias = chance(2),
                                       .act = draw_epilogue() });
     }
+    assert_true(packed_products > 0);
 }
 
 /* Convolution. */

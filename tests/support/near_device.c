@@ -310,6 +310,7 @@ const wb_device *near_device(void)
     backend.destroy = near_destroy;
     backend.launch = near_launch;
     backend.supports = near_supports;
+    backend.packed_bytes = NULL;
     return &device;
 }
 

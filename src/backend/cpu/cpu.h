@@ -22,6 +22,9 @@ typedef int wb__cpu_preparer(const wb__step *step, wb__cpu_kernel **kernel);
 #define WB_STEP(NAME, name, cpu, gpu) wb__cpu_preparer wb__cpu_##cpu;
 #include "ops/ops.def"
 
+/* packed_bytes of wb__backend (cpu_library.c). */
+int64_t wb__cpu_packed_bytes(const wb_device *device, const wb__step *step);
+
 /* The address of a view's first element. */
 static inline void *wb__cpu_at(const wb__view *v, void *const *buffers)
 {

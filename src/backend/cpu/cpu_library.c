@@ -83,7 +83,8 @@ static int matmul(const wb__step *s, library_kernel *k)
     const int last = c->ndim - 1;
     wb__matmul_desc d = {
         .dtype = a->dtype, .batch = {1, 1}, .m = c->dims[last - 1], .n = c->dims[last],
-        .k = a->dims[a->ndim - 1], .has_bias = s->n_views > 3, .act = s->epilogue,
+        .k = a->dims[a->ndim - 1], .has_bias = s->n_views > 3, .packed = s->packed,
+        .act = s->epilogue,
     };
     int64_t dim[WB_MAX_DIMS], stride[WB_MAX_DIMS][3];
     int n = 0;
@@ -114,10 +115,29 @@ static int matmul(const wb__step *s, library_kernel *k)
     }
     for (int j = 0; j < 2; j++) {
         d.a_s[j] = a->strides[a->ndim - 2 + j];
-        d.b_s[j] = b->strides[b->ndim - 2 + j];
+        if (!d.packed) d.b_s[j] = b->strides[b->ndim - 2 + j];
         d.c_s[j] = c->strides[last - 1 + j];
     }
     return wb__cpu_matmul(&d, &k->op);
+}
+
+int64_t wb__cpu_packed_bytes(const wb_device *device, const wb__step *s)
+{
+    (void)device;
+    const wb__view *a = &s->views[0], *c = &s->views[2];
+    for (int i = 0; i < c->ndim - 2; i++) if (c->dims[i] != 1) return 0;
+    return wb__cpu_matmul_packed(&(wb__matmul_desc){
+        .dtype = a->dtype, .batch = {1, 1}, .m = c->dims[c->ndim - 2], .n = c->dims[c->ndim - 1],
+        .k = a->dims[a->ndim - 1]});
+}
+
+static int pack(const wb__step *s, library_kernel *k)
+{
+    const wb__view *b = &s->views[0];
+    const int rows = b->ndim - 2;
+    return wb__cpu_matmul_pack(&(wb__matmul_desc){
+        .dtype = b->dtype, .batch = {1, 1}, .n = b->dims[rows + 1], .k = b->dims[rows],
+        .b_s = {b->strides[rows], b->strides[rows + 1]}}, &k->op);
 }
 
 /* ---- convolutions and pools ------------------------------------------------------------------ */
@@ -208,6 +228,7 @@ int wb__cpu_library(const wb__step *s, wb__cpu_kernel **kernel)
     k->n_views = s->n_views;
     memcpy(k->views, s->views, sizeof k->views);
     const int e = s->kind == WB__STEP_MATMUL ? matmul(s, k)
+                : s->kind == WB__STEP_PACK ? pack(s, k)
                 : s->kind == WB__STEP_CONV ? conv(s, k) : pool(s, k);
     if (e) {
         destroy(&k->head);

@@ -27,6 +27,7 @@ typedef struct {
     int64_t a_b[2], b_b[2], c_b[2];
     int64_t a_s[2], b_s[2], c_s[2];
     bool has_bias;
+    bool packed;            /* B is in its packed form; the batch has one product */
     wb__op act;
 } wb__matmul_desc;
 
@@ -77,6 +78,10 @@ struct wb__cpu_op {
 
 /* Prepare an operation.  Return 0, or an error code with the error set.  *d is copied. */
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op);     /* buffers: a, b, c, bias */
+/* Buffers: b of this product, its packed form. */
+int wb__cpu_matmul_pack(const wb__matmul_desc *d, wb__cpu_op **op);
+/* The bytes of the packed form of B, if the product is faster with it than with B; else 0. */
+int64_t wb__cpu_matmul_packed(const wb__matmul_desc *d);
 int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op);
 int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op);
 

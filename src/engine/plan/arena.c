@@ -157,7 +157,7 @@ static void find_uses(arena *a, const wb__placement *l, const wb__programs *s)
     }
 }
 
-static bool same_view(const wb__view *a, const wb__view *b)
+bool wb__same_view(const wb__view *a, const wb__view *b)
 {
     bool same = a->dtype == b->dtype && a->offset == b->offset && a->ndim == b->ndim;
     for (int i = 0; i < a->ndim && same; i++)
@@ -176,7 +176,7 @@ static bool may_replace(const arena *a, const wb__plan_step *d, int i, const wb_
         return false;
     for (int v = 0; v < d->n_operands; v++)
         if (d->operand[v].allocation == from->allocation &&
-            !same_view(&d->operand[v].view, &to->view))
+            !wb__same_view(&d->operand[v].view, &to->view))
             return false;
     for (int k = 0; k < d->step.fused.n_instr; k++)         /* loads of padded views */
         if (d->instr[k].kind == WB__LOAD && d->instr[k].a >= 0 &&

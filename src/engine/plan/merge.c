@@ -213,7 +213,7 @@ bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g)
         for (int i = 0; i < r->n_writes; i++)
             m.written[wb__same_memory(s, wb__root(s, r->writes[i]))] = true;
         merge(&m, is_gpu);
-        if (is_gpu) wb__groups_remake(a, s, &m.readers, m.written, g);
+        wb__groups_remake(a, s, &m.readers, m.written, g);
     }
     wb__free(m.written);
     wb__free(m.readers.first);

@@ -231,7 +231,7 @@ bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patt
     for (int i = 0; good && i < p->n; i++) m.bits_of[i].allocation = -1;
     const wb__backend *b = a->device->backend;
     const bool branches = b->branches && b->branches(a->device);
-    good = good && emit(&m) && wb__merge_segments(out, b->is_gpu) &&
+    good = good && emit(&m) && wb__merge_segments(out, b->is_gpu) && wb__pack_operands(&m) &&
            wb__lay_out(l, b->is_gpu, branches, out);
     wb__free(m.instr_of);
     wb__free(m.constant_of);

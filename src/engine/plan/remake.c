@@ -1,19 +1,24 @@
-/* Finds values that cost less to compute again than to load, on a GPU.
+/* Finds values that cost less to compute again than to load.
  *
- * A batch norm in bf16 computes x - mean and (x - mean) / deviation in f32, which several kernels
- * read.  To compute them again from x costs each kernel two bytes for an element in place of four,
- * and a few operations that take no time beside that; and nothing is stored.  Such a value is
- * rematerialised: the kernels that read it compute it again, from values that are stored anyway.
+ * On a GPU a batch norm in bf16 computes x - mean and (x - mean) / deviation in f32, which several
+ * kernels read.  To compute them again from x costs each kernel two bytes for an element in place
+ * of four, and a few operations that take no time beside that; and nothing is stored.  Such a value
+ * is rematerialised: the kernels that read it compute it again, from values that are stored anyway.
  * Its own group also computes it, if that group reads it.
  *
  * A kernel that stores a y of bf16 has more exact numbers in registers.  A value is computed again
  * from the stored y only if a cast to f32 reads y, which then reads the rounded y in the kernel
  * too: the graph has a y of bf16 there, and both kernels compute the same bits.  Or if y is only
- * scaled: 1 - y * y in bf16 would lose digits. */
+ * scaled: 1 - y * y in bf16 would lose digits.
+ *
+ * On the CPU an operation costs as much as a load from the second-level cache.  A value is computed
+ * again there if one or two operations compute it from values of its own size: s * (1 - s) and
+ * 1 - t * t of the gates of an LSTM, which all steps would keep beside s and t. */
 #include "engine/plan/stages.h"
 
 enum {
     MOST_OPERATIONS = 8,                /* to compute a value again */
+    MOST_ON_CPU = 2,
     MOST_SOURCES = 3                    /* stored values of full size from which it is computed */
 };
 
@@ -23,6 +28,7 @@ typedef struct {
     const wb__readers *readers;
     const bool *written;                /* as in merge.c */
     int most_values;
+    bool on_gpu;
 } remaker;
 
 /* How a value is computed again. */
@@ -109,6 +115,7 @@ static bool add_operand(const remaker *r, int x, int in, recipe *c)
     const wb__member *of = member(r, base);
     if (wb__is_free_source(r->values, base))
         return v->op == WB__OP_literal || v->op == WB__OP_iota;
+    if (v->size < c->size && !r->on_gpu) return false;
     if (v->size < c->size || (of->rematerialised && of->group < 0)) return true;
     if (of->rematerialised) return trace(r, base, c);
     if (in != base || v->op == WB__OP_constant || is_stored(r, base)) {
@@ -126,7 +133,8 @@ static bool trace(const remaker *r, int x, recipe *c)
 {
     const wb__value *v = value(r, x);
     const bool scales = c->scales;
-    bool good = ++c->operations <= MOST_OPERATIONS && !compares_rounded(r, v);
+    const int most = r->on_gpu ? MOST_OPERATIONS : MOST_ON_CPU;
+    bool good = ++c->operations <= most && !compares_rounded(r, v);
     c->scales = scales && only_scales(r, x);
     for (int i = 0; i < v->n_in && good; i++)
         good = add_operand(r, x, wb__input(r->values, v, i), c);
@@ -223,7 +231,7 @@ void wb__groups_remake(const wb__attempt *a, const wb__values *s, const wb__read
                        const bool *written, wb__groups *g)
 {
     const remaker r = {.values = s, .out = g, .readers = readers, .written = written,
-                       .most_values = a->most_values};
+                       .most_values = a->most_values, .on_gpu = a->device->backend->is_gpu};
     for (int x = 0; x < s->ir.n; x++) consider(&r, x);
     for (int x = s->ir.n - 1; x >= 0; x--) leave(&r, x);
 }

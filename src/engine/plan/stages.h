@@ -424,6 +424,12 @@ void wb__step_free(wb__plan_step *d);
  * variables, if they differ only in their operands; on a GPU also those with other numbers. */
 bool wb__merge_segments(wb__programs *p, bool is_gpu);
 
+/* packs.c: adds steps that pack an operand of several products.  False: failed, with the error
+ * set. */
+bool wb__pack_operands(wb__emitter *m);
+/* Whether two views of one buffer are the same. */
+bool wb__same_view(const wb__view *a, const wb__view *b);
+
 /* arena.c: assigns an offset to each arena allocation and fills in the views of the steps.
  * on_gpu: the plan is of a GPU.  branches: puts steps into the other branch, if the arena grows
  * little by this. */
