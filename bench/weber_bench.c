@@ -2,16 +2,16 @@
  * do the same with PyTorch and JAX; run.py and gpu.py run them alternately.
  *
  *   weber_bench --workload W3 [--mode weber|weber-compiled] [--device CPU|CUDA|OpenCL|...]
- *               [--dtype f32|tf32|bf16|f64] [--threads 1] [--seconds 2] [--batch N] [--length N]
- *               [--losses N] [--hold] [--ranks] [--save FILE.safetensors]
+ *               [--dtype f32|tf32|medium|bf16|f64] [--threads 1] [--seconds 2] [--batch N]
+ *               [--length N] [--losses N] [--hold] [--ranks] [--save FILE.safetensors]
  *
  * A training step computes forward pass, loss, gradient and update on one of a few batches created
  * beforehand; an inference step computes the forward pass.  On the CPU, every step reads the loss
  * (or the result); on other devices, only the last step of a block reads it and waits.
  *
- * --dtype: tf32 allows TF32 in products; bf16 is mixed precision with f32 masters; f64 converts
- * model and data, from the same initial values.  --length: tokens per sequence.  --losses: trains
- * this many steps with fixed seeds, and prints each loss and a checksum of the parameters' bits, to
+ * --dtype: tf32 allows TF32 in products, and medium bf16; bf16 is mixed precision with f32 masters;
+ * f64 converts model and data, from the same initial values.  --length: tokens per sequence.
+ * --losses: trains this many steps with fixed seeds, and prints each loss and a checksum of the parameters' bits, to
  * compare devices and runs.  --hold: prints a line when it is ready; then, for each line with a
  * number of seconds that it reads, prints a line of figures.  --ranks: connects the processes of
  * `weber launch` by NCCL, and averages the gradients of all; each has the same batches, so the
@@ -63,8 +63,9 @@ static int usage(const char *wrong)
     if (wrong) fprintf(stderr, "weber_bench: %s\n", wrong);
     fprintf(stderr,
             "weber_bench --workload W1..W7b|G1|G2 [--mode weber|weber-compiled] [--device NAME]\n"
-            "            [--dtype f32|tf32|bf16|f64] [--threads N] [--seconds S] [--batch N]\n"
-            "            [--length N] [--losses N] [--hold] [--ranks] [--save FILE]\n");
+             "            [--dtype f32|tf32|medium|bf16|f64] [--threads N] [--seconds S]\n"
+             "            [--batch N] [--length N] [--losses N] [--hold] [--ranks]\n"
+             "            [--save FILE]\n");
     return 2;
 }
 
@@ -391,7 +392,8 @@ static void make(run *r, const arguments *w)
     wb_dtype mixed = strcmp(w->dtype, "bf16") ? WB_DTYPE_DEFAULT : WB_BF16;
     const bool wide = !strcmp(w->dtype, "f64");
     const wb_dtype dtype = wide ? WB_F64 : WB_DTYPE_DEFAULT;
-    if (wb_set_matmul_precision(wide || !strcmp(w->dtype, "f32") ? "highest" : "high"))
+    if (wb_set_matmul_precision(wide || !strcmp(w->dtype, "f32") ? "highest"
+                                : !strcmp(w->dtype, "medium") ? "medium" : "high"))
         fail("wb_set_matmul_precision");
     wb_seed(1);
     r->model = wb_to(r->work.model(), r->device, .dtype = dtype);
@@ -453,6 +455,7 @@ int main(int argc, char **argv)
     if (!work) return usage("no such workload");
     if (strcmp(w.mode, "weber") && strcmp(w.mode, "weber-compiled")) return usage("no such mode");
     if (strcmp(w.dtype, "f32") && strcmp(w.dtype, "tf32") && strcmp(w.dtype, "bf16") &&
+        strcmp(w.dtype, "medium") &&
         strcmp(w.dtype, "f64"))
         return usage("no such dtype");
     run r = {.work = *work, .first_loss = NAN, .second_loss = NAN, .last_loss = NAN};

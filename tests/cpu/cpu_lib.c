@@ -181,6 +181,8 @@ static void check_matmul(const wb__matmul_desc *d, const buffer *a, const buffer
              (long long)d->a_s[1], (long long)d->b_s[0], (long long)d->b_s[1],
              (long long)d->c_s[0], (long long)d->c_s[1], impl);
     char *written = calloc((size_t)c->n + 1, 1);
+    /* operands that are rounded to bf16: an error of 2^-8 of each term instead of 8 units */
+    const double coarse = d->round && d->dtype == WB_F32 ? 0x1p12 : 1;
     for (int64_t x = 0; x < d->batch[0]; x++) for (int64_t y = 0; y < d->batch[1]; y++)
         for (int64_t i = 0; i < d->m; i++) for (int64_t j = 0; j < d->n; j++) {
             double sum = d->has_bias ? bias->real[j] : 0, magnitude = fabs(sum);
@@ -192,7 +194,7 @@ static void check_matmul(const wb__matmul_desc *d, const buffer *a, const buffer
             }
             int64_t at = x * d->c_b[0] + y * d->c_b[1] + i * d->c_s[0] + j * d->c_s[1];
             written[at] = 1;
-            check_rounded(c, at, row_value(d->act, sum), magnitude,
+            check_rounded(c, at, row_value(d->act, sum), magnitude * coarse,
                           rounded_before(d->act, sum, what), what);
         }
     for (int64_t i = 0; i < c->n; i++)
@@ -244,7 +246,7 @@ static void test_matmul_drawn(void **unused)
         state = (uint64_t)i * 77 + 5;
         draw();
         wb__matmul_desc d = { .dtype = draw_dtype(), .has_bias = chance(2),
-                              .act = draw_epilogue() };
+                              .act = draw_epilogue(), .round = chance(3) };
         d.batch[0] = chance(4) ? between(0, 3) : 1;
         d.batch[1] = chance(3) ? between(1, 5) : 1;
         d.m = draw_size(), d.n = draw_size(), d.k = draw_size();
@@ -271,9 +273,36 @@ static void test_matmul_large(void **unused)
                                       .n = s[2],
                                       .k = s[3],
                                       .has_bias = chance(2),
+                                      .round = i % 5 == 1,
                                       .act = draw_epilogue() });
     }
     assert_true(packed_products > 0);
+}
+
+/* A product of f32 or bf16 gives the same bits for each number of threads. */
+static void test_matmul_threads(void **unused)
+{
+    static const int64_t shapes[][3] = {{70, 1100, 33}, {64, 65, 700}, {1, 300, 777},
+                                        {300, 1, 64}, {129, 500, 1281}};
+    const int before = wb__threads();
+    for (int i = 0; i < 3 * (int)WB__COUNT(shapes); i++) {
+        const int64_t *s = shapes[i / 3];
+        const wb_dtype type = i % 3 == 0 ? WB_BF16 : WB_F32;
+        wb__matmul_desc d = {.dtype = type, .round = i % 3 == 1, .batch = {1, 2}, .m = s[0],
+                             .n = s[1], .k = s[2], .a_b = {0, s[0] * s[2]}, .a_s = {s[2], 1},
+                             .b_s = {1, s[2]}, .c_b = {0, s[0] * s[1]}, .c_s = {s[1], 1}};
+        buffer a = make(type, 2 * s[0] * s[2], true), b = make(type, s[1] * s[2], true), c[3];
+        for (int t = 0; t < 3; t++) {
+            wb__cpu_op *op;
+            c[t] = make(type, 2 * s[0] * s[1], false);
+            wb__set_threads(t + 1);
+            assert_int_equal(wb__cpu_matmul(&d, &op), 0);
+            run(op, (void *[]){a.data, b.data, c[t].data, NULL});
+            assert_memory_equal(c[t].data, c[0].data, (size_t)c[0].n * wb__dtype_size(type));
+        }
+        drop(&a), drop(&b), drop(&c[0]), drop(&c[1]), drop(&c[2]);
+    }
+    wb__set_threads(before);
 }
 
 /* Convolution. */
@@ -558,8 +587,8 @@ static int library_2(void **unused) { (void)unused; set_up("1", 2); return 0; }
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WAYS(test_matmul_drawn), WAYS(test_matmul_large), WAYS(test_conv_drawn),
-        WAYS(test_conv_named), WAYS(test_pool_drawn),
+        WAYS(test_matmul_drawn), WAYS(test_matmul_large), WAYS(test_matmul_threads),
+        WAYS(test_conv_drawn), WAYS(test_conv_named), WAYS(test_pool_drawn),
     };
     return cmocka_run_group_tests_name("cpu_lib", tests, NULL, NULL);
 }

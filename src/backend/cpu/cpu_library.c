@@ -85,6 +85,7 @@ static int matmul(const wb__step *s, library_kernel *k)
         .dtype = a->dtype, .batch = {1, 1}, .m = c->dims[last - 1], .n = c->dims[last],
         .k = a->dims[a->ndim - 1], .has_bias = s->n_views > 3, .packed = s->packed,
         .act = s->epilogue,
+        .round = s->precision == WB__PRECISION_MEDIUM && a->dtype == WB_F32,
     };
     int64_t dim[WB_MAX_DIMS], stride[WB_MAX_DIMS][3];
     int n = 0;

@@ -8,18 +8,16 @@ void wb__widen(void *to, const void *from, wb_dtype from_type, int64_t n)
 {
     if (from_type == WB_F32) memcpy(to, from, (size_t)n * sizeof(float));
     else if (from_type == WB_F64) memcpy(to, from, (size_t)n * sizeof(double));
-    else if (from_type == WB_BF16) {
-        uint32_t *bits = to;
-        const uint16_t *half = from;
-        for (int64_t i = 0; i < n; i++) bits[i] = (uint32_t)half[i] << 16;
-    } else wb__convert(to, WB_F32, from, from_type, n);
+    else if (n == 1) wb__convert(to, WB_F32, from, from_type, n);
+    else wb__tile_table_here()->load[from_type](to, n, from, 1, n, 0, 1);
 }
 
 void wb__narrow(void *to, wb_dtype to_type, const void *from, int64_t n)
 {
     if (to_type == WB_F32) memcpy(to, from, (size_t)n * sizeof(float));
     else if (to_type == WB_F64) memcpy(to, from, (size_t)n * sizeof(double));
-    else wb__convert(to, to_type, from, WB_F32, n);
+    else if (n == 1) wb__convert(to, to_type, from, WB_F32, n);
+    else wb__tile_table_here()->store[to_type](from, n, to, 1, n, 0, 1);
 }
 
 wb__isa_level wb__isa_here(void)
@@ -46,6 +44,15 @@ const wb__isa *wb__isa_best(void)
 #else
     return &wb__isa_portable;
 #endif
+}
+
+const wb__gemm_kernel *wb__isa_gemm_bf16(void)
+{
+#ifdef WB_HAVE_AVX512_BF16
+    if (wb__isa_here() == WB__ISA_AVX512 && __builtin_cpu_supports("avx512bf16"))
+        return &wb__gemm_bf16_avx512;
+#endif
+    return NULL;
 }
 
 wb__act wb__act_of(wb__op op, wb_dtype computed)

@@ -13,10 +13,11 @@ typedef struct {
     wb__elementwise_fn *row;            /* or NULL */
 } wb__act;
 
-/* C = act(A·B + bias [+ C]).  Element (i,p) of A is at a + i*as0 + p*as1, and likewise for B and C;
- * strides are in elements.  The bias has one element per column of C, or per row if bias_rows is
- * set.  The product is computed in f64 if A, B and C are f64.  Otherwise it is computed in f32, and
- * A, B, C and bias may each be f32, f16 or bf16. */
+/* C = act(A·B + bias [+ C]).  Element (i,p) of A is at a + i*as0 + p*as1, and likewise for B and
+ * C; strides are in elements.  The bias has one element per column of C, or per row if bias_rows
+ * is set.  The product is computed in f64 if A, B and C are f64.  Otherwise it is computed in
+ * f32, and A, B, C and bias may each be f32, f16 or bf16.  If `round` is set, none is f16, and
+ * elements of A and B may be rounded to bf16. */
 typedef struct {
     int64_t m, n, k;
     const void *a, *b;
@@ -24,7 +25,8 @@ typedef struct {
     const void *bias;                   /* or NULL */
     int64_t as0, as1, bs0, bs1, cs0, cs1;
     wb_dtype a_type, b_type, c_type, bias_type;
-    bool bias_rows, add_to_c;
+    bool bias_rows, add_to_c, round;
+    bool streams;                       /* dots: B is too large for a cache */
     wb__act act;
 } wb__gemm;
 
@@ -40,9 +42,13 @@ typedef struct {
 /* The product functions of one instruction set and computed dtype. */
 typedef struct {
     int mr, nr, lanes;                  /* a tile: at most mr rows, nr columns; lanes of a vector */
+    int kc, nc;                         /* a piece of B: at most kc inner indices, nc columns; C
+                                           is updated after each piece */
     bool masked;                        /* can read a partial vector of B in place */
+    bool narrow;                        /* multiplies bf16 numbers, packed in pairs along k */
     /* Copies rows [p0, p0+pk) and columns [j0, j1) of B into panels.  A panel has nr columns and is
-     * stored row by row.  The last panel is padded with 0. */
+     * stored row by row.  The last panel is padded with 0.  If `narrow`, a row has two inner
+     * indices: 4 bytes a column. */
     void (*pack_b)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, int64_t j1, void *to);
     /* Computes rows [i0, i1) and columns [j0, j1) of C for the inner indices [p0, p0+pk).  The
      * first range of k (`first`) overwrites C, unless add_to_c is set; the others add to it.  The
@@ -58,7 +64,10 @@ typedef struct {
     wb__elementwise_fn *tanh, *sigmoid; /* faster than those of ops.def; the last bits differ */
 } wb__gemm_kernel;
 
-enum { WB__GEMM_KC = 320 };     /* C is updated after at most this many inner indices */
+enum {
+    WB__GEMM_KC = 320,  /* kc of the kernels of f32 and f64 */
+    WB__GEMM_NC = 1008  /* nc of these: a multiple of the nr of each */
+};
 
 /* Pools one image [h, w, c] if d->nhwc, else one plane [h, w].  `in` and `out` are the buffers that
  * wb__pool_desc (lib.h) lists; `out` is the last one. */
@@ -107,6 +116,10 @@ typedef struct {
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;
 const wb__isa *wb__isa_best(void);      /* the functions for the level of wb__isa_here() */
+/* The product of bf16 operands by instructions of the processor for it; NULL: it has none, or
+ * WEBER_ISA is less than avx512. */
+const wb__gemm_kernel *wb__isa_gemm_bf16(void);
+extern const wb__gemm_kernel wb__gemm_bf16_avx512;
 
 /* Returns the epilogue `op` for products and convolutions computed in `computed`, F32 or F64. */
 wb__act wb__act_of(wb__op op, wb_dtype computed);

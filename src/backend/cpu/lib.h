@@ -19,14 +19,14 @@ wb__isa_level wb__isa_here(void);
 /* C[b][m,n] = act(A[b][m,k] · B[b][k,n] + bias) for b in a grid of up to two batch dimensions.
  * Element (i,j) of A is at a + b0*a_b[0] + b1*a_b[1] + i*a_s[0] + j*a_s[1] (strides in elements, 0
  * for broadcast dimensions); likewise B and C.  C must not overlap A or B.  The bias has one
- * element per column n, or is absent.  f16 and bf16 products are summed in f32.  Integers are not
- * supported. */
+ * element per column n, or is absent.  f16 and bf16 products are summed in f32.  If `round` is set,
+ * elements of f32 may be rounded to bf16 where that is faster.  Integers are not supported. */
 typedef struct {
     wb_dtype dtype;
     int64_t batch[2], m, n, k;
     int64_t a_b[2], b_b[2], c_b[2];
     int64_t a_s[2], b_s[2], c_s[2];
-    bool has_bias;
+    bool has_bias, round;
     bool packed;            /* B is in its packed form; the batch has one product */
     wb__op act;
 } wb__matmul_desc;

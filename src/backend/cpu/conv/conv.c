@@ -134,7 +134,8 @@ static wb__gemm product_of(const convolution *p, int64_t pixels)
 {
     const wb__conv_desc *d = &p->d;
     wb__gemm g = { .m = pixels, .as1 = 1, .bs1 = 1, .cs1 = 1, .a_type = p->wide,
-                   .b_type = p->wide, .c_type = p->wide, .bias_type = d->dtype };
+                   .b_type = p->wide, .c_type = p->wide, .bias_type = d->dtype,
+                   .round = d->dtype == WB_BF16 };  /* patches and weights were bf16 */
     switch (d->kind) {
     case WB__CONV_FORWARD:          /* y[pixel, out] = patches[pixel, inner] · w[inner, out] */
         g.act = p->act;

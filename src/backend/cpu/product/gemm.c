@@ -1,9 +1,9 @@
 /* The matrix product.  This file decides whether to compute the transpose, in which blocks, and on
  * which threads.
  *
- * C is computed in pieces of at most WB__GEMM_KC inner indices and NC columns.  First, a piece of B
- * is packed into panels, unless reading B in place is faster.  Then tasks compute the products of
- * the piece, each for some rows and columns of C.  The pieces depend on the shape only, so the
+ * C is computed in pieces of at most kc inner indices and nc columns of the kernel.  First, a piece
+ * of B is packed into panels, unless reading B in place is faster.  Then tasks compute the products
+ * of the piece, each for some rows and columns of C.  The pieces depend on the shape only, so the
  * result does not depend on the number of threads.
  *
  * Products with the same B may share its packed form, in which all pieces follow each other. */
@@ -16,54 +16,63 @@
 #include <string.h>
 
 enum {
-    NC = 1008,              /* columns of a piece of B: a multiple of the nr of each kernel */
     SERIAL = 120 * 1000,    /* with fewer multiply-adds, one thread is faster */
     IN_PLACE_ROWS = 64,     /* with more rows than this, B is always packed */
     PACKED_ROWS = 64,       /* with more rows than this, packing B takes little of the time */
     /* limit, in bytes, of the workspace of a chunk of the batch; one product alone may exceed it */
-    CHUNK_BYTES = 4 << 20
+    CHUNK_BYTES = 4 << 20,
+    CACHED = 1 << 20                    /* bytes of B that stay in the cache between two runs */
 };
 
-static const wb__gemm_kernel *kernel_for(wb_dtype t)
+static const wb__gemm_kernel *kernel_for(const wb__gemm *g)
 {
     const wb__isa *isa = wb__isa_best();
-    return t == WB_F64 ? isa->gemm_f64 : isa->gemm_f32;
+    const wb__gemm_kernel *bf16 = g->round ? wb__isa_gemm_bf16() : NULL;
+    return bf16 ? bf16 : g->a_type == WB_F64 ? isa->gemm_f64 : isa->gemm_f32;
 }
 
 static wb_dtype computed_type(wb_dtype t) { return t == WB_F64 ? WB_F64 : WB_F32; }
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-/* The length of a piece if k is divided into about equal pieces of at most WB__GEMM_KC. */
-static int64_t inner_piece(int64_t k)
+/* The length of a piece if k is divided into about equal pieces of at most the kernel's kc. */
+static int64_t inner_piece(const wb__gemm_kernel *kernel, int64_t k)
 {
-    int64_t pieces = WB__MAX(ceil_div(k, WB__GEMM_KC), 1);
+    int64_t pieces = WB__MAX(ceil_div(k, kernel->kc), 1);
     return WB__MAX(round_up(ceil_div(k, pieces), 16), 16);
+}
+
+/* The bytes of `columns` packed columns of B with k inner indices. */
+static size_t packed_bytes(const wb__gemm_kernel *kernel, wb_dtype t, int64_t k, int64_t columns)
+{
+    return kernel->narrow ? (size_t)((k + 1) / 2 * columns) * 2 * sizeof(uint16_t)
+                          : (size_t)(k * columns) * wb__dtype_size(computed_type(t));
 }
 
 static bool reads_in_place(const wb__gemm *g, const wb__gemm_kernel *kernel)
 {
-    return g->bs1 == 1 && g->b_type == computed_type(g->b_type) && g->m <= IN_PLACE_ROWS
-        && (kernel->masked || g->n % kernel->lanes == 0);
+    const bool stored = g->b_type == (kernel->narrow ? WB_BF16 : computed_type(g->b_type));
+    return g->bs1 == 1 && stored && g->m <= (kernel->narrow ? kernel->mr : IN_PLACE_ROWS)
+        && (g->bs0 || !kernel->narrow) && (kernel->masked || g->n % kernel->lanes == 0);
 }
 
 /* For conv.c: a product on one thread. */
 
 size_t wb__gemm_scratch(const wb__gemm *g)
 {
-    const wb__gemm_kernel *kernel = kernel_for(g->a_type);
+    const wb__gemm_kernel *kernel = kernel_for(g);
     if (reads_in_place(g, kernel)) return 0;
-    return (size_t)(inner_piece(g->k) * round_up(WB__MIN(g->n, NC), kernel->nr)) * wb__dtype_size(
-               computed_type(g->a_type));
+    return packed_bytes(kernel, g->a_type, inner_piece(kernel, g->k),
+                        round_up(WB__MIN(g->n, kernel->nc), kernel->nr));
 }
 
 void wb__gemm_run(const wb__gemm *g, void *scratch)
 {
-    const wb__gemm_kernel *kernel = kernel_for(g->a_type);
-    const int64_t kc = inner_piece(g->k);
+    const wb__gemm_kernel *kernel = kernel_for(g);
+    const int64_t kc = inner_piece(kernel, g->k);
     const bool in_place = reads_in_place(g, kernel);
-    for (int64_t j0 = 0; j0 < g->n; j0 += NC) {
-        const int64_t j1 = WB__MIN(j0 + NC, g->n);
+    for (int64_t j0 = 0; j0 < g->n; j0 += kernel->nc) {
+        const int64_t j1 = WB__MIN(j0 + kernel->nc, g->n);
         int64_t p0 = 0;
         do {
             const int64_t pk = WB__MIN(kc, g->k - p0);
@@ -137,7 +146,7 @@ static void pack_task(void *ctx, int64_t i)
     wb__gemm g;
     place(w, b, &g);
     char *to = w->panels + (size_t)(b - w->b0) * p->packed_each
-             + (size_t)((j - w->j0) * w->pk) * wb__dtype_size(computed_type(g.b_type));
+             + packed_bytes(p->kernel, g.b_type, w->pk, j - w->j0);
     p->kernel->pack_b(&g, w->k0, w->pk, j, WB__MIN(j + step, w->j1), to);
 }
 
@@ -161,13 +170,12 @@ static void block_task(void *ctx, int64_t i)
     const int64_t column = i % w->column_tasks, rest = i / w->column_tasks;
     const int64_t b = w->b0 + rest / w->row_tasks, i0 = rest % w->row_tasks * w->rows;
     const int64_t j0 = w->j0 + column * w->columns;
-    const size_t size = wb__dtype_size(computed_type(p->g.b_type));
     wb__gemm g;
     place(w, b, &g);
     const char *packed = NULL;
     if (!p->in_place)
         packed = w->panels + (p->shared_b ? 0 : (size_t)(b - w->b0) * p->packed_each)
-               + (size_t)((j0 - w->j0) * w->pk) * size;
+               + packed_bytes(p->kernel, g.b_type, w->pk, j0 - w->j0);
     p->kernel->block(&g, w->k0, w->pk, i0, WB__MIN(i0 + w->rows, g.m), j0,
                      WB__MIN(j0 + w->columns, w->j1), packed, w->first, w->last);
 }
@@ -249,7 +257,7 @@ static void run_product(const wb__cpu_op *op, void *const *buffers, void *worksp
             continue;
         }
         for (w.j0 = 0; w.j0 < g->n; w.j0 = w.j1) {
-            w.j1 = WB__MIN(w.j0 + NC, g->n);
+            w.j1 = WB__MIN(w.j0 + p->kernel->nc, g->n);
             cut(&w, threads);
             w.k0 = 0;
             do {
@@ -281,7 +289,7 @@ static double cost(const wb__gemm *g, const wb__gemm_kernel *kernel)
     if (tall * wide < 8) cycles *= 8 / (tall * wide); /* with few sums, latency is not hidden */
     if (!reads_in_place(g, kernel)) cycles += n * k * (g->bs1 == 1 ? 0.1 : 0.4);
     if (g->cs1 != 1) /* each further piece of k reads and writes C again */
-        cycles += m * n * (g->cs0 == 1 ? 0.3 : 1) * (2 * (double)ceil_div(g->k, WB__GEMM_KC) - 1);
+        cycles += m * n * (g->cs0 == 1 ? 0.3 : 1) * (2 * (double)ceil_div(g->k, kernel->kc) - 1);
     return cycles;
 }
 
@@ -300,7 +308,7 @@ static wb__gemm transposed_product(const wb__gemm *g)
 static bool suits_dots(const wb__gemm *g, const wb__gemm_kernel *kernel)
 {
     return g->m <= 2 && g->as1 == 1 && g->bs0 == 1 && g->bs1 != 1 && g->k >= 2 * kernel->lanes
-        && g->a_type == computed_type(g->a_type);
+        && (g->a_type == computed_type(g->a_type) || (kernel->narrow && g->a_type == WB_BF16));
 }
 
 static void lay_out(product *p)
@@ -308,12 +316,13 @@ static void lay_out(product *p)
     const wb__gemm *g = &p->g;
     const int64_t size = (int64_t)wb__dtype_size(computed_type(g->a_type));
     p->in_place = !p->packed && reads_in_place(g, p->kernel);
-    p->kc = inner_piece(g->k);
+    p->kc = inner_piece(p->kernel, g->k);
     p->shared_b = !p->b_b[0] && !p->b_b[1];
-    p->wide = g->c_type != computed_type(g->c_type) && g->k > p->kc;
+    p->wide = !p->dots && g->c_type != computed_type(g->c_type) && g->k > p->kc;
     p->chunk = WB__MAX(p->count, 1);
+    const int64_t columns = round_up(WB__MIN(g->n, p->kernel->nc), p->kernel->nr);
     int64_t each = p->in_place || p->dots || p->packed
-                     ? 0 : p->kc * round_up(WB__MIN(g->n, NC), p->kernel->nr) * size;
+                     ? 0 : (int64_t)packed_bytes(p->kernel, g->a_type, p->kc, columns);
     int64_t wide = p->wide ? g->m * g->n * size : 0;
     if (each || wide)
         p->chunk =
@@ -321,7 +330,8 @@ static void lay_out(product *p)
     p->packed_each = (size_t)each;
     p->wide_at = (size_t)(p->shared_b ? each : each * p->chunk);
     p->op.workspace = p->wide_at + (size_t)(wide * p->chunk);
-    p->simple = p->serial && p->count == 1 && !p->dots && g->k <= p->kc && g->n <= NC;
+    p->simple = p->serial && p->count == 1 && !p->dots && g->k <= p->kc
+             && g->n <= p->kernel->nc;
 }
 
 /* Whether our product is faster than oneDNN's: for small products, because a call of oneDNN has a
@@ -332,11 +342,19 @@ static bool own_is_faster(const wb__matmul_desc *d)
     return work < 12e3 || d->m == 1 || d->n == 1;
 }
 
+/* Whether to round f32 operands to bf16: packing them is then a small part of the time. */
+static bool rounds(const wb__matmul_desc *d)
+{
+    return d->round && d->dtype == WB_F32 && d->m >= 8 && d->n >= 8 && d->k >= 8
+        && wb__isa_gemm_bf16();
+}
+
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
 {
     const char *reason = NULL;
     *op = NULL;
     if (d->packed) reason = "our own product, with B packed once for several products";
+    else if (rounds(d)) reason = "products may be rounded to bf16";
     else if (own_is_faster(d)) reason = "our own product is faster at this shape";
     else {
         int error = wb__dnnl_matmul(d, op, &reason);
@@ -349,7 +367,6 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
     p->op.run = run_product;
     p->op.destroy = destroy_product;
     p->op.reason = reason;
-    p->kernel = kernel_for(d->dtype);
     p->g = (wb__gemm){ .m = d->m,
                        .n = d->n,
                        .k = d->k,
@@ -363,7 +380,9 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
                        .b_type = d->dtype,
                        .c_type = d->dtype,
                        .bias_type = d->dtype,
+                       .round = !d->packed && (d->dtype == WB_BF16 || rounds(d)),
                        .act = wb__act_of(d->act, computed_type(d->dtype)) };
+    p->kernel = kernel_for(&p->g);
     p->has_bias = d->has_bias;
     p->count = d->batch[0] * d->batch[1];
     wb__gemm transposed = transposed_product(&p->g);
@@ -375,6 +394,7 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
         p->dots = suits_dots(&transposed, p->kernel);
         p->g = transposed;
     }
+    p->g.streams = p->g.n * p->g.k * (int64_t)wb__dtype_size(d->dtype) > CACHED;
     for (int i = 0; i < 2; i++) {
         p->batch[i] = d->batch[i];
         p->a_b[i] = p->transposed ? d->b_b[i] : d->a_b[i];
@@ -383,7 +403,8 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
     }
     p->serial = (double)p->count * (double)d->m * (double)d->n * (double)WB__MAX(d->k, 1) < SERIAL;
     lay_out(p);
-    snprintf(p->impl, sizeof p->impl, "%s %s", p->dots ? "dot" : "gemm", wb__isa_best()->name);
+    snprintf(p->impl, sizeof p->impl, "%s %s%s", p->dots ? "dot" : "gemm", wb__isa_best()->name,
+             p->kernel->narrow ? " bf16" : "");
     p->op.impl = p->impl;
     *op = &p->op;
     return 0;
@@ -398,7 +419,7 @@ static void run_pack(const wb__cpu_op *op, void *const *buffers, void *workspace
     void *const at[4] = { buffers[0], buffers[0], buffers[1], NULL };
     piece w = { .p = p, .buffers = at, .workspace = workspace, .b1 = 1 };
     for (w.j0 = 0; w.j0 < g->n; w.j0 = w.j1) {
-        w.j1 = WB__MIN(w.j0 + NC, g->n);
+        w.j1 = WB__MIN(w.j0 + p->kernel->nc, g->n);
         for (w.k0 = 0; w.k0 < g->k; w.k0 += w.pk) {
             w.pk = WB__MIN(p->kc, g->k - w.k0);
             w.panels = packed_piece(&w, buffers[1]);
@@ -415,11 +436,11 @@ int wb__cpu_matmul_pack(const wb__matmul_desc *d, wb__cpu_op **op)
     p->op.run = run_pack;
     p->op.destroy = destroy_product;
     p->op.impl = wb__isa_best()->name;
-    p->kernel = kernel_for(d->dtype);
     p->g = (wb__gemm){ .n = d->n, .k = d->k, .bs0 = d->b_s[0], .bs1 = d->b_s[1],
                        .a_type = d->dtype, .b_type = d->dtype };
+    p->kernel = kernel_for(&p->g);
     p->batch[0] = p->batch[1] = p->count = 1;
-    p->kc = inner_piece(d->k);
+    p->kc = inner_piece(p->kernel, d->k);
     p->serial = d->n * d->k < SERIAL;
     return 0;
 }
@@ -433,6 +454,6 @@ int64_t wb__cpu_matmul_packed(const wb__matmul_desc *d)
 {
     if (d->m < 2 || d->m > PACKED_ROWS || d->n < 2 || d->k < 1) return 0;
     if (!wb__dtype_float(d->dtype) || d->dtype == WB_BF16) return 0;
-    return d->k * round_up(d->n, kernel_for(d->dtype)->nr)
+    return d->k * round_up(d->n, kernel_for(&(wb__gemm){ .a_type = d->dtype })->nr)
          * (int64_t)wb__dtype_size(computed_type(d->dtype));
 }

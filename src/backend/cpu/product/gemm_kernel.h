@@ -350,6 +350,25 @@ static inline void NAME(four_dots)(const wb__gemm *g, const T *a, int64_t j, int
     for (int c = 0; c < n; c++) sum[c] = NAME(total)(acc[c] + more[c]);
 }
 
+/* Returns the product of n elements of a and b.  It reads b from first to last, which processors
+ * recognise and read ahead: from memory, several columns at once are slower. */
+static inline T NAME(one_dot)(const T *a, const T *b, int64_t n)
+{
+    enum { CHAINS = 4 };
+    V acc[CHAINS];
+    for (int i = 0; i < CHAINS; i++) acc[i] = spread(0);
+    int64_t p = 0;
+    for (; p + CHAINS * LANES <= n; p += CHAINS * LANES)
+#pragma GCC unroll 4
+        for (int i = 0; i < CHAINS; i++)
+            acc[i] = multiply_add(load(a + p + i * LANES), load(b + p + i * LANES), acc[i]);
+    for (; p < n; p += LANES) {
+        const int some = (int)WB__MIN(n - p, LANES);
+        acc[0] = multiply_add(load_some(a + p, some), load_some(b + p, some), acc[0]);
+    }
+    return NAME(total)((acc[0] + acc[1]) + (acc[2] + acc[3]));
+}
+
 /* Computes products of rows of A and columns of B, both contiguous along k.  B is read in place,
  * once for each row of A, at the speed of memory, so this suits one or two rows. */
 static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
@@ -360,8 +379,11 @@ static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
         for (int64_t j = 0; j < g->n; j += AT_ONCE) {
             const int n = (int)WB__MIN(g->n - j, AT_ONCE);
             T *to = (T *)g->c + i * g->cs0 + j * g->cs1;
-            for (int c = 0; c < n; c += 4)
-                NAME(four_dots)(g, (const T *)g->a + i * g->as0, j + c, WB__MIN(n - c, 4), sum + c);
+            const T *a = (const T *)g->a + i * g->as0;
+            for (int c = 0; c < n && g->streams; c++)
+                sum[c] = NAME(one_dot)(a, (const T *)g->b + (j + c) * g->bs1, g->k);
+            for (int c = 0; c < n && !g->streams; c += 4)
+                NAME(four_dots)(g, a, j + c, WB__MIN(n - c, 4), sum + c);
             for (int c = 0; c < n; c++) {
                 if (g->add_to_c) sum[c] += to[c * g->cs1];
                 if (g->bias) sum[c] += ((const T *)g->bias)[g->bias_rows ? i : j + c];
@@ -373,7 +395,8 @@ static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
 }
 
 static const wb__gemm_kernel NAME(kernel) = {
-    .mr = MR, .nr = NR, .lanes = LANES, .masked = MASKED, .pack_b = NAME(pack_b),
+    .mr = MR, .nr = NR, .lanes = LANES, .kc = WB__GEMM_KC, .nc = WB__GEMM_NC,
+    .masked = MASKED, .pack_b = NAME(pack_b),
     .block = NAME(block), .dots = NAME(dots), .tile = NAME(one_tile),
     .tanh = NAME(row_tanh), .sigmoid = NAME(row_sigmoid)
 };
