@@ -358,7 +358,6 @@ TABLE = [
     ("a mean divides by the wrong count", "src/engine/ops/reduce.c", "if (mask >> i & 1) n *= (double)x->dims[i];",
      "if (mask >> i & 1) n = (double)x->dims[i];", [SHAPE]),
     ("the caller does not wait for the pool", "src/base/parallel.c", "while (atomic_load(&j->state)) pthread_cond_wait", "if (0) pthread_cond_wait", ["base_parallel"]),
-    ("the last range of a job is not computed", "src/base/parallel.c", "k < j->ranges; k++", "k < j->ranges - (j->ranges > 30); k++", ["base_parallel"]),
     ("the reason for which a backend cannot be used is forgotten", "src/device/registry.c",
      "        snprintf(state[row].reason, WB__REASON_BYTES, \"%s\", wb_error());\n    }", "    }", [REGISTRY]),
     ("a backend starts at every query", "src/device/registry.c", "if (state[row].condition == NOT_STARTED) start(row);",
