@@ -1,21 +1,25 @@
 /* The pool of threads behind wb__parallel, and the number of threads.
  *
- * With WB_HAVE_OPENMP the pool is OpenMP's, because oneDNN uses OpenMP, and two pools would compete
- * for the processors.  Otherwise it is a small pool of the library's own.  The callers of
- * wb__parallel decide what to run in parallel, and from which size on. */
+ * Other programs may keep the processors busy, and then a worker may get none for milliseconds.  So
+ * nobody waits for a worker that has not started: the workers and the caller take shares of the
+ * indices until none is left, and the caller waits only for shares that a worker has begun.  Who
+ * waits spins for a short time and then sleeps: a thread that spins uses up the time that the
+ * system would give to it, or to the other threads of the program, later.
+ *
+ * The pool is *crowded* for some time after a thread has noticed that it or another did not run
+ * when it could.  Then the threads sleep earlier, and each caller measures whether the workers are
+ * of use to it.  If they are not, it computes alone for a while.
+ *
+ * The callers of wb__parallel decide what to run in parallel, and from which size on. */
 #include "base/parallel.h"
 
 #include "base/base.h"
 #include "base/system.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-
-#ifdef WB_HAVE_OPENMP
-#include <omp.h>
-#endif
+#include <time.h>
 
 enum { MOST_THREADS = 256 };
 
@@ -41,8 +45,7 @@ static int count_cores(void)
 
 static atomic_int threads_now;          /* 0: not determined yet */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* Registers the handler for fork, before the first parallel region of any thread. */
-static void prepare(void);
+static void prepare(void);              /* registers the handler for fork */
 
 int wb__threads(void)
 {
@@ -63,74 +66,88 @@ int wb__set_threads(int n)
     return n;
 }
 
-static _Thread_local bool inside;       /* this thread is running a body */
+/* ---- the pool -------------------------------------------------------------------------------- */
 
-static void serially(int64_t from, int64_t to, void (*body)(void *ctx, int64_t i), void *ctx)
-{
-    for (int64_t i = from; i < to; i++) body(ctx, i);
-}
-
-#ifdef WB_HAVE_OPENMP
-
-/* After fork the child has none of OpenMP's threads, and libgomp would wait for them forever.  So
- * the child runs everything serially. */
-static atomic_bool forked;
-static void in_child(void)
-{
-    atomic_store(&forked, true);
-    atomic_store(&threads_now, 1);
-    omp_set_num_threads(1);
-}
-
-static void prepare(void) { pthread_atfork(NULL, NULL, in_child); }
-
-void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
-{
-    int threads = n > 1 && !inside ? wb__threads() : 1;
-    if (threads > n) threads = (int)n;
-    if (threads <= 1 || omp_in_parallel() || atomic_load_explicit(&forked, memory_order_relaxed)) {
-        serially(0, n, body, ctx);
-        return;
-    }
-    pthread_once(&once, prepare);
-    const int rank = wb__thread_rank;
-#pragma omp parallel num_threads(threads)
-    {
-        wb__thread_rank = rank;
-        int t = omp_get_thread_num(), of = omp_get_num_threads();
-        inside = true;
-        serially(n * t / of, n * (t + 1) / of, body, ctx);
-        inside = false;
-    }
-}
-
-#else
-
-/* The library's own pool.  `state` holds everything that a worker must read at once:
+/* A job has an owner, the thread that called wb__parallel.  `state` is
  *
- *     epoch (48 bits) | workers inside (15 bits) | open (1 bit)
+ *     workers inside (31 bits) | open (1 bit)
  *
- * The caller fills in the job and opens it.  A worker enters by adding one to "inside" while the
- * state is open, takes shares of the indices until none is left, and leaves.  The caller takes
- * part, then closes the job and waits until no worker is inside.  A worker that wakes up too late
- * does not enter, and the caller does not wait for it. */
-enum { SPINS = 4000, CLOSED = 0, OPEN = 1, ONE_INSIDE = 2, INSIDE = 0xfffe, EPOCH = 1 << 16 };
+ * The owner fills in the job and opens it.  A worker enters by adding one to "inside" while the job
+ * is open.  The owner takes part, then closes the job and waits until no worker is inside.
+ *
+ * The indices are cut into ranges.  Each thread begins with a range of its own, so that it gets the
+ * same indices at each run if the threads are equally fast: they are in its cache. */
+enum { JOBS = 8, RANGES = 32, SHARES = 4, OPEN = 1, ONE_INSIDE = 2, PAUSES = 32 };
 
-static struct {
-    pthread_mutex_t owner;              /* held by the caller whose job is running */
-    pthread_mutex_t sleep_lock;         /* guards `asleep` and `wake` */
-    pthread_cond_t wake;
-    int workers;                        /* number of workers started; only the owner reads it */
-    atomic_int asleep;
-    _Alignas(64) atomic_uint_fast64_t state;
+/* Times in nanoseconds. */
+static const int64_t LONG_SPIN = 500 * 1000, SHORT_SPIN = 100 * 1000,
+                     STALL = 100 * 1000, LOOK = 10 * 1000 * 1000,
+                     CROWDED = 100 * 1000 * 1000, WINDOW = 8 * 1000 * 1000,
+                     ALONE = 32 * 1000 * 1000;
+
+typedef struct {
+    _Alignas(64) atomic_int_fast64_t next;
+    int64_t end;
+} range;
+
+typedef struct {
+    _Alignas(64) atomic_uint state;
+    atomic_bool taken;                  /* the job has an owner */
+    atomic_bool owner_sleeps;           /* until no worker is inside */
     void (*body)(void *ctx, int64_t i);
     void *ctx;
-    int64_t n, share;
-    int most;                           /* workers that this job needs */
-    int rank;                           /* wb__thread_rank of the workers */
-    _Alignas(64) atomic_int_fast64_t next;
-} pool = { .owner = PTHREAD_MUTEX_INITIALIZER, .sleep_lock = PTHREAD_MUTEX_INITIALIZER,
-           .wake = PTHREAD_COND_INITIALIZER };
+    int64_t share;
+    int ranges;
+    unsigned most;                      /* workers that may be inside */
+    int rank;                           /* wb__thread_rank of the owner */
+    bool measured;                      /* the workers add up their time */
+    atomic_int_fast64_t time;           /* processor time of the workers */
+    range range[RANGES];
+} job;
+
+static job jobs[JOBS];
+
+static struct {
+    pthread_mutex_t lock;               /* guards `workers`, `wake` and `done` */
+    pthread_cond_t wake, done;          /* a job has been posted; the last worker has left a job */
+    atomic_int workers;                 /* number of workers started */
+    atomic_int asleep;                  /* number of workers that sleep */
+    _Alignas(64) atomic_uint posted;    /* counts the jobs */
+    _Alignas(64) atomic_int_fast64_t crowded_until;
+} pool = { .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER,
+           .done = PTHREAD_COND_INITIALIZER };
+
+static _Thread_local bool inside;       /* this thread is running a body */
+
+/* What a caller has measured while the pool was crowded: by the wall and by the processors, the
+ * time of its jobs.  More than `alone` processors must have worked on them on average. */
+typedef struct { int64_t wall, processors; } times;
+static _Thread_local struct {
+    times together, serial;
+    double alone;                       /* share of a processor that it gets if it computes alone */
+    int64_t pause, until;               /* it computes alone for so long, until then */
+    int64_t trusted;                    /* until then the workers are taken to be of use */
+} record = { .alone = 1 };
+
+static int64_t clock_of(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int64_t now(void) { return clock_of(CLOCK_MONOTONIC); }
+static int64_t processor_time(void) { return clock_of(CLOCK_THREAD_CPUTIME_ID); }
+
+static bool is_crowded(int64_t t)
+{
+    return t < atomic_load_explicit(&pool.crowded_until, memory_order_relaxed);
+}
+
+static void crowd(int64_t t)
+{
+    atomic_store_explicit(&pool.crowded_until, t + CROWDED, memory_order_relaxed);
+}
 
 static inline void relax(void)
 {
@@ -141,45 +158,84 @@ static inline void relax(void)
 #endif
 }
 
-static void take_shares(void)
+/* Looks, not often, whether the calling thread has lost its processor to another one. */
+static void look(int64_t t)
+{
+    static _Thread_local int64_t next, seen;
+    if (t < next) return;
+    const int64_t count = wb__system_preemptions();
+    if (next && count > seen + 1) crowd(t);
+    seen = count;
+    next = t + LOOK;
+}
+
+/* Waits a short time until *word, or the bits of `mask` in it, is not `old` if `differs`, else is
+ * `old`; false: it has not happened. */
+static bool spin(const atomic_uint *word, unsigned mask, unsigned old, bool differs)
+{
+    for (int64_t begun = 0, t;;) {
+        for (int i = 0; i < PAUSES; i++) {
+            if (((atomic_load(word) & mask) != old) == differs) return true;
+            relax();
+        }
+        t = now();
+        if (!begun) begun = t;
+        look(t);
+        if (t - begun > (is_crowded(t) ? SHORT_SPIN : LONG_SPIN)) return false;
+    }
+}
+
+static void serially(int64_t from, int64_t to, void (*body)(void *ctx, int64_t i), void *ctx)
+{
+    for (int64_t i = from; i < to; i++) body(ctx, i);
+}
+
+static void take_shares(job *j, int first)
 {
     inside = true;
-    wb__thread_rank = pool.rank;
-    for (;;) {
-        int64_t from = atomic_fetch_add(&pool.next, pool.share);
-        if (from >= pool.n) break;
-        serially(from, WB__MIN(from + pool.share, pool.n), pool.body, pool.ctx);
+    for (int k = 0; k < j->ranges; k++) {
+        range *r = &j->range[(first + k) % j->ranges];
+        while (atomic_load_explicit(&r->next, memory_order_relaxed) < r->end) {
+            const int64_t from = atomic_fetch_add(&r->next, j->share);
+            if (from < r->end) serially(from, WB__MIN(from + j->share, r->end), j->body, j->ctx);
+        }
     }
     inside = false;
 }
 
-static bool is_news(uint64_t state, uint64_t seen)
+/* Takes part in a job if it is open and needs one more worker. */
+static void join(job *j, int worker)
 {
-    return (state & OPEN) && state / EPOCH != seen;
+    unsigned s = atomic_load(&j->state);
+    do
+        if (!(s & OPEN)) return;
+    while (!atomic_compare_exchange_weak(&j->state, &s, s + ONE_INSIDE));
+    if (s / ONE_INSIDE < j->most) {
+        const int64_t begun = j->measured ? processor_time() : 0;
+        wb__thread_rank = j->rank;
+        take_shares(j, worker);
+        if (j->measured) atomic_fetch_add(&j->time, processor_time() - begun);
+    }
+    /* Another owner may have the job as soon as no worker is inside. */
+    if (atomic_fetch_sub(&j->state, ONE_INSIDE) == ONE_INSIDE && atomic_load(&j->owner_sleeps)) {
+        pthread_mutex_lock(&pool.lock);
+        pthread_cond_broadcast(&pool.done);
+        pthread_mutex_unlock(&pool.lock);
+    }
 }
 
-static void *work(void *unused)
+static void *work(void *number)
 {
-    (void)unused;
-    uint64_t seen = 0;
-    for (;;) {
-        uint64_t s;
-        int spins = 0;
-        while (!is_news(s = atomic_load(&pool.state), seen) && spins < SPINS) relax(), spins++;
-        if (!is_news(s, seen)) {
-            pthread_mutex_lock(&pool.sleep_lock);
-            atomic_fetch_add(&pool.asleep, 1);
-            while (!is_news(s = atomic_load(&pool.state), seen))
-                pthread_cond_wait(&pool.wake, &pool.sleep_lock);
-            atomic_fetch_sub(&pool.asleep, 1);
-            pthread_mutex_unlock(&pool.sleep_lock);
-        }
-        while (is_news(s, seen)) {
-            if (!atomic_compare_exchange_weak(&pool.state, &s, s + ONE_INSIDE)) continue;
-            seen = s / EPOCH;
-            if ((int)((s & INSIDE) / ONE_INSIDE) < pool.most) take_shares();
-            atomic_fetch_sub(&pool.state, ONE_INSIDE);
-        }
+    const int worker = (int)(intptr_t)number;
+    for (unsigned seen;;) {
+        seen = atomic_load(&pool.posted);
+        for (int i = 0; i < JOBS; i++) join(&jobs[i], worker);
+        if (spin(&pool.posted, ~0u, seen, true)) continue;
+        pthread_mutex_lock(&pool.lock);
+        atomic_fetch_add(&pool.asleep, 1);
+        while (atomic_load(&pool.posted) == seen) pthread_cond_wait(&pool.wake, &pool.lock);
+        atomic_fetch_sub(&pool.asleep, 1);
+        pthread_mutex_unlock(&pool.lock);
     }
     return NULL;
 }
@@ -188,60 +244,154 @@ static void *work(void *unused)
  * needs them. */
 static void in_child(void)
 {
-    pthread_mutex_init(&pool.owner, NULL);
-    pthread_mutex_init(&pool.sleep_lock, NULL);
+    pthread_mutex_init(&pool.lock, NULL);
     pthread_cond_init(&pool.wake, NULL);
-    pool.workers = 0;
+    pthread_cond_init(&pool.done, NULL);
+    atomic_store(&pool.workers, 0);
     atomic_store(&pool.asleep, 0);
-    atomic_store(&pool.state, 0);
+    for (int i = 0; i < JOBS; i++) {
+        atomic_store(&jobs[i].state, 0);
+        atomic_store(&jobs[i].taken, false);
+        atomic_store(&jobs[i].owner_sleeps, false);
+    }
 }
 
 static void prepare(void) { pthread_atfork(NULL, NULL, in_child); }
 
 static void start_workers(int wanted)
 {
+    if (atomic_load_explicit(&pool.workers, memory_order_relaxed) >= wanted) return;
     pthread_once(&once, prepare);
     pthread_attr_t attributes;
-    if (pool.workers >= wanted || pthread_attr_init(&attributes)) return;
+    if (pthread_attr_init(&attributes)) return;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    for (pthread_t id; pool.workers < wanted; pool.workers++)
-        if (pthread_create(&id, &attributes, work, NULL)) break;    /* the caller does the rest */
+    pthread_mutex_lock(&pool.lock);
+    for (int n = atomic_load(&pool.workers); n < wanted; atomic_store(&pool.workers, ++n)) {
+        pthread_t id;
+        if (pthread_create(&id, &attributes, work, (void *)(intptr_t)(n + 1)))
+            break;                      /* the caller does the rest */
+    }
+    pthread_mutex_unlock(&pool.lock);
     pthread_attr_destroy(&attributes);
+}
+
+/* Fills in a job that has no owner, and opens it; NULL: all have one. */
+static job *post(int64_t n, int threads, bool measured, void (*body)(void *ctx, int64_t i),
+                 void *ctx)
+{
+    job *j = jobs;
+    while (atomic_load_explicit(&j->taken, memory_order_relaxed)
+           || atomic_exchange(&j->taken, true))
+        if (++j == jobs + JOBS) return NULL;
+    j->body = body;
+    j->ctx = ctx;
+    j->share = WB__MAX(n / (SHARES * (int64_t)threads), 1);
+    j->most = (unsigned)threads - 1;
+    j->rank = wb__thread_rank;
+    j->measured = measured;
+    atomic_store_explicit(&j->time, 0, memory_order_relaxed);
+    j->ranges = WB__MIN(threads, RANGES);
+    for (int64_t r = 0; r < j->ranges; r++) {
+        atomic_store_explicit(&j->range[r].next, n * r / j->ranges, memory_order_relaxed);
+        j->range[r].end = n * (r + 1) / j->ranges;
+    }
+    atomic_store(&j->state, OPEN);
+    atomic_fetch_add(&pool.posted, 1);
+    int asleep = atomic_load(&pool.asleep);
+    if (asleep) {
+        pthread_mutex_lock(&pool.lock);     /* a worker that is about to sleep sleeps after this */
+        pthread_mutex_unlock(&pool.lock);
+        for (asleep = WB__MIN(asleep, threads - 1); asleep; asleep--)
+            pthread_cond_signal(&pool.wake);
+    }
+    return j;
+}
+
+/* Closes a job, and waits until no worker is inside. */
+static void close_job(job *j)
+{
+    atomic_fetch_and(&j->state, ~(unsigned)OPEN);
+    if (!spin(&j->state, ~0u, 0, false)) {
+        atomic_store(&j->owner_sleeps, true);
+        pthread_mutex_lock(&pool.lock);
+        while (atomic_load(&j->state)) pthread_cond_wait(&pool.done, &pool.lock);
+        pthread_mutex_unlock(&pool.lock);
+        atomic_store(&j->owner_sleeps, false);
+    }
+}
+
+/* Adds the times of a job; true: those of a window are complete. */
+static bool add(times *t, int64_t wall, int64_t processors)
+{
+    t->wall += wall;
+    t->processors += processors;
+    return t->wall > WINDOW;
+}
+
+/* After each window of jobs in a crowded pool the caller computes alone if the workers have not
+ * been of use: each time twice as long as before. */
+static void weigh(int64_t wall, int64_t processors, int64_t t)
+{
+    times *w = &record.together;
+    if (!add(w, wall, processors)) return;
+    const bool useful = (double)w->processors > 1.2 * record.alone * (double)w->wall;
+    record.pause = useful ? 0 : WB__MIN(WB__MAX(2 * record.pause, ALONE), 8 * ALONE);
+    record.until = t + record.pause;
+    record.trusted = t + ALONE;
+    *w = (times){ 0 };
+}
+
+static void compute_alone(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx, int64_t begun)
+{
+    const int64_t processor = processor_time();
+    serially(0, n, body, ctx);
+    times *t = &record.serial;
+    if (!add(t, now() - begun, processor_time() - processor)) return;
+    const double share = (double)t->processors / (double)t->wall;
+    record.alone = WB__MAX(share, 0.95 * record.alone + 0.05 * share);
+    *t = (times){ 0 };
+}
+
+void wb__parallel_waiting(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
+{
+    const int threads = n > 1 && !inside ? (int)WB__MIN(wb__threads(), n) : 1;
+    if (threads > 1) start_workers(threads - 1);
+    job *j = threads > 1 ? post(n, threads, false, body, ctx) : NULL;
+    if (!j) {
+        serially(0, n, body, ctx);
+        return;
+    }
+    take_shares(j, 0);
+    close_job(j);
+    atomic_store(&j->taken, false);
 }
 
 void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
 {
-    int threads = n > 1 && !inside ? wb__threads() : 1;
-    if (threads > n) threads = (int)n;
-    if (threads <= 1 || pthread_mutex_trylock(&pool.owner)) {   /* another caller uses the pool */
+    const int threads = n > 1 && !inside ? (int)WB__MIN(wb__threads(), n) : 1;
+    const int64_t begun = threads > 1 ? now() : 0;
+    if (threads > 1 && begun < record.until) {
+        compute_alone(n, body, ctx, begun);
+        return;
+    }
+    if (threads > 1) start_workers(threads - 1);
+    const bool measured = is_crowded(begun) && begun >= record.trusted;
+    job *j = threads > 1 ? post(n, threads, measured, body, ctx) : NULL;
+    if (!j) {
         serially(0, n, body, ctx);
         return;
     }
-    start_workers(threads - 1);
-    pool.body = body;
-    pool.ctx = ctx;
-    pool.n = n;
-    pool.share = WB__MAX(n / (4 * (int64_t)threads), 1);
-    pool.most = threads - 1;
-    pool.rank = wb__thread_rank;
-    atomic_store(&pool.next, 0);
-    uint64_t epoch = atomic_load(&pool.state) / EPOCH + 1;
-    atomic_store(&pool.state, epoch * EPOCH | OPEN);
-    if (atomic_load(&pool.asleep)) {
-        pthread_mutex_lock(&pool.sleep_lock);
-        pthread_cond_broadcast(&pool.wake);
-        pthread_mutex_unlock(&pool.sleep_lock);
-    }
-    take_shares();
-    atomic_fetch_sub(&pool.state, OPEN);
-    for (int spins = 0; atomic_load(&pool.state) & INSIDE; spins++) {
-        if (spins < SPINS) relax();
-        else sched_yield();
-    }
-    pthread_mutex_unlock(&pool.owner);
+    int64_t processor = j->measured ? processor_time() : 0;
+    take_shares(j, 0);
+    if (j->measured) processor = processor_time() - processor;
+    const int64_t own = now() - begun;
+    close_job(j);
+    const int64_t end = now(), wall = end - begun;
+    if (wall - own > own + STALL) crowd(end);         /* a worker was stopped */
+    look(end);
+    if (j->measured) weigh(wall, processor + atomic_load(&j->time), end);
+    atomic_store(&j->taken, false);     /* another caller may have the job now */
 }
-
-#endif
 
 int wb_threads(void) { return wb__threads(); }
 int wb_set_threads(int n) { return wb__set_threads(n); }

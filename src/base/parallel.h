@@ -1,14 +1,16 @@
-/* The pool of threads.  The library uses OpenMP's pool if it is built with oneDNN, which uses
- * OpenMP, and its own pool otherwise. */
+/* The pool of threads. */
 #ifndef WB__PARALLEL_H
 #define WB__PARALLEL_H
 
 #include <stdint.h>
 
 /* Calls body(ctx, i) for each i in [0, n) on at most wb__threads() threads, and returns when all
- * calls have returned.  Inside a body, with n = 1, with one thread, or while another thread uses
- * the library's own pool, the calls are serial. */
+ * calls have returned.  Inside a body, with n = 1, with one thread, and where other programs keep
+ * the processors busy, the calls are serial.  So a body must not wait for another one. */
 void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
+
+/* The same for bodies that may wait, for files or for the program. */
+void wb__parallel_waiting(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
 
 /* Number of threads to use: WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors
  * that this process may use. */

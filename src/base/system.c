@@ -17,6 +17,7 @@
 #if defined(__linux__)
 
 #include <sched.h>
+#include <sys/resource.h>
 
 /* ---- Linux ----------------------------------------------------------------------------------- */
 
@@ -100,6 +101,12 @@ int wb__system_processors(void)
     return n < 1 ? 1 : n;
 }
 
+int64_t wb__system_preemptions(void)
+{
+    struct rusage used;
+    return getrusage(RUSAGE_THREAD, &used) ? 0 : used.ru_nivcsw;
+}
+
 void wb__system_memory(int64_t *total, int64_t *free)
 {
     const int64_t page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
@@ -160,6 +167,8 @@ int wb__system_processors(void)
     return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
+int64_t wb__system_preemptions(void) { return 0; }
+
 /* Inactive pages count as free: they are given to the first program that asks. */
 void wb__system_memory(int64_t *total, int64_t *free)
 {
@@ -206,6 +215,7 @@ int wb__system_processors(void)
     return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
+int64_t wb__system_preemptions(void) { return 0; }
 void wb__system_memory(int64_t *total, int64_t *free) { *total = *free = -1; }
 void wb__system_huge_pages(void *block, size_t bytes) { (void)block, (void)bytes; }
 

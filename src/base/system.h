@@ -12,6 +12,9 @@
  * count: threads get equal parts, and the fast ones would wait. */
 int wb__system_processors(void);
 
+/* How often the calling thread has lost its processor to another one; 0 where that is unknown. */
+int64_t wb__system_preemptions(void);
+
 /* The memory of the machine in bytes, and the part of it that no program uses; -1: unknown. */
 void wb__system_memory(int64_t *total, int64_t *free);
 

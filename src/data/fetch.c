@@ -108,7 +108,7 @@ static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, voi
                     bool parallel)
 {
     calls c = {.root = root, .index = index, .to = to, .lock = PTHREAD_MUTEX_INITIALIZER};
-    if (parallel) wb__parallel(n, call_one, &c);
+    if (parallel) wb__parallel_waiting(n, call_one, &c);
     else for (int64_t i = 0; i < n; i++) call_one(&c, i);
     pthread_mutex_destroy(&c.lock);
     if (!c.failed) return 0;

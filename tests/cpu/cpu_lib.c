@@ -262,7 +262,8 @@ static void test_matmul_large(void **unused)
                                          { 1, 33, 17, 1500 }, { 1, 64, 10, 256 },
                                          { 1, 64, 2, 3 },     { 1, 1, 1, 5000 },
                                          { 1, 9, 2100, 700 }, { 1, 2, 1008, 321 },
-                                         { 1, 64, 49, 640 } };
+                                         { 1, 64, 49, 640 },   { 9, 65, 130, 66 },
+                                         { 5, 120, 100, 90 }, { 3, 200, 64, 64 } };
     for (int i = 0; i < 5 * (int)WB__COUNT(shapes); i += fewer()) {
         state = (uint64_t)i * 31 + 1;
         draw();
@@ -557,6 +558,60 @@ static void test_pool_drawn(void **unused)
     }
 }
 
+/* The same bits whoever computes a part: inside a body of wb__parallel one thread does all. */
+
+typedef struct { wb__cpu_op *op; void *buffers[4]; char *workspace; } one_run;
+
+static void run_once(void *ctx, int64_t i)
+{
+    const one_run *r = ctx;
+    if (!i) r->op->run(r->op, r->buffers, r->workspace);
+}
+
+static void same_bits(wb__cpu_op *op, buffer *const from[4], int out)
+{
+    assert_non_null(op);
+    one_run r = { op, { from[0]->data, from[1]->data, from[2]->data, from[3]->data },
+                  wb__alloc_aligned(op->workspace + 64) };
+    assert_non_null(r.workspace);
+    run_once(&r, 0);
+    const size_t bytes = (size_t)from[out]->n * wb__dtype_size(from[out]->type);
+    void *want = malloc(bytes);
+    assert_non_null(want);
+    memcpy(want, from[out]->data, bytes);
+    memset(from[out]->data, 0xff, bytes);
+    wb__parallel(2, run_once, &r);
+    assert_memory_equal(from[out]->data, want, bytes);
+    free(want);
+    wb__free(r.workspace);
+    op->destroy(op);
+}
+
+static void test_same_bits(void **unused)
+{
+    for (int i = 0; i < 16; i++) {
+        const wb_dtype type = i / 4 % 2 ? WB_BF16 : WB_F32;
+        const int64_t n = i < 8 ? 1 : 5;
+        wb__conv_desc d = { .dtype = type, .kind = (wb__conv_kind)(i % 3), .n = n, .c = 32, .h = 18,
+                            .w = 17, .k = 48, .kh = 3, .kw = 3, .oh = 18, .ow = 17,
+                            .stride = { 1, 1 }, .dilation = { 1, 1 }, .pad = { 1, 1, 1, 1 },
+                            .groups = 1 };
+        wb__matmul_desc m = { .dtype = type, .batch = { n, 1 }, .m = 130, .n = 120, .k = 200,
+                              .a_b = { 130 * 200 }, .b_b = { 200 * 120 }, .c_b = { 130 * 120 },
+                              .a_s = { 200, 1 }, .b_s = { 120, 1 }, .c_s = { 120, 1 } };
+        const bool product = i % 4 == 3;
+        buffer a = make(type, product ? n * 130 * 200 : n * 32 * 18 * 17, true),
+               b = make(type, product ? n * 200 * 120 : 32 * 48 * 9, true),
+               c = make(type, product ? n * 130 * 120 : n * 48 * 18 * 17, true);
+        wb__cpu_op *op;
+        assert_int_equal(product ? wb__cpu_matmul(&m, &op) : wb__cpu_conv(&d, &op), 0);
+        const int out = product || d.kind == WB__CONV_FORWARD ? 2
+                      : d.kind == WB__CONV_GRAD_INPUT ? 0 : 1;
+        same_bits(op, (buffer *[]){ &a, &b, &c, &c }, out);
+        drop(&a), drop(&b), drop(&c);
+    }
+}
+
 /* Each test with our own kernels and, if it is built in, with oneDNN; with 1 and 2 threads. */
 
 static void set_up(const char *onednn, int threads)
@@ -570,6 +625,8 @@ static int own_2(void **unused) { (void)unused; set_up("0", 2); return 0; }
 #ifdef WB_HAVE_DNNL
 static int library_1(void **unused) { (void)unused; set_up("1", 1); return 0; }
 static int library_2(void **unused) { (void)unused; set_up("1", 2); return 0; }
+static int library_3(void **unused) { (void)unused; set_up("1", 3); return 0; }
+static int library_8(void **unused) { (void)unused; set_up("1", 8); return 0; }
 #endif
 
 #ifdef WB_HAVE_DNNL
@@ -578,7 +635,12 @@ static int library_2(void **unused) { (void)unused; set_up("1", 2); return 0; }
     { #f ", own kernels, 2 threads", f, own_2, NULL, NULL },                                    \
     { #f ", oneDNN, 1 thread", f, library_1, NULL, NULL },                                      \
     { #f ", oneDNN, 2 threads", f, library_2, NULL, NULL }
+/* The pieces of oneDNN's operations. */
+#define PIECES(f)                                                                               \
+    { #f ", oneDNN, 3 threads", f, library_3, NULL, NULL },                                     \
+    { #f ", oneDNN, 8 threads", f, library_8, NULL, NULL },
 #else
+#define PIECES(f)
 #define WAYS(f)                                                                                 \
     { #f ", own kernels, 1 thread", f, own_1, NULL, NULL },                                     \
     { #f ", own kernels, 2 threads", f, own_2, NULL, NULL }
@@ -588,7 +650,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WAYS(test_matmul_drawn), WAYS(test_matmul_large), WAYS(test_matmul_threads),
-        WAYS(test_conv_drawn), WAYS(test_conv_named), WAYS(test_pool_drawn),
+        WAYS(test_conv_drawn), WAYS(test_conv_named), WAYS(test_pool_drawn), WAYS(test_same_bits),
+        PIECES(test_matmul_large) PIECES(test_conv_named) PIECES(test_same_bits)
     };
     return cmocka_run_group_tests_name("cpu_lib", tests, NULL, NULL);
 }

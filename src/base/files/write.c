@@ -198,7 +198,7 @@ static void do_half(void *ctx, int64_t half)
 static int write_out(wb__writer *w, const unsigned char *data, size_t n, bool sum)
 {
     piece p = {w, data, n, 0};
-    if (sum && w->summing) wb__parallel(2, do_half, &p);
+    if (sum && w->summing) wb__parallel_waiting(2, do_half, &p);
     else do_half(&p, 0);
     errno = p.code;
     return p.code ? fail(w, "cannot be written") : 0;

@@ -10,21 +10,18 @@
  * oneDNN must keep no state between runs, as is the case in version 2.6.  oneDNN computes the
  * epilogues tanh and sigmoid; this file computes the others in a separate pass.  oneDNN's relu is
  * not used, because it turns NaN into 0, which would hide a diverged network. */
-#include "backend/cpu/onednn/dnnl.h"
+#include "backend/cpu/onednn/dnnl_piece.h"
 
 #include "backend/cpu/onednn/dnnl_api.h"
 #include "backend/cpu/tile/tile.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#ifdef WB_HAVE_OPENMP
-#include <omp.h>
-#endif
-
-enum { MAX_ARGS = 6, SETS = 4, NOT_A_BUFFER = -1 };
+enum { MAX_ARGS = 6, SETS = 32, NOT_A_BUFFER = -1 };
 
 /* A memory object that a primitive or a reorder uses: its argument number, place and layout. */
 typedef struct {
@@ -48,8 +45,8 @@ typedef struct {
     wb__md mds[5];
     operand operands[MAX_ARGS];  /* those of the primitive, then those that only the reorder has */
     int count, used_by_primitive, from, to;
+    int threads_before;                 /* use_one_thread() when the preparation began */
     bool reorder_first;  /* the reorder runs before the primitive; false: after it (GRAD_WEIGHT) */
-    int threads;  /* the number of threads that oneDNN saw when the primitive was created */
     wb__elementwise_fn *row;            /* the epilogue as a separate pass; NULL: none */
     wb_dtype dtype;
     int64_t rows, columns, stride;      /* shape of the result, for the epilogue */
@@ -60,9 +57,15 @@ typedef struct {
 static dnnl_engine_t engine;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* The functions of the OpenMP with which oneDNN was built, whichever it is.  NULL: without. */
+static int (*omp_threads)(void);
+static void (*omp_set_threads)(int n);
+
 static void make_engine(void)
 {
     if (dnnl_engine_create(&engine, dnnl_cpu, 0)) engine = NULL;
+    *(void **)&omp_threads = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+    *(void **)&omp_set_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
 }
 
 static bool is_enabled(const char **reason)
@@ -77,15 +80,19 @@ static bool is_enabled(const char **reason)
     return engine;
 }
 
-/* Sets OpenMP's number of threads for the calling thread.  oneDNN uses this number to divide work
- * and to size its scratch memory. */
+/* oneDNN computes on one thread: the pool divides the work (dnnl_split.c).  Else its threads, which
+ * wait for each other by spinning, would starve where other programs keep the processors busy.  The
+ * number is one of the calling thread; use_one_thread returns the number before. */
+static int use_one_thread(void)
+{
+    const int before = omp_threads && omp_set_threads ? omp_threads() : 1;
+    if (before != 1) omp_set_threads(1);
+    return before;
+}
+
 static void use_threads(int n)
 {
-#ifdef WB_HAVE_OPENMP
-    if (omp_get_max_threads() != n) omp_set_num_threads(n);
-#else
-    (void)n;
-#endif
+    if (n != 1) omp_set_threads(n);
 }
 
 static void drop_set(run_set *s)
@@ -119,7 +126,8 @@ static run_set *make_set(const dnnl_op *p)
 static run_set *take_set(dnnl_op *p)
 {
     for (int i = 0; i < SETS; i++) {
-        run_set *s = atomic_exchange(&p->sets[i], NULL);
+        run_set *s = atomic_load(&p->sets[i]);
+        if (s) s = atomic_exchange(&p->sets[i], NULL);
         if (s) return s;
     }
     return make_set(p);                 /* all sets are used by concurrent runs */
@@ -166,7 +174,7 @@ static void row_behind(const dnnl_op *p, void *at)
 {
     enum { SERIAL = 1 << 15 };
     const int64_t size = p->rows * p->columns;
-    const int64_t parts = size < SERIAL ? 1 : WB__MIN(p->threads, p->rows);
+    const int64_t parts = size < SERIAL ? 1 : WB__MIN(wb__threads(), p->rows);
     row_part r = { p, at, (p->rows + parts - 1) / parts };
     wb__parallel(parts, one_part, &r);
 }
@@ -179,7 +187,7 @@ static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace
         wb__fail(WB_ERROR_MEMORY, "oneDNN: out of memory for a run of %s", p->impl);
         return;
     }
-    use_threads(p->threads);
+    const int before = use_one_thread();
     for (int i = 0; i < p->count; i++) {
         const operand *o = &p->operands[i];
         void *at = o->buffer >= 0 ? buffers[o->buffer] : (char *)workspace + o->offset;
@@ -195,6 +203,7 @@ static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace
         bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args);
     if (!bad) bad = dnnl_stream_wait(s->stream);
     if (bad) wb__fail(WB_ERROR_INTERNAL, "oneDNN: %s failed with status %d", p->impl, (int)bad);
+    use_threads(before);
     give_set(p, s);
     if (p->row && !bad) row_behind(p, buffers[2]);
 }
@@ -275,8 +284,7 @@ static dnnl_op *begin(const char **reason)
     (void)reason;
     p->op.run = run_dnnl;
     p->op.destroy = destroy_dnnl;
-    p->threads = wb__threads();
-    use_threads(p->threads);
+    p->threads_before = use_one_thread();
     return p;
 }
 
@@ -295,6 +303,7 @@ static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char *
     if (!refusal && (dnnl_primitive_create(&p->primitive, p->pd)
                      || (p->reorder_pd && dnnl_primitive_create(&p->reorder, p->reorder_pd))))
         refusal = "oneDNN could not make the primitive";
+    use_threads(p->threads_before);
     if (!refusal) {
         run_set *s = make_set(p);
         if (!s) {
@@ -363,7 +372,7 @@ static bool matmul_pd(dnnl_op *p, const wb__matmul_desc *d, dnnl_data_type_t typ
                           d->has_bias ? wb__md_of(&p->mds[3]) : NULL, wb__md_of(&p->mds[2]), attr);
 }
 
-int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **reason)
+int wb__dnnl_matmul_piece(const wb__matmul_desc *asked, wb__cpu_op **op, const char **reason)
 {
     dnnl_data_type_t type;
     wb__matmul_desc settled = *asked, *d = &settled;
@@ -437,7 +446,8 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
 
 /* Creates the descriptors of images and weights, and the primitive descriptor; false: not
  * supported. */
-static bool describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t type)
+static bool describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t type,
+                          dnnl_data_type_t w_type)
 {
     const int first = d->groups > 1 ? 0 : 1;
     const int64_t cg = d->c / d->groups, kg = d->k / d->groups;
@@ -449,10 +459,10 @@ static bool describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t t
     const int64_t x_s[] = { d->c * d->h * d->w, nchw ? d->h * d->w : 1, d->w * xc, xc };
     const int64_t y_s[] = { d->k * d->oh * d->ow, nchw ? d->oh * d->ow : 1, d->ow * yc, yc };
     if (wb__md_strided(&p->mds[0], 4, x, type, x_s)
-        || wb__md_any(&p->mds[1], 5 - first, w + first, type)
+        || wb__md_any(&p->mds[1], 5 - first, w + first, w_type)
         || wb__md_strided(&p->mds[2], 4, y, type, y_s)
         || wb__md_strided(&p->mds[3], 1, &d->k, type, one)
-        || wb__md_strided(&p->mds[4], 5 - first, w + first, type, w_s + first))
+        || wb__md_strided(&p->mds[4], 5 - first, w + first, w_type, w_s + first))
         return false;
     const bool forward = d->kind == WB__CONV_FORWARD;
     dnnl_primitive_desc_t hint = forward ? NULL : conv_pd(d, p, WB__CONV_FORWARD, NULL);
@@ -491,7 +501,8 @@ static bool add_conv_operands(dnnl_op *p, const wb__conv_desc *d)
                                                p->operands[p->to].desc, engine, NULL);
 }
 
-int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
+int wb__dnnl_conv_piece(const wb__conv_desc *d, bool wide_weights, wb__cpu_op **op,
+                        const char **reason)
 {
     dnnl_data_type_t type;
     *op = NULL;
@@ -505,7 +516,7 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
         dnnl_op *p = begin(reason);
         if (!p) return WB_ERROR_MEMORY;
         const char *refusal = NULL;
-        if (!describe_conv(p, d, type))
+        if (!describe_conv(p, d, type, wide_weights ? dnnl_f32 : type))
             refusal = "oneDNN has no convolution for this shape and layout";
         else if (!add_conv_operands(p, d)) refusal = "oneDNN has no reorder for these weights";
         return finish(p, refusal, op, reason);

@@ -1,0 +1,275 @@
+/* Divides products and convolutions into pieces, each of which oneDNN computes on one thread.
+ *
+ * A product is divided along its batch, else along the longer of rows and columns.  A convolution
+ * is divided along its images, and each image along its rows if there are fewer images than
+ * threads.  A piece of the gradient of the weights is a sum over some images: the pieces are added
+ * in their order.  The pieces depend on the number of threads (wb_threads), and not on which thread
+ * computes which. */
+#include "backend/cpu/onednn/dnnl.h"
+
+#include "backend/cpu/onednn/dnnl_piece.h"
+#include "backend/cpu/isa.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* LEAST: the multiply-adds below which a piece costs more than it saves. */
+enum { BUFFERS = 4, ROUND = 16, MOST_COPIED = 32 << 20 };
+static const double LEAST = 400e3;
+
+typedef struct {
+    wb__cpu_op *op;
+    bool shared;                        /* `op` belongs to a piece before this one */
+    int64_t at[BUFFERS];                /* offsets of its operands, in elements */
+} piece;
+
+typedef struct {
+    wb__cpu_op op;
+    int count, buffers;
+    size_t size;                        /* of an element */
+    size_t each;                        /* bytes of the workspace of a piece */
+    int64_t sums;                       /* elements of the gradient of the weights, else 0 */
+    wb_dtype dtype;
+    piece piece[];
+} split;
+
+typedef struct {
+    const split *s;
+    void *const *buffers;
+    char *workspace;
+    pthread_t caller;
+    atomic_int failed;                  /* the code of an error of another thread */
+} job;
+
+/* The f32 sums of a piece of the gradient of the weights.  The first piece of f32 is in place. */
+static float *sums_of(const job *j, int64_t i)
+{
+    const split *s = j->s;
+    if (s->dtype == WB_F32 && !i) return j->buffers[1];
+    float *apart = (float *)(j->workspace + s->each * (size_t)s->count);
+    return apart + (i - (s->dtype == WB_F32)) * s->sums;
+}
+
+static void run_piece(void *ctx, int64_t i)
+{
+    job *j = ctx;
+    const split *s = j->s;
+    const piece *p = &s->piece[i];
+    void *buffers[BUFFERS];
+    for (int b = 0; b < s->buffers; b++)
+        buffers[b] = (char *)j->buffers[b] + p->at[b] * (int64_t)s->size;
+    if (s->sums) buffers[1] = sums_of(j, i);
+    p->op->run(p->op, buffers, j->workspace + s->each * (size_t)i);
+    if (!pthread_equal(pthread_self(), j->caller) && wb_error_code()) {
+        atomic_store(&j->failed, wb_error_code());
+        wb_clear_error();
+    }
+}
+
+enum { SUMS = 16 * 1024 };              /* elements that a task adds */
+
+static void add_sums(void *ctx, int64_t part)
+{
+    const job *j = ctx;
+    const split *s = j->s;
+    const int64_t from = part * SUMS, n = WB__MIN(s->sums - from, SUMS);
+    float *to = sums_of(j, 0) + from;
+    for (int i = 1; i < s->count; i++) {
+        const float *more = sums_of(j, i) + from;
+        for (int64_t e = 0; e < n; e++) to[e] += more[e];
+    }
+    if (s->dtype != WB_F32) wb__narrow((uint16_t *)j->buffers[1] + from, s->dtype, to, n);
+}
+
+static void run_split(const wb__cpu_op *op, void *const *buffers, void *workspace)
+{
+    const split *s = (const split *)op;
+    job j = { s, buffers, workspace, pthread_self(), 0 };
+    wb__parallel(s->count, run_piece, &j);
+    const int failed = atomic_load(&j.failed);
+    if (failed) wb__fail(failed, "oneDNN: a piece of %s failed", op->impl);
+    if (s->sums) wb__parallel((s->sums + SUMS - 1) / SUMS, add_sums, &j);
+}
+
+static void destroy_split(wb__cpu_op *op)
+{
+    split *s = (split *)op;
+    for (int i = 0; i < s->count; i++)
+        if (s->piece[i].op && !s->piece[i].shared) s->piece[i].op->destroy(s->piece[i].op);
+    wb__free(s);
+}
+
+static split *begin(int count, int buffers, wb_dtype dtype)
+{
+    split *s = wb__alloc_zero(1, sizeof *s + (size_t)count * sizeof(piece));
+    if (!s) return NULL;
+    s->op.run = run_split;
+    s->op.destroy = destroy_split;
+    s->count = count;
+    s->buffers = buffers;
+    s->dtype = dtype;
+    s->size = wb__dtype_size(dtype);
+    return s;
+}
+
+/* Sets *op to the divided operation; frees it if a piece has been refused or has failed. */
+static int finish(split *s, int error, wb__cpu_op **op)
+{
+    bool all = !error;
+    for (int i = 0; i < s->count && all; i++) {
+        const wb__cpu_op *o = s->piece[i].op;
+        all = o != NULL;
+        if (all) s->each = WB__MAX(s->each, (o->workspace + 63) & ~(size_t)63);
+    }
+    if (!all) {
+        destroy_split(&s->op);
+        return error;
+    }
+    const int64_t apart = s->sums ? s->count - (s->dtype == WB_F32) : 0;
+    s->op.workspace = s->each * (size_t)s->count + (size_t)(apart * s->sums) * sizeof(float);
+    s->op.impl = s->piece[0].op->impl;
+    *op = &s->op;
+    return 0;
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* Piece i of n units that are divided into `count` pieces at multiples of `round`. */
+static int64_t cut(int64_t n, int64_t count, int64_t i, int64_t round)
+{
+    const int64_t units = (n + round - 1) / round;
+    return WB__MIN(units * i / count * round, n);
+}
+
+static int pieces_for(double work, int64_t units)
+{
+    const int64_t most = WB__MIN(wb__threads(), units);
+    return (int)WB__MAX(WB__MIN(most, (int64_t)(work / LEAST)), 1);
+}
+
+static int split_matmul(const wb__matmul_desc *d, int count, wb__cpu_op **op, const char **reason)
+{
+    const int64_t batch = d->batch[0] * d->batch[1];
+    const bool by_rows = d->m >= d->n;
+    split *s = begin(count, d->has_bias ? 4 : 3, d->dtype);
+    if (!s) return WB_ERROR_MEMORY;
+    int error = 0;
+    wb__matmul_desc before = *d;
+    for (int64_t i = 0; i < count && !error; i++) {
+        wb__matmul_desc part = *d;
+        piece *p = &s->piece[i];
+        if (batch > 1) {
+            const int x = d->batch[1] == 1 ? 0 : 1;     /* the strides of the batch are one */
+            const int64_t from = batch * i / count;
+            part.batch[0] = 1;
+            part.batch[1] = batch * (i + 1) / count - from;
+            part.a_b[1] = d->a_b[x], part.b_b[1] = d->b_b[x], part.c_b[1] = d->c_b[x];
+            p->at[0] = from * d->a_b[x], p->at[1] = from * d->b_b[x], p->at[2] = from * d->c_b[x];
+        } else if (by_rows) {
+            const int64_t from = cut(d->m, count, i, ROUND);
+            part.m = cut(d->m, count, i + 1, ROUND) - from;
+            p->at[0] = from * d->a_s[0], p->at[2] = from * d->c_s[0];
+        } else {
+            const int64_t from = cut(d->n, count, i, ROUND);
+            part.n = cut(d->n, count, i + 1, ROUND) - from;
+            p->at[1] = from * d->b_s[1], p->at[2] = from * d->c_s[1], p->at[3] = from;
+        }
+        p->shared = i > 0 && !memcmp(&part, &before, sizeof part);
+        if (p->shared) p->op = s->piece[i - 1].op;
+        else error = wb__dnnl_matmul_piece(&part, &p->op, reason);
+        before = part;
+    }
+    return finish(s, error, op);
+}
+
+/* Whether the two batch dimensions of an operand are one: the other has size 1. */
+static bool is_one_batch(const wb__matmul_desc *d)
+{
+    const int64_t n = d->batch[1];
+    return d->batch[0] == 1 || n == 1
+        || (d->a_b[0] == d->a_b[1] * n && d->b_b[0] == d->b_b[1] * n && d->c_b[0] == d->c_b[1] * n);
+}
+
+int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **reason)
+{
+    const int64_t batch = d->batch[0] * d->batch[1];
+    const double work = (double)batch * (double)(d->m * d->n) * (double)d->k;
+    const int64_t units = batch > 1 ? batch : (WB__MAX(d->m, d->n) + ROUND - 1) / ROUND;
+    const int count = is_one_batch(d) ? pieces_for(work, units) : 1;
+    *op = NULL;
+    if (count > 1) {
+        const int error = split_matmul(d, count, op, reason);
+        if (error || *op) return error;
+    }
+    return wb__dnnl_matmul_piece(d, op, reason);
+}
+
+/* ---- convolutions ---------------------------------------------------------------------------- */
+
+/* Restricts a convolution to the rows [from, to) of y, and returns the first row of x that they
+ * need. */
+static int64_t restrict_rows(wb__conv_desc *d, int64_t from, int64_t to)
+{
+    const int64_t begin = from * d->stride[0] - d->pad[0],
+                  end = (to - 1) * d->stride[0] - d->pad[0] + (d->kh - 1) * d->dilation[0] + 1;
+    const int64_t first = WB__MIN(WB__MAX(begin, 0), d->h - 1);
+    d->h = WB__MAX(WB__MIN(end, d->h), first + 1) - first;
+    d->pad[0] = first - begin;
+    d->oh = to - from;
+    d->pad[1] = (d->oh - 1) * d->stride[0] + (d->kh - 1) * d->dilation[0] + 1 - d->h - d->pad[0];
+    return first;
+}
+
+static int split_conv(const wb__conv_desc *d, int count, int per_image, wb__cpu_op **op,
+                      const char **reason)
+{
+    split *s = begin(count, d->has_bias ? 4 : 3, d->dtype);
+    if (!s) return WB_ERROR_MEMORY;
+    const bool weights = d->kind == WB__CONV_GRAD_WEIGHT;
+    if (weights) s->sums = d->k * (d->c / d->groups) * d->kh * d->kw;
+    int error = 0;
+    wb__conv_desc before = *d;
+    for (int64_t i = 0; i < count && !error; i++) {
+        wb__conv_desc part = *d;
+        piece *p = &s->piece[i];
+        int64_t image, x_row = 0, y_row = 0;
+        if (per_image == 1) {
+            image = d->n * i / count;
+            part.n = d->n * (i + 1) / count - image;
+        } else {
+            image = i / per_image;
+            part.n = 1;
+            y_row = d->oh * (i % per_image) / per_image;
+            x_row = restrict_rows(&part, y_row, d->oh * (i % per_image + 1) / per_image);
+        }
+        p->at[0] = (image * d->h + x_row) * d->w * d->c;
+        p->at[2] = (image * d->oh + y_row) * d->ow * d->k;
+        p->shared = i > 0 && !memcmp(&part, &before, sizeof part);
+        if (p->shared) p->op = s->piece[i - 1].op;
+        else error = wb__dnnl_conv_piece(&part, weights, &p->op, reason);
+        before = part;
+    }
+    return finish(s, error, op);
+}
+
+int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
+{
+    const double work = (double)(d->n * d->oh * d->ow) * (double)(d->k * d->kh * d->kw)
+                      * (double)(d->c / WB__MAX(d->groups, 1));
+    /* Each piece has a copy of the weights in the layout of oneDNN, or of their gradient. */
+    const int64_t weights = d->k * (d->c / WB__MAX(d->groups, 1)) * d->kh * d->kw;
+    const int want = pieces_for(work, WB__MAX(MOST_COPIED / WB__MAX(weights, 1), 2));
+    int count = (int)WB__MIN(want, d->n), per_image = 1;
+    if (d->n && d->n < want && d->kind != WB__CONV_GRAD_INPUT
+        && (d->kind == WB__CONV_FORWARD || d->n == 1)) {
+        per_image = (int)WB__MIN((want + d->n - 1) / d->n, WB__MAX(d->oh / 2, 1));
+        count = (int)d->n * per_image;
+    }
+    *op = NULL;
+    if (count > 1) {
+        const int error = split_conv(d, count, per_image, op, reason);
+        if (error || *op) return error;
+    }
+    return wb__dnnl_conv_piece(d, false, op, reason);
+}
