@@ -11,12 +11,12 @@
  *
  * --dtype: tf32 allows TF32 in products, and medium bf16; bf16 is mixed precision with f32 masters;
  * f64 converts model and data, from the same initial values.  --length: tokens per sequence.
- * --losses: trains this many steps with fixed seeds, and prints each loss and a checksum of the parameters' bits, to
- * compare devices and runs.  --hold: prints a line when it is ready; then, for each line with a
- * number of seconds that it reads, prints a line of figures.  --ranks: connects the processes of
- * `weber launch` by NCCL, and averages the gradients of all; each has the same batches, so the
- * losses are those of one process.  With --losses it also measures an allreduce of 25 MB.  --save:
- * only writes the initial model and the batches, for the twins (start.py).
+ * --losses: trains this many steps with fixed seeds, and prints each loss and a checksum of the
+ * parameters' bits, to compare devices and runs.  --hold: prints a line when it is ready; then, for
+ * each line with a number of seconds that it reads, prints a line of figures.  --ranks: connects
+ * the processes of `weber launch` by NCCL, and averages the gradients of all; each has the same
+ * batches, so the losses are those of one process.  With --losses it also measures an allreduce of
+ * 25 MB.  --save: only writes the initial model and the batches, for the twins (twins.py).
  *
  * The losses of the first two steps let run.py check that all sides do the same work; for an
  * inference they are the sums of the absolute results. */

@@ -1,0 +1,176 @@
+/* The CPU's matrix products (backend/cpu/lib.h) against plain loops in double precision, over random
+ * shapes: odd, empty, strided, in batches, in four dtypes, packed, with oneDNN and without, on 1 to
+ * 8 threads. */
+#include "cpu_operations.h"
+
+static int64_t draw_size(void)
+{
+    if (chance(25)) return 0;
+    return chance(3) ? between(1, 4) : chance(6) ? between(60, 400) : between(1, 70);
+}
+
+/* Strides of a [b0, b1, rows, columns] operand; returns how many elements it spans. */
+static int64_t draw_strides(const int64_t batch[2], int64_t rows, int64_t columns,
+                            bool may_broadcast, int64_t b[2], int64_t s[2])
+{
+    const bool transposed = chance(2);
+    const int64_t inner = transposed ? rows : columns, outer = transposed ? columns : rows;
+    const int64_t step = chance(8) ? 2 : 1,
+                  row = WB__MAX(inner, 1) * step + (chance(4) ? between(1, 9) : 0);
+    s[transposed] = row;
+    s[!transposed] = step;
+    int64_t size = WB__MAX(outer, 1) * row;
+    for (int i = 1; i >= 0; i--) {
+        if (may_broadcast && chance(3)) b[i] = 0;
+        else {
+            b[i] = size + (chance(6) ? between(1, 5) : 0);
+            size = b[i] * WB__MAX(batch[i], 1);
+        }
+    }
+    return size;
+}
+
+static void check_matmul(const wb__matmul_desc *d, const buffer *a, const buffer *b,
+                         const buffer *c, const buffer *bias, const char *impl)
+{
+    char what[200];
+    snprintf(what, sizeof what,
+             "matmul %s %lldx%lld of %lldx%lldx%lld a %lld,%lld b %lld,%lld c %lld,%lld %s",
+             wb_dtype_name(d->dtype), (long long)d->batch[0], (long long)d->batch[1],
+             (long long)d->m, (long long)d->n, (long long)d->k, (long long)d->a_s[0],
+             (long long)d->a_s[1], (long long)d->b_s[0], (long long)d->b_s[1],
+             (long long)d->c_s[0], (long long)d->c_s[1], impl);
+    char *written = calloc((size_t)c->n + 1, 1);
+    /* operands that are rounded to bf16: an error of 2^-8 of each term instead of 8 units */
+    const double coarse = d->round && d->dtype == WB_F32 ? 0x1p12 : 1;
+    for (int64_t x = 0; x < d->batch[0]; x++) for (int64_t y = 0; y < d->batch[1]; y++)
+        for (int64_t i = 0; i < d->m; i++) for (int64_t j = 0; j < d->n; j++) {
+            double sum = d->has_bias ? bias->real[j] : 0, magnitude = fabs(sum);
+            for (int64_t p = 0; p < d->k; p++) {
+                double t = a->real[x * d->a_b[0] + y * d->a_b[1] + i * d->a_s[0] + p * d->a_s[1]]
+                         * b->real[x * d->b_b[0] + y * d->b_b[1] + p * d->b_s[0] + j * d->b_s[1]];
+                sum += t;
+                magnitude += fabs(t);
+            }
+            int64_t at = x * d->c_b[0] + y * d->c_b[1] + i * d->c_s[0] + j * d->c_s[1];
+            written[at] = 1;
+            check_rounded(c, at, row_value(d->act, sum), magnitude * coarse,
+                          rounded_before(d->act, sum, what), what);
+        }
+    for (int64_t i = 0; i < c->n; i++)
+        if (!written[i]) assert_true(element(c->data, c->type, i) == MARK);
+    check_guards(c);
+    free(written);
+}
+
+/* The same product with the packed form of B. */
+static int packed_products;
+static void packed_matmul(wb__matmul_desc d, const buffer *a, const buffer *b, const buffer *bias)
+{
+    const int64_t bytes = d.batch[0] * d.batch[1] == 1 ? wb__cpu_matmul_packed(&d) : 0;
+    if (!bytes) return;
+    buffer form = make(WB_F64, (bytes + 7) / 8, false), c = make(d.dtype, d.m * d.n, false);
+    wb__cpu_op *op;
+    assert_int_equal(wb__cpu_matmul_pack(&d, &op), 0);
+    run(op, (void *[]){ b->data, form.data });
+    check_guards(&form);
+    d.packed = true;
+    d.c_s[0] = d.n, d.c_s[1] = 1;
+    assert_int_equal(wb__cpu_matmul(&d, &op), 0);
+    run(op, (void *[]){ a->data, form.data, c.data, d.has_bias ? bias->data : NULL });
+    check_matmul(&d, a, b, &c, bias, "packed");
+    packed_products++;
+    drop(&form), drop(&c);
+}
+
+static void one_matmul(wb__matmul_desc d)
+{
+    int64_t na = draw_strides(d.batch, d.m, d.k, true, d.a_b, d.a_s);
+    int64_t nb = draw_strides(d.batch, d.k, d.n, true, d.b_b, d.b_s);
+    int64_t nc = draw_strides(d.batch, d.m, d.n, false, d.c_b, d.c_s);
+    buffer a = make(d.dtype, na, true), b = make(d.dtype, nb, true), c = make(d.dtype, nc, false);
+    buffer bias = make(d.dtype, d.n, true);
+    wb__cpu_op *op;
+    assert_int_equal(wb__cpu_matmul(&d, &op), 0);
+    char impl[80];
+    snprintf(impl, sizeof impl, "%s", op->impl);
+    run(op, (void *[]){ a.data, b.data, c.data, d.has_bias ? bias.data : NULL });
+    check_matmul(&d, &a, &b, &c, &bias, impl);
+    packed_matmul(d, &a, &b, &bias);
+    drop(&a), drop(&b), drop(&c), drop(&bias);
+}
+
+static void test_matmul_drawn(void **unused)
+{
+    for (int i = 0; i < 400; i += fewer()) {
+        state = (uint64_t)i * 77 + 5;
+        draw();
+        wb__matmul_desc d = { .dtype = draw_dtype(), .has_bias = chance(2),
+                              .act = draw_epilogue(), .round = chance(3) };
+        d.batch[0] = chance(4) ? between(0, 3) : 1;
+        d.batch[1] = chance(3) ? between(1, 5) : 1;
+        d.m = draw_size(), d.n = draw_size(), d.k = draw_size();
+        one_matmul(d);
+    }
+}
+
+static void test_matmul_large(void **unused)
+{
+    static const int64_t shapes[][4] = { { 1, 64, 256, 784 }, { 1, 256, 784, 64 },
+                                         { 1, 1, 256, 784 },  { 1, 256, 1, 784 },
+                                         { 8, 128, 128, 32 }, { 1, 130, 1100, 33 },
+                                         { 1, 33, 17, 1500 }, { 1, 64, 10, 256 },
+                                         { 1, 64, 2, 3 },     { 1, 1, 1, 5000 },
+                                         { 1, 9, 2100, 700 }, { 1, 2, 1008, 321 },
+                                         { 1, 64, 49, 640 },   { 9, 65, 130, 66 },
+                                         { 5, 120, 100, 90 }, { 3, 200, 64, 64 } };
+    for (int i = 0; i < 5 * (int)WB__COUNT(shapes); i += fewer()) {
+        state = (uint64_t)i * 31 + 1;
+        draw();
+        const int64_t *s = shapes[i / 5];
+        one_matmul((wb__matmul_desc){ .dtype = dtypes[i % 5],
+                                      .batch = { s[0], 1 },
+                                      .m = s[1],
+                                      .n = s[2],
+                                      .k = s[3],
+                                      .has_bias = chance(2),
+                                      .round = i % 5 == 1,
+                                      .act = draw_epilogue() });
+    }
+    assert_true(packed_products > 0);
+}
+
+/* A product of f32 or bf16 gives the same bits for each number of threads. */
+static void test_matmul_threads(void **unused)
+{
+    static const int64_t shapes[][3] = {{70, 1100, 33}, {64, 65, 700}, {1, 300, 777},
+                                        {300, 1, 64}, {129, 500, 1281}};
+    const int before = wb__threads();
+    for (int i = 0; i < 3 * (int)WB__COUNT(shapes); i++) {
+        const int64_t *s = shapes[i / 3];
+        const wb_dtype type = i % 3 == 0 ? WB_BF16 : WB_F32;
+        wb__matmul_desc d = {.dtype = type, .round = i % 3 == 1, .batch = {1, 2}, .m = s[0],
+                             .n = s[1], .k = s[2], .a_b = {0, s[0] * s[2]}, .a_s = {s[2], 1},
+                             .b_s = {1, s[2]}, .c_b = {0, s[0] * s[1]}, .c_s = {s[1], 1}};
+        buffer a = make(type, 2 * s[0] * s[2], true), b = make(type, s[1] * s[2], true), c[3];
+        for (int t = 0; t < 3; t++) {
+            wb__cpu_op *op;
+            c[t] = make(type, 2 * s[0] * s[1], false);
+            wb__set_threads(t + 1);
+            assert_int_equal(wb__cpu_matmul(&d, &op), 0);
+            run(op, (void *[]){a.data, b.data, c[t].data, NULL});
+            assert_memory_equal(c[t].data, c[0].data, (size_t)c[0].n * wb__dtype_size(type));
+        }
+        drop(&a), drop(&b), drop(&c[0]), drop(&c[1]), drop(&c[2]);
+    }
+    wb__set_threads(before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WAYS(test_matmul_drawn), WAYS(test_matmul_large), WAYS(test_matmul_threads),
+        PIECES(test_matmul_large)
+    };
+    return cmocka_run_group_tests_name("cpu_products", tests, NULL, NULL);
+}
