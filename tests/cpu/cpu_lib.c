@@ -1,7 +1,7 @@
-/* The CPU's convolutions and pools (backend/cpu/lib.h) against plain loops in double precision, over
- * random shapes: odd, empty, grouped, dilated, padded on one side, in four dtypes, with oneDNN and
- * without, on 1 to 8 threads; and products and convolutions whose parts any thread may compute.
- * bench/cpu_lib_bench.c measures their speed. */
+/* The CPU's convolutions and pools (backend/cpu/lib.h) against plain loops in double precision,
+ * over random shapes: odd, empty, grouped, dilated, padded on one side, in four dtypes, with
+ * oneDNN and without, on 1 to 8 threads; and products and convolutions whose parts any thread may
+ * compute. bench/cpu_lib_bench.c measures their speed. */
 #include "cpu_operations.h"
 
 /* Convolution. */

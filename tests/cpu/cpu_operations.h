@@ -1,5 +1,5 @@
-/* What cpu_lib.c and cpu_products.c share: operands with the same values in double, comparisons, and
- * the ways to run a test.
+/* What cpu_lib.c and cpu_products.c share: operands with the same values in double, comparisons,
+ * and the ways to run a test.
  *
  * Tolerances: sums of f32 products within 8 * 2^-23 of the sum of their magnitudes (f64: 8 *
  * 2^-52), then the rounding of the stored dtype: 2^-11 for f16, 2^-8 for bf16.  Elements between
@@ -87,8 +87,8 @@ static inline double stored(wb_dtype t)
 
 /* Compares b[i] with the expected value.  magnitude: the sum of the terms' magnitudes.  rounded: a
  * value that was rounded to the dtype before the epilogue, or 0. */
-static inline void check_rounded(const buffer *b, int64_t i, double want, double magnitude, double rounded,
-                          const char *what)
+static inline void check_rounded(const buffer *b, int64_t i, double want, double magnitude,
+                                 double rounded, const char *what)
 {
     const double got = element(b->data, b->type, i);
     const double allowed = 8 * unit(b->type) * (magnitude + 1)
@@ -102,7 +102,7 @@ static inline void check_rounded(const buffer *b, int64_t i, double want, double
 }
 
 static inline void check_element(const buffer *b, int64_t i, double want, double magnitude,
-                          const char *what)
+                                 const char *what)
 {
     check_rounded(b, i, want, magnitude, 0, what);
 }

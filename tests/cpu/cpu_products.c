@@ -1,6 +1,6 @@
-/* The CPU's matrix products (backend/cpu/lib.h) against plain loops in double precision, over random
- * shapes: odd, empty, strided, in batches, in four dtypes, packed, with oneDNN and without, on 1 to
- * 8 threads. */
+/* The CPU's matrix products (backend/cpu/lib.h) against plain loops in double precision, over
+ * random shapes: odd, empty, strided, in batches, in four dtypes, packed, with oneDNN and without,
+ * on 1 to 8 threads. */
 #include "cpu_operations.h"
 
 static int64_t draw_size(void)
