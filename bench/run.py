@@ -71,6 +71,12 @@ def processors(count):
     return order[:len(cores)][-count:] if count <= len(cores) else order[:count]
 
 
+def available():
+    """How many processors this process may use."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1)
+
+
 def busy():
     """Processor seconds since boot of all processes, and of the host of a virtual machine."""
     with open("/proc/stat") as f:
@@ -270,7 +276,7 @@ def main():
     unknown = set(options.sides.split(",")) - set(SIDES)
     if unknown:
         parser.error(f"no such side: {', '.join(unknown)}; the sides are {', '.join(SIDES)}")
-    threads = [int(t) for t in options.threads.split(",") if int(t) <= (os.cpu_count() or 1)]
+    threads = [int(t) for t in options.threads.split(",") if int(t) <= available()]
     commands = find_sides(options.sides.split(","), options.program)
 
     table, missing, wrong = {}, 0, 0

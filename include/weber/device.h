@@ -141,18 +141,21 @@ WB_API const wb_device *wb_default_device(void);
 /** Sets how products, convolutions and attention of f32 may be computed, with PyTorch's names:
  *   "highest"  f32 throughout
  *   "high"     on CUDA operands may be rounded to TF32 (10 mantissa bits), with sums in f32
- *   "medium"   on CUDA operands may be rounded to bf16 (7 mantissa bits) where that is faster; on
- *              processors with AVX512-BF16 operands of matrix products are, with sums in f32
+ *   "medium"   on CUDA operands may be rounded to bf16 (7 mantissa bits) where that is faster, and
+ *              those of matrix products on processors with AVX512-BF16; sums are in f32
  * For products of f32 numbers drawn from a normal distribution, the error relative to the result
  * (root mean squares, k = 64 to 16384) is 3e-7 on the CPU, and 2.4e-3 if operands are rounded.
  * The setting applies to the whole process, to evaluations and recordings after the call.  Before
  * the first call it is the environment variable WEBER_MATMUL_PRECISION, else "highest".  Other
- * dtypes are not affected: f16 and bf16 are summed in f32, f64 in f64.  With each setting the CPU
- * computes f32 convolutions with windows of 3 by 3, stride 1 and at least 16 channels by Winograd's
- * algorithm where that is faster: their rounding errors are 1 to 3.5 times those of a direct
- * convolution, and an infinity or NaN of an image makes outputs up to 5 pixels from it NaN.  The
- * environment variable WEBER_WINOGRAD=0 turns this off.  Returns 0 or an error code.  Error: any
- * other text. */
+ * dtypes are not affected: f16 and bf16 are summed in f32, f64 in f64.
+ *
+ * With each setting the CPU computes f32 convolutions with windows of 3 by 3, stride 1 and at least
+ * 16 channels by Winograd's algorithm where that is faster.  The root mean square of their rounding
+ * errors is less than 4 times that of a direct convolution, and an infinity or NaN of an image
+ * makes outputs up to 5 pixels from it NaN.  The environment variable WEBER_WINOGRAD=0, read when a
+ * plan is made, turns this off.
+ *
+ * Returns 0 or an error code.  Error: any other text. */
 WB_API int wb_set_matmul_precision(const char *precision);
 /** The precision of wb_set_matmul_precision: "highest", "high" or "medium". */
 WB_API const char *wb_matmul_precision(void);

@@ -361,9 +361,10 @@ WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
  * also with reshape, permute, flip and further slices between.  The length, stop - start, is part
  * of the plan.
  *
- * In three cases each value of `start` needs a plan of its own: x is not evaluated (wb_eval
- * evaluates it), x is a variable that the same evaluation assigns to, or the gradient with respect
- * to x is computed. */
+ * If x is not evaluated, its second slice that is read evaluates all of x, so that a loop over its
+ * rows computes it once; not if x has more than 2^24 elements.  In these cases each value of
+ * `start` needs a plan of its own: x is so large and not evaluated (wb_eval evaluates it), x is
+ * computed anew in each step, or the gradient with respect to x is computed. */
 WB_API wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop);
 /** x with the elements along an axis in reverse order. */
 WB_API wb_tensor *wb_flip(wb_tensor *x, int axis);

@@ -98,7 +98,7 @@ typedef struct {
     void *ctx;
     int64_t share;
     int ranges;
-    unsigned most;                      /* workers that may be inside */
+    atomic_uint most;                   /* workers that may be inside */
     int rank;                           /* wb__thread_rank of the owner */
     bool measured;                      /* the workers add up their time */
     atomic_int_fast64_t time;           /* processor time of the workers */
@@ -208,9 +208,10 @@ static void join(job *j, int worker)
 {
     unsigned s = atomic_load(&j->state);
     do
-        if (!(s & OPEN)) return;
+        if (!(s & OPEN) || s / ONE_INSIDE >= atomic_load(&j->most)) return;
     while (!atomic_compare_exchange_weak(&j->state, &s, s + ONE_INSIDE));
-    if (s / ONE_INSIDE < j->most) {
+    if (s / ONE_INSIDE < atomic_load_explicit(&j->most, memory_order_relaxed)) {
+        wb_clear_error();               /* of a body that ran before */
         const int64_t begun = j->measured ? processor_time() : 0;
         wb__thread_rank = j->rank;
         take_shares(j, worker);
@@ -230,7 +231,7 @@ static void *work(void *number)
     for (unsigned seen;;) {
         seen = atomic_load(&pool.posted);
         for (int i = 0; i < JOBS; i++) join(&jobs[i], worker);
-        if (spin(&pool.posted, ~0u, seen, true)) continue;
+        if (worker < wb__threads() && spin(&pool.posted, ~0u, seen, true)) continue;
         pthread_mutex_lock(&pool.lock);
         atomic_fetch_add(&pool.asleep, 1);
         while (atomic_load(&pool.posted) == seen) pthread_cond_wait(&pool.wake, &pool.lock);
@@ -286,7 +287,7 @@ static job *post(int64_t n, int threads, bool measured, void (*body)(void *ctx, 
     j->body = body;
     j->ctx = ctx;
     j->share = WB__MAX(n / (SHARES * (int64_t)threads), 1);
-    j->most = (unsigned)threads - 1;
+    atomic_store(&j->most, (unsigned)threads - 1);
     j->rank = wb__thread_rank;
     j->measured = measured;
     atomic_store_explicit(&j->time, 0, memory_order_relaxed);
@@ -344,7 +345,9 @@ static void weigh(int64_t wall, int64_t processors, int64_t t)
 static void compute_alone(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx, int64_t begun)
 {
     const int64_t processor = processor_time();
+    inside = true;
     serially(0, n, body, ctx);
+    inside = false;
     times *t = &record.serial;
     if (!add(t, now() - begun, processor_time() - processor)) return;
     const double share = (double)t->processors / (double)t->wall;

@@ -9,7 +9,7 @@
  * the processors busy, the calls are serial.  So a body must not wait for another one. */
 void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
 
-/* The same for bodies that may wait, for files or for the program. */
+/* The same for bodies that may block, in reads or in callbacks of the program. */
 void wb__parallel_waiting(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
 
 /* Number of threads to use: WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors

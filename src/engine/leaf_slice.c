@@ -79,8 +79,10 @@ bool wb__leaf_slice_of(wb_tensor *x, wb__leaf_slice *w)
 
 /* ---- slices of tensors that are not evaluated ------------------------------------------------ */
 
+enum { LARGE = 1 << 24 };               /* elements of a tensor that may be too large to evaluate */
+
 /* Returns the tensor that is not evaluated, and of which the requested tensor x is a view with a
- * slice; NULL: there is none, or it is a write that a later one replaces. */
+ * slice; NULL: there is none, it is LARGE, or it is a write that a later one replaces. */
 static wb_tensor *sliced(wb_tensor *x)
 {
     bool slice = false;
@@ -89,7 +91,7 @@ static wb_tensor *sliced(wb_tensor *x)
         slice |= x->op == WB__OP_slice;
     if (!slice || wb__is_leaf(x) || !x->device) return NULL;
     const bool replaced = x->flags & WB__PENDING && !(x->variable && x->variable->current == x);
-    return replaced ? NULL : x;
+    return replaced || (x->size > LARGE && !(x->flags & WB__PENDING)) ? NULL : x;
 }
 
 /* The start of such a slice is part of the plan.  So a program that reads slices of y in a loop

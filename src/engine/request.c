@@ -72,6 +72,8 @@ static bool encode(wb__request *r, wb_tensor *x, int at)
         return false;
     uint64_t *w = r->words + r->n_words;
     uint32_t kind;                      /* op, dtype, ndim */
+    _Static_assert(offsetof(wb_tensor, dtype) == offsetof(wb_tensor, op) + 2 &&
+                   offsetof(wb_tensor, ndim) == offsetof(wb_tensor, op) + 3, "these are adjacent");
     memcpy(&kind, &x->op, sizeof kind);
     if (leaf) kind = (uint32_t)WB__OP_constant | (uint32_t)x->dtype << 16 | (uint32_t)x->ndim << 24;
     *w++ = (uint64_t)kind | (uint64_t)n_in << 32;

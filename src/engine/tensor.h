@@ -83,7 +83,7 @@ enum {
      * (guard.c).  If the guard turns out not to be finite, the write becomes WB__CANCELLED: its
      * variable has the value that it had before. */
     WB__UNCONFIRMED = 4096,
-    WB__SLICED = 8192,      /* it is not evaluated, and a slice of it was */
+    WB__SLICED = 8192,      /* it is not evaluated, but a slice of it was */
     WB__CUT = 512           /* its inputs were dropped.  With WB__GONE: they were dropped before it
                                was evaluated, so it has no value. */
 };

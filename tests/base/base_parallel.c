@@ -131,6 +131,31 @@ TEST(nobody_waits_for_a_worker_that_has_not_begun)
     }
 }
 
+/* An error that a body leaves behind on a worker is not one of the next body there. */
+
+static atomic_int job_now;
+static void leave_an_error(void *ctx, int64_t i)
+{
+    static _Thread_local int job;       /* of the error that this thread has */
+    if (wb_error_code() && job != atomic_load(&job_now)) atomic_fetch_add((atomic_int *)ctx, 1);
+    job = atomic_load(&job_now);
+    usleep(200);
+    wb__fail(WB_ERROR_ARGUMENT, "left behind by body %d", (int)i);
+}
+
+TEST(errors_of_bodies_end_with_their_job)
+{
+    atomic_int seen = 0;
+    wb__set_threads(2);
+    for (int job = 0; job < 20; job++) {
+        wb_clear_error();
+        atomic_fetch_add(&job_now, 1);
+        wb__parallel_waiting(2, leave_an_error, &seen);
+        wb_clear_error();
+    }
+    assert_int_equal(atomic_load(&seen), 0);
+}
+
 /* A child of fork has no workers, and starts its own. */
 
 static bool child_is_right(void)

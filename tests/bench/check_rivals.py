@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Tests how bench/run.py chooses and compares the rivals: without PyTorch, JAX and ONNX Runtime."""
 import json
-import os
 import struct
 import sys
 import tempfile
@@ -115,7 +114,7 @@ def check_start():
 check_blas()
 check_choice()
 check_ratio()
-for threads in range(1, (os.cpu_count() or 1) + 1):
+for threads in range(1, run.available() + 1):
     expect(len(set(run.processors(threads) or range(threads))), threads,
            f"{threads} processors for {threads} threads")
 try:

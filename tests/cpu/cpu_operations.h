@@ -145,6 +145,7 @@ static inline void run(wb__cpu_op *op, void *const *buffers)
 static inline void set_up(const char *onednn, int threads)
 {
     setenv("WEBER_ONEDNN", onednn, 1);
+    setenv("WEBER_WINOGRAD", "0", 1);   /* cpu_winograd.c tests it */
     wb__set_threads(threads);
 }
 
@@ -157,6 +158,9 @@ static inline int library_3(void **unused) { (void)unused; set_up("1", 3); retur
 static inline int library_8(void **unused) { (void)unused; set_up("1", 8); return 0; }
 #endif
 
+#define OWN_WAYS(f)                                                                             \
+    { #f ", own kernels, 1 thread", f, own_1, NULL, NULL },                                     \
+    { #f ", own kernels, 2 threads", f, own_2, NULL, NULL }
 #ifdef WB_HAVE_DNNL
 #define WAYS(f)                                                                                 \
     { #f ", own kernels, 1 thread", f, own_1, NULL, NULL },                                     \

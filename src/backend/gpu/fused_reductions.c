@@ -250,7 +250,7 @@ static void combine(reductions *f, wb__fuse *k)
 static int longest(const reductions *f, const wb__gpu_target *t)
 {
     const int64_t bytes = wb__reduction_locals(NULL, f->reductions, f->n);
-    const int64_t most = WB__MIN((int64_t)t->local_bytes, MOST_LOCAL);
+    const int64_t most = WB__MIN((int64_t)t->local_bytes - 16, MOST_LOCAL); /* 16: the ticket */
     int n = 1;
     while (n < 64 && 2 * n * bytes <= most) n *= 2;
     return n;

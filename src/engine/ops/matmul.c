@@ -6,9 +6,10 @@
 /* Broadcasts all axes but the last two. */
 static bool leading(const wb_tensor *a, const wb_tensor *b, int *ndim, int64_t *dims)
 {
-    wb_tensor x = *a, y = *b;
-    x.ndim = (uint8_t)(x.ndim - 2);
-    y.ndim = (uint8_t)(y.ndim - 2);
+    wb_tensor x = {.ndim = (uint8_t)(a->ndim - 2), .dtype = a->dtype};
+    wb_tensor y = {.ndim = (uint8_t)(b->ndim - 2), .dtype = b->dtype};
+    memcpy(x.dims, a->dims, sizeof x.dims);
+    memcpy(y.dims, b->dims, sizeof y.dims);
     return wb__broadcast("matmul", &x, &y, ndim, dims);
 }
 

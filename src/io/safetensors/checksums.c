@@ -137,7 +137,7 @@ int wb__sums_check(const wb__table *t, const char *path)
     if (!chunks) return WB_ERROR_MEMORY;
     cut(t, chunks);
     qsort(chunks, (size_t)n, sizeof *chunks, by_position);
-    wb__parallel(n, sum_chunk, &(summing){t, chunks, n});
+    wb__parallel_waiting(n, sum_chunk, &(summing){t, chunks, n});
     int status = 0;
     for (int64_t i = 0; !status && i < n;) {
         const wb__entry *e = chunks[i].entry;

@@ -20,8 +20,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { MAX_ARGS = 6, SETS = 32, NOT_A_BUFFER = -1 };
+enum { MAX_ARGS = 6, SETS = 256, NOT_A_BUFFER = -1 };
 
 /* A memory object that a primitive or a reorder uses: its argument number, place and layout. */
 typedef struct {
@@ -57,15 +58,21 @@ typedef struct {
 static dnnl_engine_t engine;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The functions of the OpenMP with which oneDNN was built, whichever it is.  NULL: without. */
+/* The functions of the OpenMP that oneDNN was linked with.  NULL: without. */
 static int (*omp_threads)(void);
 static void (*omp_set_threads)(int n);
 
 static void make_engine(void)
 {
     if (dnnl_engine_create(&engine, dnnl_cpu, 0)) engine = NULL;
-    *(void **)&omp_threads = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
-    *(void **)&omp_set_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    /* The process may have loaded several; a handle of oneDNN finds that of oneDNN. */
+    Dl_info file;
+    void *at;
+    memcpy(&at, &(dnnl_status_t (*[1])(dnnl_engine_t *, dnnl_engine_kind_t, size_t)){
+                    dnnl_engine_create}, sizeof at);
+    void *library = dladdr(at, &file) ? dlopen(file.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    *(void **)&omp_threads = dlsym(library ? library : RTLD_DEFAULT, "omp_get_max_threads");
+    *(void **)&omp_set_threads = dlsym(library ? library : RTLD_DEFAULT, "omp_set_num_threads");
 }
 
 static bool is_enabled(const char **reason)

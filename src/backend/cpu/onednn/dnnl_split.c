@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 /* LEAST: the multiply-adds below which a piece costs more than it saves. */
@@ -39,7 +40,8 @@ typedef struct {
     void *const *buffers;
     char *workspace;
     pthread_t caller;
-    atomic_int failed;                  /* the code of an error of another thread */
+    atomic_int failed;                  /* the code of the first error of another thread */
+    char message[256];                  /* of this error */
 } job;
 
 /* The f32 sums of a piece of the gradient of the weights.  The first piece of f32 is in place. */
@@ -62,7 +64,9 @@ static void run_piece(void *ctx, int64_t i)
     if (s->sums) buffers[1] = sums_of(j, i);
     p->op->run(p->op, buffers, j->workspace + s->each * (size_t)i);
     if (!pthread_equal(pthread_self(), j->caller) && wb_error_code()) {
-        atomic_store(&j->failed, wb_error_code());
+        int none = 0;
+        if (atomic_compare_exchange_strong(&j->failed, &none, wb_error_code()))
+            snprintf(j->message, sizeof j->message, "%s", wb_error());
         wb_clear_error();
     }
 }
@@ -85,10 +89,10 @@ static void add_sums(void *ctx, int64_t part)
 static void run_split(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
     const split *s = (const split *)op;
-    job j = { s, buffers, workspace, pthread_self(), 0 };
+    job j = { .s = s, .buffers = buffers, .workspace = workspace, .caller = pthread_self() };
     wb__parallel(s->count, run_piece, &j);
     const int failed = atomic_load(&j.failed);
-    if (failed) wb__fail(failed, "oneDNN: a piece of %s failed", op->impl);
+    if (failed) wb__fail(failed, "%s", j.message);
     if (s->sums) wb__parallel((s->sums + SUMS - 1) / SUMS, add_sums, &j);
 }
 
