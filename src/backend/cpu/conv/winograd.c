@@ -12,8 +12,8 @@
  * tiles stay in an L2 of 1 MB, with up to 64 channels.
  *
  * The root mean square of the rounding errors is less than 4 times that of a direct convolution;
- * tests/cpu/cpu_winograd.c measures it.   An infinity or NaN in x makes all outputs of its tiles
- * NaN.   Each sum has a fixed order, so the result does not depend on the number of threads.
+ * tests/cpu/cpu_winograd.c measures it.  An infinity or NaN in x makes all outputs of its tiles
+ * NaN.  Each sum has a fixed order, so the result does not depend on the number of threads.
  * F(2x2, 3x3) has smaller errors, but needs 64 multiplications for the same outputs, and F(4x4) is
  * accurate enough wherever it is faster. */
 #include "backend/cpu/conv/direct.h"
