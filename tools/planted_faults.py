@@ -105,6 +105,7 @@ TABLE = [
     ("a flip starts in the middle", "src/engine/ops/shape.c", "starts[a] = WB__MAX(x->dims[a] - 1, 0);", "starts[a] = WB__MAX(x->dims[a] - 1, 0) / 2;", [SHAPE]),
     ("padding on the other side", "src/engine/ops/concat.c", "starts[a] = before;", "starts[a] = after;", [SHAPE, GRAPH]),
     ("a scale behind normalise is left out of its gradient", "src/engine/ops/normalise.c", "if (factor) scale = wb_mul(factor, scale);", "(void)factor;", [PRODUCT]),
+    ("a product without inputs has a factor", "src/engine/ops/normalise.c", " || product->n_in != 2) return NULL;", ") return NULL;", [PRODUCT]),
     ("any scale behind normalise counts as constant", "src/engine/ops/normalise.c", "& 1 && c->dims[i] != 1) return false;", "& 1 && c->dims[i] < 0) return false;", [PRODUCT]),
     ("two merged reductions reduce only the axes of the first", "src/engine/plan/ir.c",
      "mask | (unsigned)ir->attrs[p.attr])", "(unsigned)ir->attrs[p.attr])", [GRAPH, SHAPE]),

@@ -31,11 +31,12 @@ static bool is_along(const wb_tensor *c, const wb_tensor *x, unsigned mask)
 }
 
 /* If g is c * h, where c has one number along the axes of `mask` and h the dimensions of g, sets g
- * to h and returns c.  Else returns NULL. */
+ * to h and returns c.  Else, and if g has been evaluated and has no inputs any more, returns NULL.
+ */
 static wb_tensor *take_factor(wb_tensor **g, unsigned mask)
 {
     const wb_tensor *product = *g;
-    if (product->op != WB__OP_mul) return NULL;
+    if (product->op != WB__OP_mul || product->n_in != 2) return NULL;
     for (int i = 0; i < 2; i++) {
         wb_tensor *c = product->in[i], *h = product->in[!i];
         if (!is_along(c, product, mask) || h->ndim != product->ndim ||
