@@ -153,8 +153,8 @@ WB_API const wb_device *wb_default_device(void);
  * 16 channels by Winograd's algorithm where that is faster.  The root mean square of their rounding
  * errors is less than 4 times that of a direct convolution.  They are relative to the largest
  * values of a tile of 6 by 6 pixels: a pixel that is 10^6 times larger than the others leaves
- * outputs up to 5 pixels from it wrong, and an infinity or NaN makes them NaN.  The environment variable WEBER_WINOGRAD=0, read when a
- * plan is made, turns this off.
+ * outputs up to 5 pixels from it wrong, and an infinity or NaN makes them NaN.  The environment
+ * variable WEBER_WINOGRAD=0, read when a plan is made, turns this off.
  *
  * Returns 0 or an error code.  Error: any other text. */
 WB_API int wb_set_matmul_precision(const char *precision);

@@ -22,7 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ARGS = 6, SETS = 256, NOT_A_BUFFER = -1 };
+/* SETS: concurrent runs of an operation that allocate nothing. */
+enum { MAX_ARGS = 6, SETS = 64, NOT_A_BUFFER = -1 };
 
 /* A memory object that a primitive or a reorder uses: its argument number, place and layout. */
 typedef struct {
@@ -132,7 +133,8 @@ static run_set *make_set(const dnnl_op *p)
 
 static run_set *take_set(dnnl_op *p)
 {
-    for (int i = 0; i < SETS; i++) {
+    for (int k = 0; k < 2 * SETS; k++) {        /* twice: another run may give one back meanwhile */
+        const int i = k % SETS;
         run_set *s = atomic_load(&p->sets[i]);
         if (s) s = atomic_exchange(&p->sets[i], NULL);
         if (s) return s;
@@ -147,6 +149,18 @@ static void give_set(dnnl_op *p, run_set *s)
         if (atomic_compare_exchange_strong(&p->sets[i], &none, s)) return;
     }
     drop_set(s);
+}
+
+int wb__dnnl_piece_reserve(wb__cpu_op *op, int n)
+{
+    dnnl_op *p = (dnnl_op *)op;
+    for (int i = 0; i < WB__MIN(n, SETS); i++) {
+        if (atomic_load(&p->sets[i])) continue;
+        run_set *s = make_set(p);
+        if (!s) return wb__fail(WB_ERROR_MEMORY, "oneDNN: out of memory for runs of %s", p->impl);
+        atomic_store(&p->sets[i], s);
+    }
+    return 0;
 }
 
 /* The arguments of one_part.  at: the result; rows: number of rows per part. */

@@ -117,6 +117,19 @@ static split *begin(int count, int buffers, wb_dtype dtype)
     return s;
 }
 
+/* The runs of pieces that share an operation may all be concurrent. */
+static int reserve(const split *s)
+{
+    int error = 0, n = 0;
+    for (int i = s->count - 1; i >= 0 && !error; i--) {
+        n++;
+        if (s->piece[i].shared) continue;
+        error = wb__dnnl_piece_reserve(s->piece[i].op, n);
+        n = 0;
+    }
+    return error;
+}
+
 /* Sets *op to the divided operation; frees it if a piece has been refused or has failed. */
 static int finish(split *s, int error, wb__cpu_op **op)
 {
@@ -126,7 +139,8 @@ static int finish(split *s, int error, wb__cpu_op **op)
         all = o != NULL;
         if (all) s->each = WB__MAX(s->each, (o->workspace + 63) & ~(size_t)63);
     }
-    if (!all) {
+    if (all) error = reserve(s);
+    if (!all || error) {
         destroy_split(&s->op);
         return error;
     }
