@@ -124,6 +124,7 @@ TABLE = [
     ("bf16 rows: the elements behind the last vector", "src/backend/cpu/product/bf16_avx512.c", "n - p >= PER ? all", "n - p >= 16 ? all", ["cpu_products"]),
     ("bf16 numbers are not rounded", "src/backend/cpu/product/bf16_avx512.c", "_mm512_set1_epi32(0x7fff)", "_mm512_set1_epi32(0x00ff)", ["cpu_products"]),
     ("rows of a large B: the elements behind the last vectors", "src/backend/cpu/product/gemm_kernel.h", "for (; p < n; p += LANES) {", "for (; p + LANES <= n; p += LANES) {", ["cpu_products"]),
+    ("a caller that shall compute alone does not", "src/base/parallel.c", "if (begun < caller.alone_until && !blocks) {", "if (begun < 0 && !blocks) {", ["base_parallel"]),
     ("an error of the job before is one of the next", "src/base/parallel.c", "wb_clear_error();               /* of a body that ran before */", "", ["base_parallel"]),
     ("bf16 rows of many inner indices", "src/backend/cpu/product/gemm.c", "p->wide = !p->dots && g->c_type", "p->wide = g->c_type", ["cpu_products"]),
     ("a bias of the wrong column", "src/backend/cpu/product/gemm.c", "g.bias = shift(g.bias, j0, size);", "g.bias = shift(g.bias, 0, size);", ["cpu_products"]),

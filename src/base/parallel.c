@@ -1,10 +1,10 @@
 /* The pool of threads behind wb__parallel, and the number of threads.
  *
- * Other programs may keep the processors busy, and then a worker may get none for milliseconds.  So
- * nobody waits for a worker that has not started: the workers and the caller take shares of the
- * indices until none is left, and the caller waits only for shares that a worker has begun.  Who
- * waits spins for a short time and then sleeps: a thread that spins uses up the time that the
- * system would give to it, or to the other threads of the program, later.
+ * Other programs may keep the processors busy, and then a worker may get none for milliseconds.
+ * So nobody waits for a worker that has not started: the workers and the caller take shares of the
+ * indices until none is left, and the caller waits only for shares that a worker has begun.  A
+ * waiting thread spins for a short time and then sleeps: a thread that spins uses up the time that
+ * the system would give to it, or to the other threads of the program, later.
  *
  * The pool is *crowded* for some time after a thread has noticed that it or another did not run
  * when it could.  Then the threads sleep earlier, and each caller measures whether the workers are
@@ -80,10 +80,16 @@ int wb__set_threads(int n)
 enum { JOBS = 8, RANGES = 32, SHARES = 4, OPEN = 1, ONE_INSIDE = 2, PAUSES = 32 };
 
 /* Times in nanoseconds. */
-static const int64_t LONG_SPIN = 500 * 1000, SHORT_SPIN = 100 * 1000,
-                     STALL = 100 * 1000, LOOK = 10 * 1000 * 1000,
-                     CROWDED = 100 * 1000 * 1000, WINDOW = 8 * 1000 * 1000,
-                     ALONE = 32 * 1000 * 1000;
+static const int64_t
+    LONG_SPIN = 500 * 1000,             /* longer than the serial parts of most steps */
+    SHORT_SPIN = 100 * 1000,            /* in a crowded pool: some times what waking a thread
+                                           takes */
+    STALL = 100 * 1000,                 /* beyond its own work a caller waits so long only for a
+                                           worker that does not run */
+    CHECK_EVERY = 10 * 1000 * 1000,     /* getrusage takes a microsecond */
+    CROWDED = 100 * 1000 * 1000,        /* some time slices of the system */
+    WINDOW = 8 * 1000 * 1000,           /* of jobs, before the workers are judged */
+    ALONE = 32 * 1000 * 1000;           /* four windows: the least time that a caller works alone */
 
 typedef struct {
     _Alignas(64) atomic_int_fast64_t next;
@@ -119,15 +125,15 @@ static struct {
 
 static _Thread_local bool inside;       /* this thread is running a body */
 
-/* What a caller has measured while the pool was crowded: by the wall and by the processors, the
- * time of its jobs.  More than `alone` processors must have worked on them on average. */
+/* What a caller has measured while the pool was crowded: the time of its jobs by the wall, and that
+ * which all processors spent on them. */
 typedef struct { int64_t wall, processors; } times;
 static _Thread_local struct {
     times together, serial;
     double alone;                       /* share of a processor that it gets if it computes alone */
-    int64_t pause, until;               /* it computes alone for so long, until then */
-    int64_t trusted;                    /* until then the workers are taken to be of use */
-} record = { .alone = 1 };
+    int64_t pause, alone_until;         /* it computes alone for so long, until then */
+    int64_t judged_after;               /* until then the workers are taken to be of use */
+} caller = { .alone = 1 };
 
 static int64_t clock_of(clockid_t id)
 {
@@ -144,7 +150,7 @@ static bool is_crowded(int64_t t)
     return t < atomic_load_explicit(&pool.crowded_until, memory_order_relaxed);
 }
 
-static void crowd(int64_t t)
+static void set_crowded(int64_t t)
 {
     atomic_store_explicit(&pool.crowded_until, t + CROWDED, memory_order_relaxed);
 }
@@ -158,29 +164,29 @@ static inline void relax(void)
 #endif
 }
 
-/* Looks, not often, whether the calling thread has lost its processor to another one. */
-static void look(int64_t t)
+/* Checks, from time to time, whether the calling thread has lost its processor to another one. */
+static void check_preempted(int64_t t)
 {
     static _Thread_local int64_t next, seen;
     if (t < next) return;
     const int64_t count = wb__system_preemptions();
-    if (next && count > seen + 1) crowd(t);
+    if (next && count > seen + 1) set_crowded(t);
     seen = count;
-    next = t + LOOK;
+    next = t + CHECK_EVERY;
 }
 
-/* Waits a short time until *word, or the bits of `mask` in it, is not `old` if `differs`, else is
- * `old`; false: it has not happened. */
-static bool spin(const atomic_uint *word, unsigned mask, unsigned old, bool differs)
+/* Waits a short time until *word is `value` or, if `differs`, is another number; false: it has not
+ * happened. */
+static bool spin_until(const atomic_uint *word, unsigned value, bool differs)
 {
     for (int64_t begun = 0, t;;) {
         for (int i = 0; i < PAUSES; i++) {
-            if (((atomic_load(word) & mask) != old) == differs) return true;
+            if ((atomic_load(word) != value) == differs) return true;
             relax();
         }
         t = now();
         if (!begun) begun = t;
-        look(t);
+        check_preempted(t);
         if (t - begun > (is_crowded(t) ? SHORT_SPIN : LONG_SPIN)) return false;
     }
 }
@@ -188,6 +194,14 @@ static bool spin(const atomic_uint *word, unsigned mask, unsigned old, bool diff
 static void serially(int64_t from, int64_t to, void (*body)(void *ctx, int64_t i), void *ctx)
 {
     for (int64_t i = from; i < to; i++) body(ctx, i);
+}
+
+/* All of a job that could have been divided. */
+static void all_of(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
+{
+    inside = true;
+    serially(0, n, body, ctx);
+    inside = false;
 }
 
 static void take_shares(job *j, int first)
@@ -231,7 +245,7 @@ static void *work(void *number)
     for (unsigned seen;;) {
         seen = atomic_load(&pool.posted);
         for (int i = 0; i < JOBS; i++) join(&jobs[i], worker);
-        if (worker < wb__threads() && spin(&pool.posted, ~0u, seen, true)) continue;
+        if (worker < wb__threads() && spin_until(&pool.posted, seen, true)) continue;
         pthread_mutex_lock(&pool.lock);
         atomic_fetch_add(&pool.asleep, 1);
         while (atomic_load(&pool.posted) == seen) pthread_cond_wait(&pool.wake, &pool.lock);
@@ -312,7 +326,7 @@ static job *post(int64_t n, int threads, bool measured, void (*body)(void *ctx, 
 static void close_job(job *j)
 {
     atomic_fetch_and(&j->state, ~(unsigned)OPEN);
-    if (!spin(&j->state, ~0u, 0, false)) {
+    if (!spin_until(&j->state, 0, false)) {
         atomic_store(&j->owner_sleeps, true);
         pthread_mutex_lock(&pool.lock);
         while (atomic_load(&j->state)) pthread_cond_wait(&pool.done, &pool.lock);
@@ -322,78 +336,85 @@ static void close_job(job *j)
 }
 
 /* Adds the times of a job; true: those of a window are complete. */
-static bool add(times *t, int64_t wall, int64_t processors)
+static bool add_times(times *t, int64_t wall, int64_t processors)
 {
     t->wall += wall;
     t->processors += processors;
     return t->wall > WINDOW;
 }
 
-/* After each window of jobs in a crowded pool the caller computes alone if the workers have not
- * been of use: each time twice as long as before. */
-static void weigh(int64_t wall, int64_t processors, int64_t t)
+/* After each window of jobs in a crowded pool, the workers have been of use if the processors spent
+ * 1.2 times what the caller would have got alone.  If not, the caller computes alone, each time for
+ * twice as long as before. */
+static void judge_workers(int64_t wall, int64_t processors, int64_t t)
 {
-    times *w = &record.together;
-    if (!add(w, wall, processors)) return;
-    const bool useful = (double)w->processors > 1.2 * record.alone * (double)w->wall;
-    record.pause = useful ? 0 : WB__MIN(WB__MAX(2 * record.pause, ALONE), 8 * ALONE);
-    record.until = t + record.pause;
-    record.trusted = t + ALONE;
+    times *w = &caller.together;
+    if (!add_times(w, wall, processors)) return;
+    const bool useful = (double)w->processors > 1.2 * caller.alone * (double)w->wall;
+    caller.pause = useful ? 0 : WB__MIN(WB__MAX(2 * caller.pause, ALONE), 8 * ALONE);
+    caller.alone_until = t + caller.pause;
+    caller.judged_after = t + ALONE;
     *w = (times){ 0 };
 }
 
 static void compute_alone(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx, int64_t begun)
 {
     const int64_t processor = processor_time();
-    inside = true;
-    serially(0, n, body, ctx);
-    inside = false;
-    times *t = &record.serial;
-    if (!add(t, now() - begun, processor_time() - processor)) return;
+    all_of(n, body, ctx);
+    times *t = &caller.serial;
+    if (!add_times(t, now() - begun, processor_time() - processor)) return;
     const double share = (double)t->processors / (double)t->wall;
-    record.alone = WB__MAX(share, 0.95 * record.alone + 0.05 * share);
+    caller.alone = WB__MAX(share, 0.95 * caller.alone + 0.05 * share);
     *t = (times){ 0 };
 }
 
-void wb__parallel_waiting(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
+/* blocks: the bodies may block; then they need all threads, and their times are not measured. */
+static void run(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx, bool blocks)
 {
     const int threads = n > 1 && !inside ? (int)WB__MIN(wb__threads(), n) : 1;
-    if (threads > 1) start_workers(threads - 1);
-    job *j = threads > 1 ? post(n, threads, false, body, ctx) : NULL;
-    if (!j) {
+    if (threads == 1) {
         serially(0, n, body, ctx);
         return;
     }
+    const int64_t begun = now();
+    if (begun < caller.alone_until && !blocks) {
+        compute_alone(n, body, ctx, begun);
+        return;
+    }
+    start_workers(threads - 1);
+    const bool measured = !blocks && is_crowded(begun) && begun >= caller.judged_after;
+    job *j = post(n, threads, measured, body, ctx);
+    if (!j) {
+        all_of(n, body, ctx);
+        return;
+    }
+    int64_t processor = measured ? processor_time() : 0;
     take_shares(j, 0);
+    if (measured) processor = processor_time() - processor;
+    const int64_t own = now() - begun;
     close_job(j);
-    atomic_store(&j->taken, false);
+    const int64_t end = now(), wall = end - begun;
+    if (!blocks && wall - own > own + STALL) set_crowded(end);
+    check_preempted(end);
+    if (measured) judge_workers(wall, processor + atomic_load(&j->time), end);
+    atomic_store(&j->taken, false);     /* another caller may have the job now */
 }
 
 void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
 {
-    const int threads = n > 1 && !inside ? (int)WB__MIN(wb__threads(), n) : 1;
-    const int64_t begun = threads > 1 ? now() : 0;
-    if (threads > 1 && begun < record.until) {
-        compute_alone(n, body, ctx, begun);
-        return;
-    }
-    if (threads > 1) start_workers(threads - 1);
-    const bool measured = is_crowded(begun) && begun >= record.trusted;
-    job *j = threads > 1 ? post(n, threads, measured, body, ctx) : NULL;
-    if (!j) {
-        serially(0, n, body, ctx);
-        return;
-    }
-    int64_t processor = j->measured ? processor_time() : 0;
-    take_shares(j, 0);
-    if (j->measured) processor = processor_time() - processor;
-    const int64_t own = now() - begun;
-    close_job(j);
-    const int64_t end = now(), wall = end - begun;
-    if (wall - own > own + STALL) crowd(end);         /* a worker was stopped */
-    look(end);
-    if (j->measured) weigh(wall, processor + atomic_load(&j->time), end);
-    atomic_store(&j->taken, false);     /* another caller may have the job now */
+    run(n, body, ctx, false);
+}
+
+void wb__parallel_waiting(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
+{
+    run(n, body, ctx, true);
+}
+
+void wb__parallel_crowd(int64_t crowded, int64_t alone)
+{
+    const int64_t t = now();
+    atomic_store(&pool.crowded_until, t + crowded);
+    caller.alone_until = t + alone;
 }
 
 int wb_threads(void) { return wb__threads(); }

@@ -12,6 +12,9 @@ void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
 /* The same for bodies that may block, in reads or in callbacks of the program. */
 void wb__parallel_waiting(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
 
+/* For tests: the pool is crowded for so many nanoseconds, and the calling thread computes alone. */
+void wb__parallel_crowd(int64_t crowded, int64_t alone);
+
 /* Number of threads to use: WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors
  * that this process may use. */
 int wb__threads(void);

@@ -156,6 +156,40 @@ TEST(errors_of_bodies_end_with_their_job)
     assert_int_equal(atomic_load(&seen), 0);
 }
 
+/* In a crowded pool the workers are measured, and a caller may compute alone. */
+
+typedef struct { pthread_t caller; atomic_int elsewhere, inner; } placed;
+
+static void count_inner(void *ctx, int64_t i)
+{
+    (void)i;
+    atomic_fetch_add(&((placed *)ctx)->inner, 1);
+}
+
+static void note_thread(void *ctx, int64_t i)
+{
+    placed *p = ctx;
+    (void)i;
+    if (!pthread_equal(pthread_self(), p->caller)) atomic_fetch_add(&p->elsewhere, 1);
+    wb__parallel(3, count_inner, p);
+}
+
+TEST(a_crowded_pool)
+{
+    const int64_t minute = 60 * INT64_C(1000000000);
+    placed p = {.caller = pthread_self()};
+    wb__set_threads(3);
+    wb__parallel_crowd(minute, minute);
+    wb__parallel(500, note_thread, &p);
+    assert_int_equal(atomic_load(&p.elsewhere), 0);     /* alone */
+    assert_int_equal(atomic_load(&p.inner), 1500);
+    for (size_t s = 0; s < WB__COUNT(sizes); s++) assert_true(is_right(sizes[s]));
+    wb__parallel_crowd(minute, 0);                      /* measured */
+    for (int round = 0; round < 200; round++)
+        for (size_t s = 0; s < WB__COUNT(sizes); s++) assert_true(is_right(sizes[s]));
+    wb__parallel_crowd(0, 0);
+}
+
 /* A child of fork has no workers, and starts its own. */
 
 static bool child_is_right(void)

@@ -167,11 +167,70 @@ static void test_matmul_threads(void **unused)
     wb__set_threads(before);
 }
 
-int main(void)
+/* A number from a normal distribution, about: the sum of 12 uniform ones. */
+static double normal(void)
+{
+    double sum = -6;
+    for (int i = 0; i < 12; i++) sum += draw() / 0x1p31;
+    return sum;
+}
+
+/* The errors that device.h and design.md state: relative to the root of the mean square of the
+ * result, of products of numbers from a normal distribution. */
+static void test_accuracy(void **state_)
+{
+    static const struct { const char *name; wb_dtype type; bool round; double rms, largest; }
+        kinds[] = {{"f32", WB_F32, false, 8e-7, 4e-6}, {"medium", WB_F32, true, 2.6e-3, 0.013},
+                   {"bf16", WB_BF16, false, 1.9e-3, 0.013}};
+    const bool print = state_ && *state_;
+    if (print) puts("| precision | k | rms | largest |\n| --- | --- | --- | --- |");
+    for (size_t i = 0; i < WB__COUNT(kinds); i++)
+        for (int64_t k = 64; k <= 16384; k *= 16) {
+            const int64_t m = 64, n = 48;
+            wb__matmul_desc d = {.dtype = kinds[i].type, .round = kinds[i].round, .batch = {1, 1},
+                                 .m = m, .n = n, .k = k, .a_s = {k, 1}, .b_s = {n, 1},
+                                 .c_s = {n, 1}};
+            buffer a = make(d.dtype, m * k, false), b = make(d.dtype, k * n, false),
+                   c = make(d.dtype, m * n, false), *const in[] = {&a, &b};
+            for (int v = 0; v < 2; v++)
+                for (int64_t e = 0; e < in[v]->n; e++) {
+                    const double x = normal();
+                    const size_t size = wb__dtype_size(d.dtype);
+                    wb__convert((char *)in[v]->data + (size_t)e * size, d.dtype, &x, WB_F64, 1);
+                    in[v]->real[e] = element(in[v]->data, d.dtype, e);
+                }
+            wb__cpu_op *op;
+            assert_int_equal(wb__cpu_matmul(&d, &op), 0);
+            run(op, (void *[]){a.data, b.data, c.data, NULL});
+            double square = 0, off = 0, worst = 0;
+            for (int64_t e = 0; e < m * n; e++) {
+                double sum = 0;
+                for (int64_t p = 0; p < k; p++)
+                    sum += a.real[e / n * k + p] * b.real[p * n + e % n];
+                const double error = element(c.data, d.dtype, e) - sum;
+                square += sum * sum, off += error * error, worst = fmax(worst, fabs(error));
+            }
+            const double size = sqrt(square / (double)(m * n)), rms = sqrt(off / square);
+            if (print)
+                printf("| %s | %lld | %.1e | %.1e |\n", kinds[i].name, (long long)k, rms,
+                       worst / size);
+            if (!(rms <= kinds[i].rms && worst <= kinds[i].largest * size))
+                fail_msg("%s, k %lld: %g, largest %g", kinds[i].name, (long long)k, rms,
+                         worst / size);
+            drop(&a), drop(&b), drop(&c);
+        }
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         WAYS(test_matmul_drawn), WAYS(test_matmul_large), OWN_WAYS(test_matmul_threads),
-        PIECES(test_matmul_large)
+        PIECES(test_matmul_large) WAYS(test_accuracy)
     };
+    if (argc > 1 && !strcmp(argv[1], "--table")) {
+        void *print = &print;
+        test_accuracy(&print);
+        return 0;
+    }
     return cmocka_run_group_tests_name("cpu_products", tests, NULL, NULL);
 }

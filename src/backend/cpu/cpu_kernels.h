@@ -2,10 +2,10 @@
  * (see simd.h) and WB__ISA_NAME and include this file.  All code here is compiled for that
  * instruction set. */
 #include "backend/cpu/isa.h"
-
 #if WB__ISA
-#include <immintrin.h>
+#include "backend/cpu/transpose.h"
 #endif
+
 #include <math.h>
 #include <string.h>
 

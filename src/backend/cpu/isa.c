@@ -4,18 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT = 64 };    /* elements, to convert which takes less time than to find the table */
-
 void wb__widen(void *to, const void *from, wb_dtype from_type, int64_t n)
 {
     if (from_type == WB_F32) memcpy(to, from, (size_t)n * sizeof(float));
     else if (from_type == WB_F64) memcpy(to, from, (size_t)n * sizeof(double));
-    else if (from_type == WB_BF16 && n < SHORT)
-        for (int64_t i = 0; i < n; i++) {
-            const uint32_t bits = (uint32_t)((const uint16_t *)from)[i] << 16;
-            memcpy((float *)to + i, &bits, sizeof bits);
-        }
-    else if (n == 1) wb__convert(to, WB_F32, from, from_type, n);
+    else if (from_type == WB_BF16) {
+        uint32_t *bits = to;
+        const uint16_t *half = from;
+        for (int64_t i = 0; i < n; i++) bits[i] = (uint32_t)half[i] << 16;
+    } else if (n == 1) wb__convert(to, WB_F32, from, from_type, n);
     else wb__tile_table_here()->load[from_type](to, n, from, 1, n, 0, 1);
 }
 

@@ -124,22 +124,10 @@ static inline V at_least_0(V v)
 #if WB__ISA && !WB__DOUBLE
 static inline void transpose_8(const float *from, int64_t fs, float *to, int64_t ts)
 {
-    __m256 r[8], t[8];
+    __m256 r[8];
     for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(from + i * fs);
-    for (int i = 0; i < 8; i += 2) {
-        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 8; i += 4) {
-        r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-        r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
-        r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-        r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
-    }
-    for (int i = 0; i < 4; i++) {
-        _mm256_storeu_ps(to + i * ts, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-        _mm256_storeu_ps(to + (i + 4) * ts, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-    }
+    wb__transpose_8(r);
+    for (int i = 0; i < 8; i++) _mm256_storeu_ps(to + i * ts, r[i]);
 }
 #else
 static inline void transpose_8(const T *from, int64_t fs, T *to, int64_t ts)

@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* LEAST: the multiply-adds below which a piece costs more than it saves. */
+/* LEAST: the multiply-adds below which a piece costs more than it saves.  MOST_COPIED: elements of
+ * all copies of the weights, unless two copies have more. */
 enum { BUFFERS = 4, ROUND = 16, MOST_COPIED = 32 << 20 };
 static const double LEAST = 400e3;
 

@@ -6,8 +6,8 @@
  *
  * The instruction rounds each of its two sums to nearest, and replaces subnormal numbers by 0. */
 #include "backend/cpu/isa.h"
+#include "backend/cpu/transpose.h"
 
-#include <immintrin.h>
 #include <string.h>
 
 enum { LANES = 16, MR = 8, NV = 3, NR = NV * LANES, KC = 640, NC = 10 * NR };
@@ -54,23 +54,10 @@ INLINE void store_f32(void *p, wb_dtype type, __mmask16 some, __m512 v)
 /* Stores 8 sequences of 8 pairs at 8 rows of `to`, `width` pairs apart. */
 INLINE void transpose_pairs(const __m256i s[8], uint32_t *to, int64_t width)
 {
-    __m256 r[8], t[8];
-    for (int i = 0; i < 8; i += 2) {
-        const __m256 x = _mm256_castsi256_ps(s[i]), y = _mm256_castsi256_ps(s[i + 1]);
-        t[i] = _mm256_unpacklo_ps(x, y);
-        t[i + 1] = _mm256_unpackhi_ps(x, y);
-    }
-    for (int i = 0; i < 8; i += 4) {
-        r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-        r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
-        r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-        r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
-    }
-    for (int i = 0; i < 4; i++) {
-        _mm256_storeu_ps((float *)to + i * width, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-        _mm256_storeu_ps((float *)to + (i + 4) * width,
-                         _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-    }
+    __m256 r[8];
+    for (int i = 0; i < 8; i++) r[i] = _mm256_castsi256_ps(s[i]);
+    wb__transpose_8(r);
+    for (int i = 0; i < 8; i++) _mm256_storeu_ps((float *)to + i * width, r[i]);
 }
 
 /* Packs a matrix with stride 1 along the inner index. */
