@@ -280,6 +280,8 @@ def main():
     commands = find_sides(options.sides.split(","), options.program)
 
     table, missing, wrong = {}, 0, 0
+    if options.json:
+        Path(options.json).write_text("")
     print(f"\n{'':5s}{'threads':>8s} {'side':19s}{'step':>12s}{'p10':>12s}{'of best':>9s}"
           f"{'first step':>13s}{'peak':>11s}{'faults':>8s}{'cores':>7s}  losses")
     for count in threads:
@@ -291,13 +293,12 @@ def main():
             result = ratio({side: r["step_us"] for side, r in done.items() if not r["wrong"]})
             print_row(done, result)
             table.setdefault(count, {})[workload] = done
+            if options.json:
+                with open(options.json, "a") as f:
+                    f.writelines(json.dumps(r) + "\n" for r in done.values())
             missing += len(chosen) - len(done)
             wrong += sum(bool(r["wrong"]) for r in done.values())
     print_page(table, list(commands))
-    if options.json:
-        with open(options.json, "w") as f:
-            f.writelines(json.dumps(r) + "\n" for rows in table.values() for done in rows.values()
-                         for r in done.values())
     if missing or wrong:
         print(f"{missing} measurements failed, {wrong} sides did other work", file=sys.stderr)
     return 1 if missing or wrong or not table else 0

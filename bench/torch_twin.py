@@ -374,7 +374,8 @@ side = "torch" if options.mode == "eager" and not on_gpu else "torch-" + options
 side = "torch-ddp" if ranks > 1 else side
 head = {"workload": options.workload, "side": side + ("-nhwc" if options.channels_last else ""),
         "device": options.device, "dtype": options.dtype, "threads": options.threads,
-        "batch": shape[0], "parameters": sum(p.numel() for p in model.parameters()),
+        "batch": shape[0],
+        "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "version": torch.__version__}
 losses = [first_loss((xs[0], ys[0]))]
 first_step = twins.age()

@@ -116,6 +116,7 @@ TABLE = [
     ("a product reads the packed form of another value", "src/engine/plan/packs.c", "return a->allocation == b->allocation &&", "return", ["engine_plans"]),
     ("three products are enough to pack", "src/engine/plan/packs.c", "FEWEST = 4,", "FEWEST = 3,", ["engine_plans"]),
     ("a piece is at the wrong place of the packed form", "src/backend/cpu/product/gemm.c", "w->j0 * g->k + w->k0 * round_up(", "w->k0 * round_up(", ["cpu_products"]),
+    ("a piece of a product begins with the first column", "src/backend/cpu/onednn/dnnl_split.c", "p->at[1] = from * d->b_s[1], p->at[2]", "p->at[2]", ["cpu_products"]),
     ("one row counts as few", "src/backend/cpu/product/gemm.c", "if (d->m < 2 ||", "if (", ["engine_plans"]),
     ("the CPU keeps the slopes of gates", "src/engine/plan/remake.c", "MOST_ON_CPU = 2", "MOST_ON_CPU = 0", ["engine_plans"]),
     ("bf16 products: an odd last index is left out", "src/backend/cpu/product/bf16_avx512.c", ".odd = odd,", ".odd = false,", ["cpu_products"]),
