@@ -15,12 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* LEAST: the multiply-adds below which a piece costs more than it saves.  SOON: those of a product
- * below which our own kernel replaces pieces by "gemm:jit", to which oneDNN falls back where the
- * rows of a piece are not adjacent: it is hardly faster, and its first run takes 30 ms.
- * MOST_COPIED: elements of all copies of the weights, unless two copies have more. */
+/* LEAST: the multiply-adds below which a piece costs more than it saves.  MOST_COPIED: elements of
+ * all copies of the weights, unless two copies have more. */
 enum { BUFFERS = 4, ROUND = 16, MOST_COPIED = 32 << 20 };
-static const double LEAST = 400e3, SOON = 16e6;
+static const double LEAST = 400e3;
 
 typedef struct {
     wb__cpu_op *op;
@@ -221,13 +219,7 @@ int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **reas
     *op = NULL;
     if (count > 1) {
         const int error = split_matmul(d, count, op, reason);
-        const bool late = *op && work < SOON && strstr((*op)->impl, "gemm:jit");
-        if (late) {
-            (*op)->destroy(*op);
-            *op = NULL;
-            *reason = "our own product needs less time at its first run";
-        }
-        if (error || *op || late) return error;
+        if (error || *op) return error;
     }
     return wb__dnnl_matmul_piece(d, op, reason);
 }
