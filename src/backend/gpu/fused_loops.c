@@ -253,14 +253,19 @@ static void put_stride(wb__fuse *k, wb__fuse_operand *p, int d)
     else wb__fuse_uint(k, p->stride[d], "s%d_%d", p->pattern, d);
 }
 
+/* In a padded view the index of an element outside the window is any number, so the arithmetic is
+ * unsigned, which wraps around. */
 void wb__fuse_add_offset(wb__fuse *k, wb__fuse_operand *p, int d, const char *index, wb__text *to)
 {
+    const char *const type = !p->padded ? wb__fuse_index_type(k) : k->wide ? "u64" : "uint";
     if (!p->stride[d]) return;
-    wb__text_add(to, "%s(%s)%s", to->length ? " + " : "", wb__fuse_index_type(k), index);
+    wb__text_add(to, "%s(%s)%s", to->length ? " + " : "", type, index);
     if (p->stride[d] == 1) return;
     put_stride(k, p, d);
-    if (k->wide) wb__text_add(to, " * I64(a.s%d_%d_, a.s%d_%d_h)", p->pattern, d, p->pattern, d);
-    else wb__text_add(to, " * (int)a.s%d_%d", p->pattern, d);
+    if (!k->wide) wb__text_add(to, " * (%s)a.s%d_%d", type, p->pattern, d);
+    else
+        wb__text_add(to, " * %s(a.s%d_%d_, a.s%d_%d_h)", p->padded ? "U64" : "I64", p->pattern, d,
+                     p->pattern, d);
 }
 
 /* Writes the sum of index times stride over the dimensions in the bit set `mask`; nothing if

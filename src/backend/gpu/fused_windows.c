@@ -4,7 +4,7 @@
  *     const uint u3_1 = i1 - a.b3_1;
  *     const uint u3_2 = i2 - a.b3_2, k3_2 = divide(u3_2, a.f3_2, a.h3_2);
  *     const bool in3 = u3_1 < a.n3_1 && u3_2 == k3_2 * a.d3_2 && k3_2 < a.n3_2;
- *     const int at3 = (int)i0 * (int)a.s3_0 + (int)u3_1 * (int)a.s3_1 + (int)k3_2;
+ *     const int at3 = (int)((uint)i0 * (uint)a.s3_0 + (uint)u3_1 * (uint)a.s3_1 + (uint)k3_2);
  *     const f32 v7 = OF_BF16(in3 ? p3[at3] : (u16)0); */
 #include "backend/gpu/fused.h"
 
@@ -74,7 +74,8 @@ void wb__fuse_window(wb__fuse *k, wb__fuse_operand *p)
     k->failed |= inside.failed || at.failed;
     wb__fuse_line(k, "const bool in%d = %s;", p->id,
                   inside.text ? inside.text : p->outside ? "false" : "true");
-    wb__fuse_line(k, "const %s at%d = %s;", wb__fuse_index_type(k), p->id, at.text ? at.text : "0");
+    wb__fuse_line(k, "const %s at%d = (%s)(%s);", wb__fuse_index_type(k), p->id,
+                  wb__fuse_index_type(k), at.text ? at.text : "0");
     wb__free(inside.text);
     wb__free(at.text);
 }
