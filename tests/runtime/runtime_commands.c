@@ -90,6 +90,37 @@ TEST(pinned_memory_in_turns)
     WORKS(restart("TEST_GPU_SCHEDULE", NULL));
 }
 
+/* A number is read as it is after the commands so far, and the host does not wait for the commands
+ * that follow, which a lazy device then has not begun. */
+static void small_reads(void)
+{
+    static const char *const schedules[] = {"lazy", "round", "latest", "random:1"};
+    enum { LATER = 5 };
+    float x[N], got = 0;
+    fill(x, N, 3);
+    for (size_t i = 0; i < WB__COUNT(schedules); i++) {
+        WORKS(restart("TEST_GPU_SCHEDULE", schedules[i]));
+        const wb_device *d = dev[0];
+        wb__kernel *scale = prepared(d, STEP_SCALE, N);
+        void *from = take(d, BYTES), *to = take(d, BYTES), *later = take(d, BYTES), *read = NULL;
+        WORKS(b->upload(d, from, 0, x, BYTES));
+        launch(d, scale, from, to, NULL, 0, 2);
+        WORKS(b->begin_read(d, to, 7 * sizeof got, sizeof got, &read));
+        for (int k = 0; k < LATER; k++) launch(d, scale, to, later, NULL, 0, 2);
+        WORKS(b->end_read(d, read, &got));
+        assert_true(got == 2 * x[7]);
+        if (!i) assert_true(gpu_commands() >= LATER);
+        WORKS(b->wait(d));
+        b->destroy(d, scale);
+        b->release(d, from, BYTES);
+        b->release(d, to, BYTES);
+        b->release(d, later, BYTES);
+    }
+    WORKS(restart("TEST_GPU_SCHEDULE", NULL));
+}
+
+TEST(small_reads_wait_for_no_later_command) { gpu_each(small_reads); }
+
 /* Batches are uploaded into two blocks in turn while kernels read earlier batches. */
 TEST(uploads_in_turns)
 {

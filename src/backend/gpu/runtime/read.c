@@ -1,5 +1,7 @@
 /* Small downloads that later commands do not wait for.  They are on the queue of large downloads,
- * behind an event after the commands so far, and end in pinned memory. */
+ * behind an event after the commands so far, and end in pinned memory.  Without staging only the
+ * event is recorded, and the end of the read copies the number when it is reached: by its address,
+ * or on the queue of uploads, which later commands are not on. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
@@ -17,6 +19,12 @@ static unsigned char *pinned(const wb__gpu_device *d, const wb__gpu_read *r)
 /* With the lock held. */
 static int begin(wb__gpu_device *d, wb__gpu_read *r, const wb__gpu_memory *m, size_t at)
 {
+    if (!d->staged) {
+        r->from = m->at;
+        r->at = at;
+        const int code = d->driver->record(d, WB__GPU_COMPUTE, &r->event);
+        return code ? fail(d, code) : 0;
+    }
     int status = wb__gpu_queue_after(d, WB__GPU_DOWN, d->issued, "before a number is read");
     if (status) return status;
     int code = d->driver->down(d, WB__GPU_DOWN, pinned(d, r), m->at, at, r->bytes, false);
@@ -34,14 +42,14 @@ int wb__gpu_begin_read(const wb_device *base, const void *memory, size_t at, siz
     wb__gpu_device *d = base->state;
     const wb__gpu_memory *m = memory;
     *read = NULL;
-    if (!d->staged || bytes > 8) return WB_ERROR_UNSUPPORTED;
+    if (bytes > 8) return WB_ERROR_UNSUPPORTED;
     if (at > m->bytes || bytes > m->bytes - at)
         return wb__fail(WB_ERROR_INTERNAL, "%s:%d: %zu bytes at %zu of a block of %zu",
                         d->driver->backend->tag, d->base.ordinal, bytes, at, m->bytes);
     int status = wb__gpu_enter(d);
     if (status) return status;
     pthread_mutex_lock(&d->from.lock);
-    status = wb__gpu_make_staging(d, &d->from);
+    if (d->staged) status = wb__gpu_make_staging(d, &d->from);
     pthread_mutex_unlock(&d->from.lock);
     pthread_mutex_lock(&d->lock);
     int i = 0;
@@ -60,6 +68,19 @@ int wb__gpu_begin_read(const wb_device *base, const void *memory, size_t at, siz
     return status;
 }
 
+/* Copies the number of a read whose event is reached.  Returns a code. */
+static int get(wb__gpu_device *d, const wb__gpu_read *r, void *to)
+{
+    if (d->staged) {
+        memcpy(to, pinned(d, r), r->bytes);
+        return 0;
+    }
+    const unsigned char *memory = d->driver->contents ? d->driver->contents(r->from) : NULL;
+    if (!memory) return d->driver->down(d, WB__GPU_UP, to, r->from, r->at, r->bytes, true);
+    memcpy(to, memory + r->at, r->bytes);
+    return 0;
+}
+
 int wb__gpu_end_read(const wb_device *base, void *read, void *to)
 {
     wb__gpu_device *d = base->state;
@@ -71,12 +92,11 @@ int wb__gpu_end_read(const wb_device *base, void *read, void *to)
         return wb__fail(WB_ERROR_DEVICE, "%s:%d: it was stopped before a number was read",
                         d->driver->backend->tag, d->base.ordinal);
     }
-    const int code = d->driver->sync_event(r->event);
+    int code = d->driver->sync_event(r->event);
+    if (!code && to) code = get(d, r, to);
     if (code) {
         status = fail(d, code);
-        d->driver->sync(d, WB__GPU_DOWN);
-    } else if (to) {
-        memcpy(to, pinned(d, r), r->bytes);
+        if (d->staged) d->driver->sync(d, WB__GPU_DOWN);
     }
     if (!status) status = wb__gpu_ended(d, r->count);
     pthread_mutex_lock(&d->lock);

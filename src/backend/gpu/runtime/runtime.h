@@ -68,9 +68,11 @@ typedef struct {
  * pinned memory each, behind the halves of wb__gpu_device.from. */
 enum { WB__GPU_READS = 4 };
 typedef struct {
-    void *event;                /* reached when the download has ended */
+    void *event;                /* reached when the download has ended; without staging, when it can
+                                   begin */
     uint64_t count;             /* number of the last command before the download */
-    size_t bytes;
+    uint64_t from;              /* without staging: wb__gpu_memory.at, and the byte in it */
+    size_t at, bytes;
     bool busy;
 } wb__gpu_read;
 
