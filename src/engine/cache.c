@@ -377,7 +377,7 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__n
     if (n_numbers) memcpy(all, numbers, (size_t)n_numbers * sizeof *all);
     if (p->n_constants) memcpy(all + n_numbers, p->constants, (size_t)p->n_constants * sizeof *all);
     void *arena = arena_take(p->device, need, &got);
-    if (!arena) status = WB_ERROR_MEMORY;
+    if (!arena) status = wb__error_or(WB_ERROR_MEMORY);
     buffers[p->arena] = arena;
     if (p->runs < 2) p->runs++;
     const bool gated = guard && guard->device;

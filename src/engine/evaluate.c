@@ -338,7 +338,7 @@ static int run_plan(wb__request *r, wb_tensor *guard)
         stores[made] =
             wb__storage_new(p->device, (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype));
         if (!stores[made]) {
-            status = WB_ERROR_MEMORY;
+            status = wb__error_or(WB_ERROR_MEMORY);     /* the device may be lost */
             break;
         }
         mine.buffers[first + made] = stores[made]->data;

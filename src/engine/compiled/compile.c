@@ -485,7 +485,7 @@ static int bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **made)
     for (int i = 0; i < r->n_results; i++) {
         const wb__signature *s = &r->results[i];
         if (!(made[i] = wb__empty_on(r->plan->device, s->dtype, s->ndim, s->dims)))
-            return WB_ERROR_MEMORY;
+            return wb__error_or(WB_ERROR_MEMORY);
         r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
     }
     const int status = r->late ? wb__guard_before(r->plan->device, made[r->guard - 1], &before)
