@@ -10,7 +10,8 @@
  * If that is not finite, no variable has been written since.  The evaluation of step k + 1 fails
  * and its writes are cancelled; those of step k become WB__CANCELLED, by which an optimiser's state
  * takes back its counts.  What waits for the device anyway (reading values, other writes, moving,
- * saving) reads the guard first. */
+ * saving) reads the guard first; if it is not finite, the writes that are pending then are
+ * cancelled too, since they were recorded as if step k had been made. */
 #include "engine/request.h"
 
 #include <math.h>
@@ -218,7 +219,14 @@ static int confirm(const char *when)
     return status;
 }
 
-int wb__guard_confirm(void) { return confirm(" in the last step"); }
+int wb__guard_confirm(void)
+{
+    const wb__thread *t = wb__this_thread();
+    const int status = confirm(" in the last step");
+    /* Other ranks wait for this one in the operations that pending writes need. */
+    if (status == WB_ERROR_NUMBER && !t->recording && !t->exchanged) wb__forget_pending(0);
+    return status;
+}
 
 int wb__guard_confirm_for(wb__storage *s)
 {

@@ -74,9 +74,23 @@ static void count(wb_opt_state *s, bool applies, const recorded_slot *slot)
         s->slots[i].summed = !applies && (s->slots[i].summed || slot[i].gradient);
 }
 
+/* The update whose value or guard is x has been evaluated, and the host reads its guard late. Keeps
+ * the counts before it. */
+static void keep_late(wb_opt_state *s, wb_tensor *x, bool pending)
+{
+    wb__unref(s->late_added);
+    s->late_added = wb__ref(x);
+    s->accumulated_late = pending ? s->accumulated_before : s->accumulated;
+    for (int i = 0; i < s->n; i++)
+        s->slots[i].summed_late = pending ? s->slots[i].summed_before : s->slots[i].summed;
+}
+
 static void count_again(void *context)
 {
     const counting *c = context;
+    wb_tensor *guard = wb__this_thread()->late.guard;
+    wb__opt_undo_failed(c->state);
+    if (guard) keep_late(c->state, guard, false);
     count(c->state, c->applies, c->slot);
 }
 
@@ -129,15 +143,31 @@ int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next)
     return status;
 }
 
+/* Takes back the updates whose guard, read late, was not finite. */
+static void undo_late(wb_opt_state *s)
+{
+    if (!s->late_added || s->late_added->flags & WB__UNCONFIRMED) return;
+    if (s->late_added->flags & WB__CANCELLED) {
+        s->accumulated = s->accumulated_late;
+        for (int i = 0; i < s->n; i++) s->slots[i].summed = s->slots[i].summed_late;
+    }
+    wb__unref(s->late_added);
+    s->late_added = NULL;
+}
+
+/* An update behind one that failed late fails too, and is taken back first. */
 void wb__sums_undo_failed(wb_opt_state *s)
 {
-    if (!s->added || s->added->flags & WB__PENDING) return;
-    if (s->added->flags & WB__CANCELLED) {
+    wb_tensor *added = s->added && !(s->added->flags & WB__PENDING) ? s->added : NULL;
+    if (added && added->flags & WB__CANCELLED) {
         s->accumulated = s->accumulated_before;
         for (int i = 0; i < s->n; i++) s->slots[i].summed = s->slots[i].summed_before;
     }
-    wb__unref(s->added);
+    undo_late(s);
+    if (!added) return;
+    if (added->flags & WB__UNCONFIRMED) keep_late(s, added, true);
     s->added = NULL;
+    wb__unref(added);
 }
 
 static int clear(wb_tensor *sum)
@@ -151,9 +181,9 @@ static int clear(wb_tensor *sum)
 
 int wb__sums_drop(wb_opt_state *s)
 {
-    int status = 0;
+    int status = wb__guard_confirm();
     wb__sums_undo_failed(s);
-    if (!s->accumulated) return 0;
+    if (status || !s->accumulated) return status;
     status = clear(s->loss_sum);
     for (int i = 0; i < s->n && !status; i++) {
         status = clear(s->slots[i].sum);

@@ -76,8 +76,9 @@ typedef struct {
     int64_t late;
     wb_tensor *late_of;
     wb_tensor *sum;     /* of accumulated gradients: a variable (reference); NULL: none is needed */
-    /* whether an accumulated batch had a gradient; the same before the pending updates */
-    bool summed, summed_before;
+    /* whether an accumulated batch had a gradient; the same before the pending updates, and before
+     * those whose guard the host has not read */
+    bool summed, summed_before, summed_late;
     wb__setting frozen;
     /* numbers of the parts of the rule for this slot alone; NULL: those of the rule */
     wb_Rule_options *own;
@@ -107,6 +108,9 @@ struct wb_opt_state {
     int64_t accumulated;        /* batches in the sums */
     int64_t accumulated_before; /* the same before the pending updates */
     wb_tensor *added;           /* the value of loss_sum from the last update (reference) */
+    int64_t accumulated_late;   /* as `accumulated` before the evaluation whose guard is not read */
+    wb_tensor *late_added;      /* this guard, or the value of loss_sum (reference;
+                                   WB__UNCONFIRMED), or NULL */
     uint32_t recorded;          /* id of the last recording of an update with accumulation */
     int parts, part;            /* number of ranks that the state is divided over, 1: it is whole;
                                    and the rank whose part this is */

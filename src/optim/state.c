@@ -22,6 +22,7 @@ static void state_destroy(void *object)
     wb__unref(s->mean_loss);
     wb__unref(s->loss_sum);
     wb__unref(s->added);
+    wb__unref(s->late_added);
     wb__free(s->slots);
     wb__free(s->paths);
     wb__unref(s->rule);

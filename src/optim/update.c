@@ -497,7 +497,9 @@ static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool 
     const char *what = NULL;
     wb_tensor *guard = status ? NULL : guard_of(&u, grads, &what);
     if (guard) status = wb__guard_pending(guard, what);
-    if (takes_means(state)) wb__this_thread()->guard_at_once = true;
+    /* A rank that fails gives the others a loss that is not finite, and takes part in no further
+     * update: they must know before they begin one. */
+    if (is_distributed(state)) wb__this_thread()->guard_at_once = true;
     if (!status) status = record_state(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);

@@ -196,6 +196,15 @@ static int take_average(const training *t)
     return t->o.average ? wb_average_with(t->o.average, t->model, &o) : 0;
 }
 
+/* At the end of an epoch, waits for the guard of its last step. */
+static int wait_for_guard(training *t)
+{
+    const int status = wb__guard_confirm();
+    if (status) wb__opt_undo_failed(t->state);
+    return status == WB_ERROR_NUMBER && t->before ? not_finite(t, t->before, t->before_batch)
+                                                  : status;
+}
+
 /* Applies what is accumulated, without a further batch. */
 static int apply_rest(training *t)
 {
@@ -204,7 +213,8 @@ static int apply_rest(training *t)
     if (!t->state->accumulated) return 0;
     int status = wb__update_now(t->state, t->model, NULL);
     if (!status) status = take_average(t);
-    return status ? status : finish_update(t, &loss, &before);
+    if (!status) status = finish_update(t, &loss, &before);
+    return status ? status : wait_for_guard(t);
 }
 
 /* After a failure the ranks may have accumulated different numbers of batches. Drops these, so that
@@ -253,15 +263,6 @@ static int step(training *t, int epoch, wb_batch batch)
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
     if (t->o.each && t->o.each(epoch, batch.index + 1, loss, t->o.ctx)) t->stop = true;
     return 0;
-}
-
-/* At the end of an epoch, waits for the guard of its last step. */
-static int wait_for_guard(training *t)
-{
-    const int status = wb__guard_confirm();
-    if (status) wb__opt_undo_failed(t->state);
-    return status == WB_ERROR_NUMBER && t->before ? not_finite(t, t->before, t->before_batch)
-                                                  : status;
 }
 
 /* If .each has stopped the training, or *ended this epoch, on one rank, does so on all. */

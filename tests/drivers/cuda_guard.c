@@ -2,6 +2,7 @@
  * driver, and calls that fail. */
 #include "test.h"
 
+#include "backend/gpu/runtime/runtime.h"
 #include "optim/optim.h"
 #include "tests/doubles/cuda_double.h"
 
@@ -31,16 +32,19 @@ static wb_tensor *input(const wb_device *gpu, double value)
 
 static int64_t waits(void) { return count_calls("cuStreamSynchronize"); }
 
-/* A compiled step is one graph, and the host waits for the step before it.  Read at once, the guard
- * makes it two graphs, between which the device has nothing to do. */
+/* A compiled step is one graph, and the host waits for the step before it; so is one that adds to
+ * accumulated gradients, or applies them.  Read at once, the guard makes it two graphs, between
+ * which the device has nothing to do. */
 TEST(calls_of_a_step)
 {
     const wb_device *gpu = wb_device_at("CUDA", 0);
-    for (int at_once = 0; at_once < 2; at_once++) {
+    for (int kind = 0; kind < 3; kind++) {
+        const int at_once = kind == 1;
         wb_scope *scope = wb_scope_open();
         training t = {wb_to(wb_Chain(wb_Dense(WIDTH, 48, wb_relu), wb_Dense(48, WIDTH)), gpu),
                       NULL, at_once};
-        t.state = wb_setup(wb_Adam(), t.model);
+        t.state = kind < 2 ? wb_setup(wb_Adam(), t.model)
+                           : wb_setup(wb_OptimiserChain(wb_AccumGrad(2), wb_Adam()), t.model);
         wb_compiled *c = wb_compile(step, &t);
         wb_tensor *x = input(gpu, 0.5), *out;
         for (int i = 0; i < 2 * STEPS; i++) {
@@ -49,8 +53,8 @@ TEST(calls_of_a_step)
             if (wb_call_compiled(c, 1, &x, 1, &out)) fail_msg("%s", wb_error());
             assert_int_equal(wb_scope_close(inner), 0);
         }
-        print_message("at once %d: graphs %lld, launches %lld, downloads %lld, event waits %lld,"
-                      " stream waits %lld, all calls %lld\n", at_once,
+        print_message("kind %d: graphs %lld, launches %lld, downloads %lld, event waits %lld,"
+                      " stream waits %lld, all calls %lld\n", kind,
                       (long long)count_calls("cuGraphLaunch"),
                       (long long)count_calls("cuLaunchKernel"),
                       (long long)count_calls("cuMemcpyDtoHAsync_v2"),
@@ -89,6 +93,46 @@ TEST(batches_in_turn)
     assert_int_equal(count_calls("cuStreamBeginCapture_v2"), 0);
     assert_int_equal(count_calls("cuMemcpyDtoDAsync_v2"), 0);
     assert_int_equal(wb_scope_close(scope), 0);
+}
+
+/* The device is lost between a step and the reading of its guard: whatever the program does next
+ * fails for this reason, the step counts as not made, and everything can be freed. */
+TEST(a_device_lost_in_between)
+{
+    for (int next = 0; next < 4; next++) {
+        wb_scope *scope = wb_scope_open();
+        const wb_device *gpu = wb_device_at("CUDA", 0);
+        training t = {wb_to(wb_Dense(WIDTH, WIDTH), gpu), NULL, false};
+        t.state = wb_setup(wb_Adam(), t.model);
+        wb_compiled *c = wb_compile(step, &t);
+        wb_tensor *x = input(gpu, 0.5), *out;
+        for (int i = 0; i < 3; i++) {
+            if (next % 2) assert_int_equal(wb_call_compiled(c, 1, &x, 1, &out), 0);
+            else assert_true(step(&x, &out, &t) == 1 && !wb_eval(out));
+        }
+        assert_non_null(wb__this_thread()->late.guard);
+        wb__gpu_lose_because(gpu->state, "it was unplugged");
+        wb_clear_error();
+        int status = next == 0 ? step(&x, &out, &t) < 0 ? (int)wb_error_code() : wb_eval(out)
+                   : next == 1 ? wb_call_compiled(c, 1, &x, 1, &out)
+                   : next == 2 ? wb_synchronize(gpu)
+                   : wb_data(wb_get(t.model, "weight")) ? 0 : (int)wb_error_code();
+        if (status != WB_ERROR_DEVICE) fail_msg("%d: %d %s", next, status, wb_error());
+        FAILED(WB_ERROR_DEVICE, "cuda:0", "lost", "unplugged", "restart the process");
+        wb_clear_error();
+        if (wb__guard_confirm()) FAILED(WB_ERROR_DEVICE, "cuda:0", "lost", "unplugged");
+        wb_clear_error();
+        assert_null(wb__this_thread()->late.guard);
+        assert_int_equal(wb__guard_confirm(), 0);           /* it has been reported */
+        wb__opt_undo_failed(t.state);
+        assert_int_equal(t.state->updates, 2);
+        assert_int_equal(t.state->slots[0].steps, 2);
+        wb_scope_close(scope);
+        wb_clear_error();
+        wb_shutdown();
+        assert_int_equal(tell_left(), 0);
+        assert_int_equal(wb_using("CUDA"), 0);
+    }
 }
 
 /* A thread ends before it has read the guard. */

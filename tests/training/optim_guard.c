@@ -5,13 +5,20 @@
 
 #include "optim/optim.h"
 
-enum { WIDTH = 4, VALUES = 4 * WIDTH };
+/* Of two parameters the values, second moments and sums of accumulated gradients; the sum of
+ * losses. */
+enum { WIDTH = 4, VALUES = 6 * WIDTH + 1 };
 
 typedef struct {
     wb_tree *model;
     wb_opt_state *state;
+    int accumulate;             /* batches of an update */
     wb_compiled *step;          /* NULL: steps are not compiled */
 } training;
+
+/* The bad step of bad_step, the sixth one: it is an update; it applies the sums of 2 batches; it
+ * adds to them; it is the first to add after an update. */
+static const int accumulates[] = {1, 2, 4, 5};
 
 static wb_tensor *input(double value)
 {
@@ -43,31 +50,40 @@ static int step(const training *t, double value)
     return loss ? wb_eval(loss) : (int)wb_error_code();
 }
 
-static void begin(bool compiled, training *t)
+static void begin(bool compiled, int accumulate, training *t)
 {
     wb_seed(3);
+    wb_rule *rule = wb_Adam(.eta = 0.01);
+    if (accumulate > 1) rule = wb_OptimiserChain(wb_AccumGrad(accumulate), rule);
     t->model = wb_tuple(wb_variable(wb_randn(WIDTH)), wb_variable(wb_zeros(WIDTH)));
-    t->state = wb_setup(wb_Adam(.eta = 0.01), t->model,
-                        .schedule = wb_CosAnneal(0.1, 0.01, 20));
+    t->state = wb_setup(rule, t->model, .schedule = wb_CosAnneal(0.1, 0.01, 20));
+    t->accumulate = accumulate;
     t->step = NULL;
     if (compiled) t->step = wb_compile(recorded, t);
 }
 
 static void values_of(const training *t, float *out)
 {
+    memset(out, 0, VALUES * sizeof *out);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(wb_copy_out(wb_get(t->model, i ? "1" : "0"), out + i * WIDTH,
-                                     WIDTH * sizeof *out), 0);
-        assert_int_equal(wb_copy_out(t->state->slots[i].moments[1], out + (2 + i) * WIDTH,
-                                     WIDTH * sizeof *out), 0);
+        const wb__slot *slot = &t->state->slots[i];
+        wb_tensor *all[] = {wb_get(t->model, i ? "1" : "0"), slot->moments[1], slot->sum};
+        for (int k = 0; k < (t->accumulate > 1 ? 3 : 2); k++)
+            assert_int_equal(wb_copy_out(all[k], out + (2 * k + i) * WIDTH,
+                                         WIDTH * sizeof *out), 0);
     }
+    if (t->accumulate > 1)
+        assert_int_equal(wb_copy_out(t->state->loss_sum, out + VALUES - 1, sizeof *out), 0);
 }
 
-static void assert_counts(const training *t, int64_t steps)
+/* The counts are those after n batches. */
+static void assert_counts(const training *t, int64_t n)
 {
+    const int64_t steps = n / t->accumulate;
     wb__opt_undo_failed(t->state);
     for (int i = 0; i < 2; i++) assert_int_equal(t->state->slots[i].steps, steps);
     assert_int_equal(t->state->updates, steps);
+    assert_int_equal(t->state->accumulated, n % t->accumulate);
 }
 
 /* ---- what the program does after the step ---------------------------------------------------- */
@@ -126,14 +142,14 @@ static const struct { const char *name; int (*act)(void); } nexts[] = {
 
 /* The error comes at once or with the next thing that the program does; nothing has changed; later
  * steps are those of a training without the bad step. */
-static void bad_step(bool compiled, int which, double bad)
+static void bad_step(bool compiled, int accumulate, int which, double bad)
 {
     enum { GOOD = 4 };
     wb_scope *scope = wb_scope_open();
     float before[VALUES], after[VALUES], expected[VALUES];
     training t, reference;
-    begin(compiled, &t);
-    begin(compiled, &reference);
+    begin(compiled, accumulate, &t);
+    begin(compiled, accumulate, &reference);
     for (int i = 0; i < GOOD; i++) {
         assert_int_equal(step(&t, 1 + i), 0);
         assert_int_equal(step(&reference, 1 + i), 0);
@@ -167,17 +183,53 @@ TEST(steps_that_are_not_finite)
 {
     for (int which = 0; which < (int)WB__COUNT(nexts); which++)
         for (int compiled = 0; compiled < 2; compiled++)
-            bad_step(compiled, which, which % 2 ? INFINITY : NAN);
+            for (size_t i = 0; i < WB__COUNT(accumulates); i++)
+                bad_step(compiled, accumulates[i], which, which % 2 ? INFINITY : NAN);
+}
+
+/* A step is recorded behind a bad one, and a value is read before it is evaluated: it is not made
+ * either, as if the error had come at once. */
+TEST(a_step_recorded_behind)
+{
+    for (size_t i = 0; i < WB__COUNT(accumulates); i++) {
+        wb_scope *scope = wb_scope_open();
+        float before[VALUES], after[VALUES], expected[VALUES];
+        training t, reference;
+        wb_tensor *other = wb_mul(wb_ones(3), 2);
+        assert_int_equal(wb_eval(other), 0);
+        begin(false, accumulates[i], &t);
+        begin(false, accumulates[i], &reference);
+        for (int k = 0; k < 5; k++)
+            assert_int_equal(step(&t, k) + step(&reference, k), 0);
+        values_of(&t, before);
+        int status = step(&t, NAN);
+        if (!status) {
+            assert_non_null(take(&t, input(1)));
+            if (!wb_data(other)) status = (int)wb_error_code();
+        }
+        assert_int_equal(status, WB_ERROR_NUMBER);
+        wb_clear_error();
+        values_of(&t, after);
+        assert_memory_equal(after, before, sizeof after);
+        assert_counts(&t, 5);
+        for (int k = 0; k < 4; k++)
+            assert_int_equal(step(&t, k) + step(&reference, k), 0);
+        values_of(&t, after);
+        values_of(&reference, expected);
+        assert_memory_equal(after, expected, sizeof after);
+        assert_counts(&t, 9);
+        assert_int_equal(wb_scope_close(scope), 0);
+    }
 }
 
 /* The first step of all is bad; then a good one, and a bad one again. */
 TEST(first_step)
 {
-    for (int compiled = 0; compiled < 2; compiled++) {
+    for (int kind = 0; kind < 4; kind++) {
         wb_scope *scope = wb_scope_open();
         float before[VALUES], after[VALUES];
         training t;
-        begin(compiled, &t);
+        begin(kind % 2, 1 + kind / 2, &t);
         values_of(&t, before);
         for (int i = 0; i < 3; i++) {
             int status = step(&t, i == 1 ? 1 : NAN);
@@ -198,7 +250,7 @@ TEST(the_loss_is_read)
 {
     wb_scope *scope = wb_scope_open();
     training t;
-    begin(false, &t);
+    begin(false, 1, &t);
     wb_tensor *loss = take(&t, input(INFINITY));
     assert_non_null(loss);
     wb_clear_error();
@@ -212,11 +264,11 @@ TEST(the_loss_is_read)
  * other, which can be made again. */
 TEST(two_models)
 {
-    for (int compiled = 0; compiled < 2; compiled++) {
+    for (int kind = 0; kind < 4; kind++) {
         wb_scope *scope = wb_scope_open();
         float before[2][VALUES], after[VALUES];
         training t[2];
-        for (int i = 0; i < 2; i++) begin(compiled, &t[i]);
+        for (int i = 0; i < 2; i++) begin(kind % 2, 1 + kind / 2, &t[i]);
         for (int i = 0; i < 6; i++) assert_int_equal(step(&t[i % 2], i), 0);
         for (int i = 0; i < 2; i++) values_of(&t[i], before[i]);
         int status = step(&t[0], NAN);
