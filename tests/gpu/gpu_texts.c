@@ -28,6 +28,10 @@ static const wb__gpu_target targets[] = {
      .local_bytes = 48 << 10,
      .max_args_bytes = 4096,
      .processors = 132},
+    {.max_items = 512, .local_bytes = 64 << 10, .max_args_bytes = 2048, .fragments_f16 = 8,
+     .fragments_bf16 = 8},
+    {.f64 = true, .max_items = 1024, .local_bytes = 128 << 10, .max_args_bytes = 2048,
+     .fragments_f16 = 16, .fragments_bf16 = 16},
 };
 
 static void dump(const wb__gpu_launch *l, bool fused)

@@ -6,7 +6,8 @@ hand, HASH.k a generated one; names that end in .f64.k are texts that use double
 program compiled from rtc.c.  Each text is compiled together with the prelude:
 
   as OpenCL C 1.2     with clang, without generating code; with clang's declarations of OpenCL's
-                      functions, and as with PoCL with those of the prelude
+                      functions, and as with PoCL with those of the prelude; texts for Intel's
+                      matrix units with the declarations of their extension (intel.h)
   as CUDA             with NVRTC: all texts to PTX, and one text of each kernel for two GPUs
   as HIP              with hiprtc: one text of each kernel and some generated texts
   as Metal            with two substitutes for Apple's compiler: C++ for OpenCL (strict/), which
@@ -49,6 +50,8 @@ class Text:
         self.entry = path.name.split("-")[0] if "-" in path.name else None
         self.body = path.read_text()
         self.tickets = "COUNTERS(" in self.body         # for CUDA and HIP only
+        # for the matrix units of Intel's GPUs, by OpenCL only
+        self.intel = re.search(r"^#define FRAGMENTS (?:8|16)$", self.body, re.M) is not None
         self.path = None
 
 
@@ -201,6 +204,8 @@ def run_all(texts, rtc):
             check(row, *arguments)
         row.seconds = time.monotonic() - began
 
+    intel = [t for t in texts if t.intel]
+    texts = [t for t in texts if not t.intel]
     few = sample(texts)
     some = few + [t for t in texts if t.entry is None and t not in few][:20]    # hiprtc is slow
     brief = texts
@@ -217,6 +222,8 @@ def run_all(texts, rtc):
     add("OpenCL C", clang or "clang", "1.2, PoCL", missing, with_clang, clang,
         ["-x", "cl", "-cl-std=CL1.2", *target[:2], "-include", "opencl-c-base.h", "-D_OPENCL_H_",
          "-DWB_DECLARE"], brief)
+    add("OpenCL C", clang or "clang", "1.2, Intel", missing, with_clang, clang,
+        ["-x", "cl", "-cl-std=CL1.2", *target, "-include", str(HERE / "intel.h")], intel)
 
     library, reason = usable(rtc, CUDA_LIBRARIES, "nvrtc", CUDA_FOLDERS)
     options = ["--fmad=false", "-default-device", "-w"]

@@ -21,7 +21,8 @@ ROOT = check.HERE.parent.parent
 TABLE = ROOT / "bench" / "results" / "kernels.md"
 DTYPES = {"NAME F32": "f32", "NAME BF16": "bf16", "ELEMENT u32": "u32", "ELEMENT u16": "u16"}
 # Texts for processors; options that make other kernels of little interest.
-SKIPPED = re.compile(r"BLOCK|PANEL|WIDE|DEPTH 80|COMBINE .*|SET|FEW|DESCENDING|EXCLUSIVE")
+SKIPPED = re.compile(r"BLOCK|PANEL|WIDE|DEPTH 80|COMBINE .*|SET|FEW|DESCENDING|EXCLUSIVE"
+                     r"|FRAGMENTS (?:8|16)")
 # Options that a row does not name; kernels on which the options have no effect.
 UNNAMED = re.compile(r"NAME .*|STORED .*|KIND .*|ELEMENT .*|ACTIVATION .*|INDEX .*|WIDTH_V .*"
                      r"|INTEGER|LOSSY|FORWARD|OF_QUERIES|OF_KEYS|GRADIENTS|RUN .*|SIMPLE|TILE"

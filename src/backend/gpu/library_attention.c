@@ -38,12 +38,13 @@ typedef struct {
     int n, operands[8];                     /* -1: the workspace */
 } kernel;
 
-/* The items of a wave that multiplies fragments; 0: single elements are multiplied. */
+/* The items of a wave that multiplies fragments; 0: single elements are multiplied.  Waves of 8
+ * items have too few registers for the rows of a wave. */
 static int lanes_of(const wb__gpu_target *t, const wb__step *s)
 {
     const wb_dtype d = s->views[Q].dtype;
     const int lanes = d == WB_BF16 ? t->fragments_bf16 : d == WB_F16 ? t->fragments_f16 : 0;
-    return s->attention.scale > 0 ? lanes : 0;
+    return s->attention.scale > 0 && lanes != 8 ? lanes : 0;
 }
 
 /* How many times 16 rows a wave has.  Two need half of the loads from local memory, but many

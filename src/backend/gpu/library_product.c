@@ -302,15 +302,18 @@ static int lanes_of(const product *p, const wb__gpu_target *t)
 
 static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
-    enum { WANT = 264, WAVES = 4, TILES = 4 };
+    enum { WANT = 264, TILES = 4 };
     const wb_dtype d = p->dtype;
     const bool f64 = d == WB_F64;
     const int lanes = lanes_of(p, t);
+    /* Narrow waves, Intel's, have few registers: those of 8 items for half as many elements. */
+    const bool narrow_waves = lanes && lanes < 32;
+    const int down = lanes == 8 ? 4 : 2;
     const int64_t large = ceil_div(p->m, 128) * ceil_div(p->n, 128) * p->z;
-    const bool fits = lanes ? t->local_bytes >= 48 << 10 : !f64;
+    const bool fits = lanes ? t->local_bytes >= 48 << 10 && !narrow_waves : !f64;
     const int64_t side = fits && p->m >= 128 && p->n >= 128 && large >= 128 ? 128 : 64;
     const int64_t deep = lanes ? 32 : side == 128 || f64 ? 8 : 16;
-    const int64_t items = lanes ? WAVES * lanes : 256;
+    const int64_t items = lanes ? 2 * down * lanes : 256;
     const int64_t groups = ceil_div(p->m, side) * ceil_div(p->n, side) * p->z;
     const int64_t parts = parts_for(p, groups, WANT, 128);
     const int64_t piece = ceil_div(ceil_div(p->k, deep), parts) * deep;
@@ -329,8 +332,8 @@ static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
                      orders ? "#define PACKED\n" : "");
     if (lanes)
         snprintf(defines + n, sizeof defines - (size_t)n, "#define V 8\n#define FRAGMENTS %d\n"
-                 "#define A_ALONG %u\n#define B_ALONG %u\n", lanes, p->args.p.a_along,
-                 p->args.p.b_along);
+                 "#define A_ALONG %u\n#define B_ALONG %u\n%s", lanes, p->args.p.a_along,
+                 p->args.p.b_along, down == 4 ? "#define DOWN 4\n" : "");
     else
         snprintf(defines + n, sizeof defines - (size_t)n, "%s#define V %d\n#define KVEC %s\n",
                  f64 || d == WB_F32 ? "#define VEC KVEC\n"

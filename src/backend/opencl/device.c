@@ -57,6 +57,51 @@ static bool is_pocl(const wb__cl_device *d)
     return strstr(d->platform->name, "Portable Computing Language") != NULL;
 }
 
+/* Whether the blank-separated list has the name. */
+static bool is_listed(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at += n)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+    return false;
+}
+
+/* Returns the device's list of extensions, which the caller frees; NULL: there is none. */
+static char *extensions_of(cl_device_id id)
+{
+    size_t bytes = 0;
+    if (cl.GetDeviceInfo(id, CL_DEVICE_EXTENSIONS, 0, NULL, &bytes) || !bytes) return NULL;
+    char *text = wb__alloc_zero(bytes + 1, 1);
+    if (!text || !cl.GetDeviceInfo(id, CL_DEVICE_EXTENSIONS, bytes, text, NULL)) return text;
+    wb__free(text);
+    return NULL;
+}
+
+/* The items of a sub-group of an Intel GPU whose sub-groups multiply matrices; else 0.  The
+ * extension demands the smallest size that the device has, which is 8 or 16. */
+static int matrix_lanes(const wb__cl_device *d)
+{
+    enum { INTEL = 0x8086 };
+    static const char *const needed[] = {"cl_intel_subgroup_matrix_multiply_accumulate",
+                                         "cl_intel_subgroups", "cl_intel_required_subgroup_size"};
+    cl_uint vendor = 0;
+    size_t sizes[16] = {0}, bytes = 0, least = 0;
+    if (!(d->type & CL_DEVICE_TYPE_GPU) || wb__gpu_is_off("WEBER_OPENCL_FRAGMENTS") ||
+        cl.GetDeviceInfo(d->id, CL_DEVICE_VENDOR_ID, sizeof vendor, &vendor, NULL) ||
+        vendor != INTEL)
+        return 0;
+    char *list = extensions_of(d->id);
+    bool has = list != NULL;
+    for (size_t i = 0; i < WB__COUNT(needed) && has; i++) has = is_listed(list, needed[i]);
+    wb__free(list);
+    if (!has || cl.GetDeviceInfo(d->id, CL_DEVICE_SUB_GROUP_SIZES_INTEL, sizeof sizes, sizes,
+                                 &bytes))
+        return 0;
+    for (size_t i = 0; i < bytes / sizeof *sizes; i++)
+        if (!least || sizes[i] < least) least = sizes[i];
+    return least == 8 || least == 16 ? (int)least : 0;
+}
+
 /* Sets the device's properties.  *unfit: the reason why the device cannot be used, or NULL. */
 static int describe(wb__cl_device *d, const char **unfit)
 {
@@ -93,6 +138,7 @@ static int describe(wb__cl_device *d, const char **unfit)
                                      .max_items = (int)WB__MIN(items, (size_t)1 << 20),
                                      .local_bytes = (size_t)local, .max_args_bytes = arguments,
                                      .max_groups = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
+    d->gpu.target.fragments_f16 = d->gpu.target.fragments_bf16 = matrix_lanes(d);
     d->gpu.staged = chosen_or("WEBER_OPENCL_STAGING", !unified);
     /* PoCL has a disk cache of its own, and compiles a kernel again when its image is requested. */
     d->gpu.keeps_images = chosen_or("WEBER_OPENCL_BINARIES", !is_pocl(d));

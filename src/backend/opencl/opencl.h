@@ -17,6 +17,7 @@
  *   WEBER_OPENCL_BINARIES    1: compiled kernels are kept on disk; 0: never; default: not with PoCL
  *   WEBER_OPENCL_ATTENTION   1: fused attention also on CPUs; 0: never; default: not on CPUs
  *   WEBER_OPENCL_PRODUCTS    the same for small products in fused kernels
+ *   WEBER_OPENCL_FRAGMENTS   0: f16 and bf16 are not multiplied by Intel's matrix units
  *   WEBER_OPENCL_CLBLAST     see clblast.c */
 #ifndef WB__OPENCL_H
 #define WB__OPENCL_H
