@@ -190,7 +190,7 @@ TABLE = [
      "        const wb_tensor *y = sliced(tensors[i]);\n        any = y && y->flags", "        wb_tensor *y = sliced(tensors[i]);\n        any = y && (y->flags |= i ? WB__SLICED : 0)", [READING]),
     ("each slice of a pending write has a plan of its own", "src/engine/leaf_slice.c",
      "        any = y && y->flags & (WB__PENDING | WB__SLICED);", "        any = y && y->flags & WB__SLICED;", [READING]),
-    ("a slice of a write that a later one replaces is read after both", "src/engine/leaf_slice.c", "return replaced ? NULL : x;", "return replaced && !x ? NULL : x;", [READING]),
+    ("a slice of a write that a later one replaces is read after both", "src/engine/leaf_slice.c", "return replaced || (", "return (replaced && !x) || (", [READING]),
     ("the plan of the last evaluation serves every request", "src/engine/cache.c", "latest >= n_plans || !is_for(plans[latest], r)", "latest >= n_plans", [SEMANTICS]),
     ("a recording forgets the offsets of its slices", "src/engine/compiled/compile.c", ".at = q->leaves[i].at};", ".at = 0};", [SLICES]),
     ("a slice's offset is in bytes, not in elements", "src/backend/gpu/gpu.c", "offsets[l->origins[i].buffer] / l->origins[i].size",
