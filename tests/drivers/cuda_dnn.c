@@ -160,6 +160,17 @@ TEST(test_attention)
 
 /* ---- engines --------------------------------------------------------------------------------- */
 
+/* A function of cuDNN's double. */
+static void *in_double(const char *name)
+{
+    char file[600];
+    snprintf(file, sizeof file, "%s/libcudnn.so.9", getenv("WEBER_CUDA_PATH"));
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL), *found = NULL;
+    if (library) found = dlsym(library, name);
+    assert_non_null(found);
+    return found;
+}
+
 /* cuDNN proposes two engines: the second is used if the first has a numerical note that the
  * precision forbids. */
 TEST(test_precise_engines)
@@ -173,12 +184,9 @@ TEST(test_precise_engines)
     static const struct { wb_dtype dtype; int precision, allowed; } list[] = {
         {WB_F32, WB__PRECISION_HIGHEST, 0}, {WB_BF16, WB__PRECISION_HIGHEST, 0},
         {WB_F32, WB__PRECISION_HIGH, WINOGRAD | FFT | SMALL | MIDDLE}};
-    char file[600], text[20];
+    char text[20];
     int64_t (*noted)(void) = NULL;
-    snprintf(file, sizeof file, "%s/libcudnn.so.9", getenv("WEBER_CUDA_PATH"));
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (library) *(void **)&noted = dlsym(library, "vgpu_dnn_noted");
-    assert_non_null(noted);
+    *(void **)&noted = in_double("vgpu_dnn_noted");
     for (size_t i = 0; i < WB__COUNT(list); i++)
         for (size_t n = 0; n < WB__COUNT(notes); n++) {
             /* new sizes, so that a plan is built and not found */
@@ -193,6 +201,38 @@ TEST(test_precise_engines)
         }
     unsetenv("VGPU_DNN_NOTES");
 }
+
+/* ---- engines chosen by timing ---------------------------------------------------------------- */
+
+/* Of the six engine configurations the third cannot be planned and the fifth cannot be launched;
+ * the fourth is the fastest.  Each has another workspace. */
+TEST(test_timed_engines)
+{
+    int64_t (*runs)(int) = NULL, before[6];
+    *(void **)&runs = in_double("vgpu_dnn_runs");
+    const char *cache = getenv("WEBER_CACHE_DIR");
+    char *given = cache ? strdup(cache) : NULL;
+    setenv("WEBER_CACHE_DIR", "", 1);
+    setenv("WEBER_GPU_TIMING", "1e-9", 1);
+    setenv("VGPU_DNN_TIMES", "30,20,-1,10,-2,40", 1);
+    for (int i = 0; i < 6; i++) before[i] = runs(i);
+    for (int kind = WB__CONV_FORWARD; kind <= WB__CONV_GRAD_WEIGHT; kind++)
+        run(&shapes[1], convolution(&shapes[1], WB_F32, kind & 1, kind), "cuDNN");
+    for (int i = 0; i < 6; i++)         /* each is run four times, and the fastest launched twice */
+        assert_int_equal(runs(i) - before[i], 3 * (i == 2 || i == 4 ? 0 : i == 3 ? 6 : 4));
+    one_attention(WB_BF16, true, true, false);  /* it is not timed, and has the first */
+    wb__step same = convolution(&shapes[1], WB_F32, false, WB__CONV_FORWARD);
+    same.deterministic = true;
+    run(&shapes[1], same, "cuDNN");
+    assert_int_equal(runs(0) - before[0], 3 * 4 + 2 * 2 + 2);
+    unsetenv("VGPU_DNN_TIMES");
+    unsetenv("WEBER_GPU_TIMING");
+    if (given) setenv("WEBER_CACHE_DIR", given, 1);
+    else unsetenv("WEBER_CACHE_DIR");
+    free(given);
+}
+
+/* ---- workspaces ------------------------------------------------------------------------------ */
 
 static void made_by(const wb__step *s, const char *impl)
 {

@@ -84,23 +84,48 @@ static size_t must_plan(const wb__dnn_target *t, const wb__step *step, const cha
 {
     wb__dnn_graph *g = wb__alloc(sizeof *g);
     wb__dnn_problem p;
-    wb__dnn_plan plan;
+    wb__dnn_plans plans;
     assert_non_null(g);
     const char *reason = wb__dnn_problem_of(step, &p);
     if (reason) fail_msg("%s: %s", what, reason);
-    if (wb__dnn_plan_of(g, t, &p, &plan)) {
+    if (wb__dnn_plans_of(g, t, &p, 1, 0, &plans)) {
         char detail[512] = "";
         dnn.GetLastErrorString(detail, sizeof detail);
         fail_msg("%s: no plan: %s (%d) %s", what, g->call ? g->call : "no engine", g->status,
                  detail);
     }
-    const size_t workspace = plan.workspace;
-    assert_true(plan.engine >= 0 && workspace <= wb__dnn_max_workspace(t, &p));
-    const int notes = notes_of(&plan);
+    const wb__dnn_plan *plan = &plans.list[0];
+    const size_t workspace = plan->workspace;
+    assert_true(plans.n == 1 && plan->engine >= 0 && workspace <= wb__dnn_max_workspace(t, &p));
+    const int notes = notes_of(plan);
     if (notes & imprecise(step)) fail_msg("%s: an engine with notes %#x", what, (unsigned)notes);
-    wb__dnn_plan_free(&dnn, &plan);
+    wb__dnn_plans_free(&dnn, &plans);
     wb__free(g);
     return workspace;
+}
+
+/* cuDNN must find several plans, each of which it finds again by its mark. */
+static void must_plan_several(const wb__dnn_target *t, const wb__step *step, int least)
+{
+    wb__dnn_graph *g = wb__alloc(sizeof *g);
+    wb__dnn_problem p;
+    wb__dnn_plans plans, again;
+    assert_non_null(g);
+    assert_null(wb__dnn_problem_of(step, &p));
+    assert_int_equal(wb__dnn_plans_of(g, t, &p, WB__DNN_PLANS, 0, &plans), 0);
+    assert_true(plans.n >= least);
+    for (int i = 0; i < plans.n; i++) {
+        const wb__dnn_plan *plan = &plans.list[i];
+        for (int j = 0; j < i; j++) assert_true(plans.list[j].mark != plan->mark);
+        assert_false(notes_of(plan) & imprecise(step));
+        assert_int_equal(wb__dnn_plans_of(g, t, &p, WB__DNN_PLANS, plan->mark, &again), 0);
+        assert_true(again.n == 1 && again.list[0].mark == plan->mark &&
+                    again.list[0].engine == plan->engine &&
+                    again.list[0].workspace == plan->workspace);
+        wb__dnn_plans_free(&dnn, &again);
+    }
+    wb__dnn_plans_free(&dnn, &plans);
+    wb__free(g);
 }
 
 /* ---- convolutions ---------------------------------------------------------------------------- */
@@ -176,6 +201,21 @@ static void convolutions(int which)
         }
     dnn.BackendDestroyDescriptor(t.properties);
 }
+
+/* Engines to time. */
+static void several(int which)
+{
+    const wb__dnn_target t = target_of(which);
+    for (int kind = WB__CONV_FORWARD; kind <= WB__CONV_GRAD_WEIGHT; kind++)
+        for (int half = 0; half < 2; half++) {
+            const wb__step step = convolution(&shapes[1], half ? WB_BF16 : WB_F32, half, kind);
+            must_plan_several(&t, &step, 2);
+        }
+    dnn.BackendDestroyDescriptor(t.properties);
+}
+
+TEST(test_several_sm90) { several(0); }
+TEST(test_several_sm80) { several(1); }
 
 TEST(test_convolutions_sm90) { convolutions(0); }
 TEST(test_convolutions_sm80) { convolutions(1); }

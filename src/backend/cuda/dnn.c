@@ -1,5 +1,6 @@
 /* Convolutions and attention by cuDNN.  The library is opened for the first such step.  cuDNN's
- * execution plan for a problem is created at the first use, and cached.
+ * execution plan for a problem is created at the first use, or some are and timed, if the problem
+ * takes long; the plan is cached.
  *
  *   WEBER_CUDA_CUDNN   0: cuDNN is not used */
 #include "backend/cuda/cuda.h"
@@ -12,11 +13,11 @@
 
 static wb__dnn_functions dnn;
 
-/* A cached execution plan for a problem. */
+/* The cached execution plan for a problem, or those of which timing will choose one. */
 typedef struct {
     wb__gpu_entry base;
     wb__dnn_problem problem;
-    wb__dnn_plan plan;
+    wb__dnn_plans plans;
 } entry;
 _Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
 
@@ -72,20 +73,37 @@ static bool is_memory(int status)
            status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 }
 
+/* The plans of an entry as candidates of timing.c. */
+static wb__gpu_candidates candidates_of(const wb__gpu_vendor *l, const entry *e)
+{
+    wb__gpu_candidates c = {.library = l->name, .version = dnn.GetVersion(), .n = e->plans.n,
+                            .problem = &e->problem, .problem_bytes = sizeof e->problem};
+    for (int i = 0; i < c.n; i++) c.mark[i] = e->plans.list[i].mark;
+    return c;
+}
+
+/* Creates the plan of a problem.  If its engine is chosen by timing, creates the plan that was
+ * chosen in an earlier process, or those of some engines. */
 static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
 {
     const wb__dnn_target target = {.f = &dnn, .handle = handle, .memory = d->total};
     entry *e = (entry *)base;
+    const wb__gpu_candidates none = candidates_of(l, e);
+    const uint64_t kept = e->problem.timed ? wb__gpu_kept(d, &none) : 0;
+    const bool several = kept || (e->problem.timed && wb__gpu_may_time(d));
     wb__dnn_graph *g = wb__alloc(sizeof *g);
     if (!g) return WB_ERROR_MEMORY;
-    const int error = wb__dnn_plan_of(g, &target, &e->problem, &e->plan);
+    const double begun = wb__now();
+    const int error = wb__dnn_plans_of(g, &target, &e->problem, several ? WB__DNN_PLANS : 1, kept,
+                                       &e->plans);
+    if (e->plans.n > 1) d->timed += wb__now() - begun;
     if (g->status) wb__gpu_vendor_note(d, l, g->status, g->call);
     wb__free(g);
     base->found = !error;
     return error == WB_ERROR_UNSUPPORTED ? 0 : error;
 }
 
-static void drop(wb__gpu_entry *e) { wb__dnn_plan_free(&dnn, &((entry *)e)->plan); }
+static void drop(wb__gpu_entry *e) { wb__dnn_plans_free(&dnn, &((entry *)e)->plans); }
 
 #define NAME(type, name, parameters) {"cudnn" #name, offsetof(wb__dnn_functions, name)},
 static const wb__gpu_function functions[] = {WB__DNN_FUNCTIONS(NAME)};
@@ -111,13 +129,19 @@ bool wb__cu_dnn_works(void) { return wb__gpu_vendor_works(&library); }
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-static int set_pack(routine *r, const char **call)
+static void drop_pack(routine *r)
 {
-    int status = 0;
-    void *lent = r->entry->plan.workspace ? r->workspace : NULL;
-    *call = "cudnnBackendSetAttribute";
     if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
     r->pack = NULL;
+}
+
+/* Creates cuDNN's variant pack of the pointers of r, for a plan. */
+static int set_pack(routine *r, const wb__dnn_plan *plan, const char **call)
+{
+    int status = 0;
+    void *lent = plan->workspace ? r->workspace : NULL;
+    *call = "cudnnBackendSetAttribute";
+    drop_pack(r);
     if ((status = dnn.BackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &r->pack))) {
         *call = "cudnnBackendCreateDescriptor";
         r->pack = NULL;
@@ -134,23 +158,32 @@ static int set_pack(routine *r, const char **call)
     return dnn.BackendFinalize(r->pack);
 }
 
-static int refused(wb__gpu_device *d, routine *r, int status, const char *call)
+static int set_stream(wb__cu_device *d, const routine *r, CUstream stream)
 {
-    if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
-    r->pack = NULL;
-    return wb__gpu_entry_refused(d, &library, &r->entry->base, status, call);
+    if (d->dnn_stream == stream) return 0;
+    const int status = (int)dnn.SetStream(r->handle, stream);
+    if (!status) d->dnn_stream = stream;
+    return status;
+}
+
+/* Enqueues a plan on the handle's stream; moved: the pointers of r have changed.  Returns a status,
+ * and sets *call to the function that failed. */
+static int execute(routine *r, const wb__dnn_plan *plan, bool moved, const char **call)
+{
+    const int status = moved ? set_pack(r, plan, call) : 0;
+    if (status) return status;
+    *call = "cudnnBackendExecute";
+    return (int)dnn.BackendExecute(r->handle, plan->plan, r->pack);
 }
 
 static int launch(wb__gpu_device *gpu, wb__gpu_routine *base, wb__gpu_queue q,
                   const wb__gpu_addresses *addresses)
 {
     wb__cu_device *d = wb__cu_of(gpu);
-    CUstream stream = d->stream[q];
     const uint64_t *buffers = addresses->address;
     const uint64_t workspace = addresses->workspace + addresses->workspace_at;
     routine *r = (routine *)base;
-    const char *call = "cudnnSetStream";
-    int status = 0;
+    const char *call = NULL;
     bool moved = !r->pack || r->workspace != (void *)(uintptr_t)workspace;
     r->workspace = (void *)(uintptr_t)workspace;
     for (int i = 0; i < r->n_views; i++) {
@@ -160,14 +193,11 @@ static int launch(wb__gpu_device *gpu, wb__gpu_routine *base, wb__gpu_queue q,
     }
     for (int i = 0; i < r->n_extras; i++)
         r->pointers[r->n - r->n_extras + i] = (char *)r->workspace + r->extras[i];
-    if (d->dnn_stream != stream) {
-        if ((status = (int)dnn.SetStream(r->handle, stream)))
-            return wb__gpu_vendor_fail(gpu, &library, status, call);
-        d->dnn_stream = stream;
-    }
-    if (moved && (status = set_pack(r, &call))) return refused(gpu, r, status, call);
-    status = (int)dnn.BackendExecute(r->handle, r->entry->plan.plan, r->pack);
-    if (status) return refused(gpu, r, status, "cudnnBackendExecute");
+    const int stream = set_stream(d, r, d->stream[q]);
+    const int status = stream ? stream : execute(r, &r->entry->plans.list[0], moved, &call);
+    if (status) drop_pack(r);
+    if (stream) return wb__gpu_vendor_fail(gpu, &library, status, "cudnnSetStream");
+    if (status) return wb__gpu_entry_refused(gpu, &library, &r->entry->base, status, call);
     if (q == WB__GPU_COMPUTE) wb__gpu_issued(gpu, NULL);
     return 0;
 }
@@ -176,9 +206,73 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 {
     routine *r = (routine *)base;
     (void)d;
-    if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
+    drop_pack(r);
     r->entry->base.holders--;
     wb__free(r);
+}
+
+/* ---- timing ---------------------------------------------------------------------------------- */
+
+_Static_assert((int)WB__DNN_PLANS <= (int)WB__GPU_CANDIDATES &&
+                   WB__COUNT(((routine *)0)->operands) < WB__GPU_PIECES,
+               "room for the plans, the views and the workspace");
+
+static size_t size_of(const wb__dnn_view *v) { return v->type == CUDNN_DATA_FLOAT ? 4 : 2; }
+
+static size_t bytes_of(const wb__dnn_view *v)
+{
+    int64_t last = 0;
+    for (int i = 0; i < 4; i++) last += (v->dims[i] - 1) * v->strides[i];
+    return (size_t)(last + 1) * size_of(v);
+}
+
+/* Attention is not: cuDNN compiles each plan for about a second, and has few engines. */
+static bool is_worth_timing(const wb__gpu_device *d, const wb__dnn_problem *p)
+{
+    const bool rounded = !(p->forbidden >> CUDNN_NUMERICAL_NOTE_TENSOR_CORE & 1);
+    double bytes = 0, flop = 2;
+    for (int i = 0; i < p->n_views; i++) bytes += (double)bytes_of(&p->views[i]);
+    for (int i = 0; i < 4; i++) flop *= (double)p->views[2].dims[i];
+    for (int i = 1; i < 4; i++) flop *= (double)p->views[1].dims[i];
+    return p->kind == WB__STEP_CONV &&
+           wb__gpu_worth_timing(d, size_of(&p->views[0]), rounded, flop, bytes);
+}
+
+typedef struct {
+    wb__gpu_device *d;
+    routine *r;
+    int packed;                         /* the plan of the routine's pack; -1: none */
+    wb__gpu_candidates c;
+} trial;
+
+static int try_one(void *ctx, int i)
+{
+    trial *t = ctx;
+    wb__cu_device *d = wb__cu_of(t->d);
+    routine *r = t->r;
+    const char *call = NULL;
+    int status = set_stream(d, r, d->stream[WB__GPU_COMPUTE]);
+    if (status) return status;
+    for (int v = 0; v < r->n_views; v++) r->pointers[v] = (void *)(uintptr_t)t->c.at[v];
+    r->workspace = (void *)(uintptr_t)t->c.at[r->n_views];
+    status = execute(r, &r->entry->plans.list[i], t->packed != i, &call);
+    t->packed = status ? -1 : i;
+    return status;
+}
+
+/* Chooses among the plans of an entry by timing, before any step uses it. */
+static void choose(wb__gpu_device *d, routine *r)
+{
+    entry *e = r->entry;
+    trial t = {.d = d, .r = r, .packed = -1, .c = candidates_of(&library, e)};
+    if (e->plans.n < 2) return;
+    t.c.run = try_one;
+    t.c.ctx = &t;
+    for (int i = 0; i < r->n_views; i++) t.c.bytes[i] = bytes_of(&e->problem.views[i]);
+    for (int i = 0; i < e->plans.n; i++)
+        t.c.bytes[r->n_views] = WB__MAX(t.c.bytes[r->n_views], e->plans.list[i].workspace);
+    wb__dnn_plans_keep(&dnn, &e->plans, wb__gpu_fastest(d, &t.c));
+    drop_pack(r);
 }
 
 /* ---- preparing ------------------------------------------------------------------------------- */
@@ -202,6 +296,7 @@ static entry *entry_of(wb__gpu_device *d, const wb__step *step, const char **rea
     *reason = wb__dnn_problem_of(step, &p);
     if (!*reason && step->kind == WB__STEP_ATTENTION && wb__gpu_vendor_handle(d, &library))
         *reason = too_old(&p);
+    p.timed = !*reason && !step->deterministic && is_worth_timing(d, &p);
     return *reason ? NULL : (entry *)wb__gpu_entry_of(d, &library, &p, reason, error);
 }
 
@@ -244,8 +339,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     routine *prepared = wb__alloc_zero(1, sizeof *prepared);
     if (!prepared) return WB_ERROR_MEMORY;
     e->base.holders++;
-    prepared->base = (wb__gpu_routine){.library = &wb__cu_dnn, .impl = name_of(step),
-                                       .workspace = e->plan.workspace};
+    prepared->base = (wb__gpu_routine){.library = &wb__cu_dnn, .impl = name_of(step)};
     prepared->handle = wb__gpu_vendor_handle(d, &library);
     prepared->entry = e;
     prepared->n = prepared->n_views = step->n_views;
@@ -255,6 +349,8 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
         prepared->operands[i].buffer = v->buffer;
         prepared->operands[i].at = (size_t)v->offset * wb__dtype_size(v->dtype);
     }
+    choose(d, prepared);
+    prepared->base.workspace = e->plans.list[0].workspace;
     if (step->kind == WB__STEP_ATTENTION) add_attention(prepared, step);
     *r = &prepared->base;
     return 0;

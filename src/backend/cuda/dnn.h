@@ -35,6 +35,7 @@ typedef struct {
  * with zeros, since keys are compared byte by byte. */
 typedef struct {
     int32_t kind, variant, epilogue, n_views, causal, forbidden;
+    int32_t timed, unused;              /* timed: 1: the engine is chosen by timing */
     double scale;
     wb__conv_attr conv;
     wb__dnn_view views[9];              /* views[i] has the unique id i + 1 */
@@ -70,23 +71,30 @@ typedef struct {
     const char *call;
 } wb__dnn_graph;
 
+/* A plan of an engine configuration.  The mark identifies the configuration in each process: it is
+ * a hash of the engine's index and the choices for its knobs; 0 if only one plan was asked for. */
 typedef struct {
     wb__dnn_desc plan;
     size_t workspace;
-    int engine;                         /* cuDNN's index of the engine */
-    int n_descriptors;
-    wb__dnn_desc *descriptors;          /* all descriptors of the graph, which the plan owns */
+    int64_t engine;                     /* cuDNN's index of the engine */
+    uint64_t mark;
 } wb__dnn_plan;
 
+/* n plans of a graph, in the order of cuDNN's heuristics, and the descriptors of the graph, which
+ * they own together. */
+enum { WB__DNN_PLANS = 5 };
+typedef struct {
+    int n, n_descriptors;
+    wb__dnn_plan list[WB__DNN_PLANS];
+    wb__dnn_desc *descriptors;
+} wb__dnn_plans;
+
 void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target);
-/* Frees the descriptors of the graph, unless wb__dnn_choose gave them to a plan. */
+/* Frees the descriptors of the graph, unless plans own them. */
 void wb__dnn_end(wb__dnn_graph *g);
-/* Creates the plan of the first engine, in the order of cuDNN's heuristics, that needs at most
- * `most` bytes of workspace and has no numerical note of the bit set `forbidden`.  Returns 0,
- * WB_ERROR_MEMORY, or WB_ERROR_UNSUPPORTED if there is no such engine or a call failed and set
- * g->status.  WB_ERROR_UNSUPPORTED comes without an error message. */
-int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *plan);
-void wb__dnn_plan_free(const wb__dnn_functions *f, wb__dnn_plan *plan);
+/* Frees all plans but plans->list[which], which becomes the first. */
+void wb__dnn_plans_keep(const wb__dnn_functions *f, wb__dnn_plans *plans, int which);
+void wb__dnn_plans_free(const wb__dnn_functions *f, wb__dnn_plans *plans);
 
 wb__dnn_desc wb__dnn_make(wb__dnn_graph *g, int type);
 void wb__dnn_set(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n,
@@ -118,9 +126,13 @@ void wb__dnn_reduce(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y);
 
 void wb__dnn_conv(wb__dnn_graph *g, const wb__dnn_problem *p);
 void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
-/* Creates the plan of a problem.  Returns the same codes as wb__dnn_choose. */
-int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
-                    wb__dnn_plan *plan);
+/* Creates plans for a problem, of the first engine configurations, in the order of cuDNN's
+ * heuristics, that need at most wb__dnn_max_workspace and have no numerical note of the bit set
+ * p->forbidden: at most `most`, or the one with the mark `kept` (0: none), if it is among them.
+ * Returns 0, WB_ERROR_MEMORY, or WB_ERROR_UNSUPPORTED if there is none or a call failed and set
+ * g->status.  WB_ERROR_UNSUPPORTED comes without an error message. */
+int wb__dnn_plans_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
+                     int most, uint64_t kept, wb__dnn_plans *plans);
 
 /* The maximal workspace of a plan, in bytes.  Attention may use a twentieth of the device's memory
  * if that is more. */

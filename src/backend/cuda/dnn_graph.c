@@ -193,7 +193,36 @@ void wb__dnn_reduce(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y)
 
 /* ---- engines --------------------------------------------------------------------------------- */
 
-enum { MAX_CONFIGS = 64 };
+enum { MAX_CONFIGS = 64, MAX_KNOBS = 44 };    /* cuDNN 9.19 has 44 types of knobs */
+
+/* Frees the descriptors that were created since there were n. */
+static void back_to(wb__dnn_graph *g, int n)
+{
+    release(g->target->f, g->descriptors + n, g->n_descriptors - n);
+    g->n_descriptors = n;
+}
+
+/* Reads at most `capacity` values of an attribute.  Returns how many it has, which may be more; 0:
+ * a call failed and set g->status. */
+static int64_t get(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t capacity,
+                   void *values)
+{
+    int64_t n = 0;
+    if (!g->status)
+        succeeded(g, g->target->f->BackendGetAttribute(d, name, type, capacity, &n, values),
+                  "cudnnBackendGetAttribute");
+    return g->status ? 0 : n;
+}
+
+/* Sets `list` to n new descriptors of this type, the first of which have the values of an
+ * attribute, and returns how many these are. */
+static int get_list(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n,
+                    wb__dnn_desc *list)
+{
+    for (int i = 0; i < n; i++) list[i] = wb__dnn_make(g, type);
+    const int64_t got = n ? get(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, list) : 0;
+    return (int)WB__MIN(got, n);
+}
 
 static wb__dnn_desc whole(wb__dnn_graph *g)
 {
@@ -212,49 +241,46 @@ static wb__dnn_desc whole(wb__dnn_graph *g)
 static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc *list)
 {
     const wb__dnn_target *t = g->target;
-    int64_t n = 0;
     wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     set_desc(g, d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     wb__dnn_set(g, d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (!t->handle) set_desc(g, d, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, t->properties);
     wb__dnn_finish(g, d);
-    if (g->status ||
-        !succeeded(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL),
-                   "cudnnBackendGetAttribute"))
-        return 0;
-    n = WB__MIN(n, MAX_CONFIGS);
-    for (int i = 0; i < n; i++) list[i] = wb__dnn_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (!n || g->status) return 0;
-    const int64_t capacity = n;
-    succeeded(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, capacity, &n, list),
-              "cudnnBackendGetAttribute");
-    return g->status ? 0 : (int)WB__MIN(n, capacity);
+    const int64_t n = get(g, d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
+                          NULL);
+    return get_list(g, d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+                    WB__MIN(n, MAX_CONFIGS), list);
+}
+
+/* Returns the mark of a configuration of this engine.  cuDNN counts only the choices that it
+ * returns.  A failed call sets g->status. */
+static uint64_t mark_of(wb__dnn_graph *g, wb__dnn_desc config, int64_t engine)
+{
+    wb__dnn_desc knobs[MAX_KNOBS];
+    const int n = get_list(g, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                           CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, MAX_KNOBS, knobs);
+    uint64_t mark = wb__mix(1, (uint64_t)engine);
+    for (int i = 0; i < n; i++) {
+        int type = 0;
+        int64_t value = 0;
+        get(g, knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+        get(g, knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
+        mark = wb__mix(wb__mix(mark, (uint64_t)type), (uint64_t)value);
+    }
+    return mark;
 }
 
 /* Returns the numerical notes of the configuration's engine as a bit set, and sets *number to
  * cuDNN's index of the engine.  A failed call sets g->status. */
-static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int *number)
+static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int64_t *number)
 {
-    const wb__dnn_functions *f = g->target->f;
     int notes[32], bits = 0;
-    int64_t n = 0, which = -1;
     wb__dnn_desc engine = wb__dnn_make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    if (g->status) return 0;
-    succeeded(g, f->BackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine),
-              "cudnnBackendGetAttribute");
-    if (g->status) return 0;
-    succeeded(g, f->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
-                                        1, &n, &which),
-              "cudnnBackendGetAttribute");
-    succeeded(g, f->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                        CUDNN_TYPE_NUMERICAL_NOTE, (int64_t)WB__COUNT(notes), &n,
-                                        notes),
-              "cudnnBackendGetAttribute");
-    for (int i = 0; !g->status && i < n && i < (int)WB__COUNT(notes); i++) bits |= 1 << notes[i];
-    *number = (int)which;
+    get(g, config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
+    get(g, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, number);
+    const int64_t n = get(g, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                          (int64_t)WB__COUNT(notes), notes);
+    for (int i = 0; i < n && i < (int)WB__COUNT(notes); i++) bits |= 1 << notes[i];
     return bits;
 }
 
@@ -264,7 +290,7 @@ static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int *number)
 static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *workspace)
 {
     const wb__dnn_target *t = g->target;
-    int64_t bytes = 0, n = 0;
+    int64_t bytes = 0;
     wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     set_desc(g, d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     if (t->handle)
@@ -272,56 +298,71 @@ static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *works
     else
         set_desc(g, d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, t->properties);
     if (g->status || t->f->BackendFinalize(d)) return NULL;
-    succeeded(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                           CUDNN_TYPE_INT64, 1, &n, &bytes),
-              "cudnnBackendGetAttribute");
+    get(g, d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
     *workspace = (size_t)bytes;
     return g->status ? NULL : d;
 }
 
-static bool pick(wb__dnn_graph *g, wb__dnn_desc graph, int mode, int forbidden, size_t most,
-                 wb__dnn_plan *plan)
+/* The plans that are asked for (wb__dnn_plans_of). */
+typedef struct { int forbidden, most; size_t workspace; uint64_t kept; } wish;
+
+/* Adds plans of the n configurations to `plans`; if w->kept is not 0, only of that one. */
+static void plan_some(wb__dnn_graph *g, const wb__dnn_desc *list, int n, const wish *w,
+                      wb__dnn_plans *plans)
 {
-    wb__dnn_desc list[MAX_CONFIGS];
-    const int n = configs(g, graph, mode, list), before = g->n_descriptors;
-    for (int i = 0; i < n && !g->status; i++) {
-        const int notes = notes_of(g, list[i], &plan->engine);
-        if (!(notes & forbidden)) {
-            plan->plan = plan_of(g, list[i], &plan->workspace);
-            if (plan->plan && plan->workspace <= most) return true;
+    const int before = g->n_descriptors;
+    for (int i = 0; i < n && plans->n < w->most && !g->status; i++) {
+        wb__dnn_plan p = {.engine = -1};
+        const int notes = notes_of(g, list[i], &p.engine);
+        if (w->most > 1) p.mark = mark_of(g, list[i], p.engine);
+        back_to(g, before);
+        if (g->status || (notes & w->forbidden) || (w->kept && p.mark != w->kept)) continue;
+        p.plan = plan_of(g, list[i], &p.workspace);
+        if (p.plan && p.workspace <= w->workspace) {
+            plans->list[plans->n++] = p;
+            g->n_descriptors = before;          /* `plans` has it now */
         }
-        release(g->target->f, g->descriptors + before, g->n_descriptors - before);
-        g->n_descriptors = before;
+        back_to(g, before);
     }
-    plan->plan = NULL;
-    return false;
 }
 
-int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *plan)
+static int choose(wb__dnn_graph *g, const wish *w, wb__dnn_plans *plans)
 {
     static const int modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    *plan = (wb__dnn_plan){.engine = -1};
-    wb__dnn_desc graph = whole(g);
-    for (size_t i = 0; i < WB__COUNT(modes) && !g->status; i++)
-        if (pick(g, graph, modes[i], forbidden, most, plan)) break;
-    if (!plan->plan) return WB_ERROR_UNSUPPORTED;
-    plan->descriptors = wb__alloc((size_t)g->n_descriptors * sizeof *plan->descriptors);
-    if (!plan->descriptors) {
-        plan->plan = NULL;
+    const wish any = {.forbidden = w->forbidden, .most = w->most, .workspace = w->workspace};
+    wb__dnn_desc graph = whole(g), list[MAX_CONFIGS];
+    for (size_t i = 0; i < WB__COUNT(modes) && !plans->n && !g->status; i++) {
+        const int n = configs(g, graph, modes[i], list);
+        if (w->kept) plan_some(g, list, n, w, plans);
+        if (!plans->n) plan_some(g, list, n, &any, plans);
+    }
+    if (!plans->n) return WB_ERROR_UNSUPPORTED;
+    plans->descriptors = wb__alloc((size_t)g->n_descriptors * sizeof *plans->descriptors);
+    if (!plans->descriptors) {
+        wb__dnn_plans_free(g->target->f, plans);
         return WB_ERROR_MEMORY;
     }
-    memcpy(plan->descriptors, g->descriptors, (size_t)g->n_descriptors * sizeof *plan->descriptors);
-    plan->n_descriptors = g->n_descriptors;
+    memcpy(plans->descriptors, g->descriptors,
+           (size_t)g->n_descriptors * sizeof *plans->descriptors);
+    plans->n_descriptors = g->n_descriptors;
     g->n_descriptors = 0;
     return 0;
 }
 
-void wb__dnn_plan_free(const wb__dnn_functions *f, wb__dnn_plan *plan)
+void wb__dnn_plans_keep(const wb__dnn_functions *f, wb__dnn_plans *plans, int which)
 {
-    if (!plan->descriptors) return;
-    release(f, plan->descriptors, plan->n_descriptors);
-    wb__free(plan->descriptors);
-    *plan = (wb__dnn_plan){0};
+    for (int i = 0; i < plans->n; i++)
+        if (i != which) f->BackendDestroyDescriptor(plans->list[i].plan);
+    plans->list[0] = plans->list[which];
+    plans->n = 1;
+}
+
+void wb__dnn_plans_free(const wb__dnn_functions *f, wb__dnn_plans *plans)
+{
+    while (plans->n > 0) f->BackendDestroyDescriptor(plans->list[--plans->n].plan);
+    release(f, plans->descriptors, plans->n_descriptors);
+    wb__free(plans->descriptors);
+    *plans = (wb__dnn_plans){0};
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -353,13 +394,16 @@ const char *wb__dnn_problem_of(const wb__step *step, wb__dnn_problem *p)
          : "cuDNN: no such operation";
 }
 
-int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
-                    wb__dnn_plan *plan)
+int wb__dnn_plans_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
+                     int most, uint64_t kept, wb__dnn_plans *plans)
 {
+    const wish w = {.forbidden = p->forbidden, .most = WB__MIN(most, WB__DNN_PLANS),
+                    .workspace = wb__dnn_max_workspace(target, p), .kept = kept};
+    memset(plans, 0, sizeof *plans);
     wb__dnn_begin(g, target);
     if (p->kind == WB__STEP_CONV) wb__dnn_conv(g, p);
     else wb__dnn_attention(g, p);
-    const int error = wb__dnn_choose(g, p->forbidden, wb__dnn_max_workspace(target, p), plan);
+    const int error = choose(g, &w, plans);
     wb__dnn_end(g);
     return error;
 }

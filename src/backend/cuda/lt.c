@@ -13,13 +13,12 @@
 
 static wb__lt_functions lt;
 
-/* A cached algorithm for a problem. */
+/* The cached algorithms of a problem: one, or those of which timing will choose one. */
 typedef struct {
     wb__gpu_entry base;
     wb__lt_problem problem;
-    cublasLtMatmulAlgo_t algo;
-    size_t workspace;
-    bool timed;                         /* the choice by timing is made */
+    int n;
+    cublasLtMatmulHeuristicResult_t list[WB__GPU_CANDIDATES];
 } entry;
 _Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
 
@@ -79,17 +78,14 @@ static int algorithms(void *handle, const wb__lt_problem *p, const wb__lt_descri
 static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
 {
     entry *e = (entry *)base;
-    cublasLtMatmulHeuristicResult_t result;
     wb__lt_descriptors of;
     const char *call = NULL;
+    const int most = e->problem.timed ? WB__GPU_CANDIDATES : 1;
     int status = wb__lt_describe(&lt, &e->problem, &of, &call);
-    if (!status)
-        base->found = algorithms(handle, &e->problem, &of, &result, 1, &status, &call) > 0;
+    if (!status) e->n = algorithms(handle, &e->problem, &of, e->list, most, &status, &call);
     wb__lt_undescribe(&lt, &of);
     if (status) wb__gpu_vendor_note(d, l, status, call);
-    if (!base->found) return 0;
-    e->algo = result.algo;
-    e->workspace = result.workspaceSize;
+    base->found = e->n > 0;
     return 0;
 }
 
@@ -136,38 +132,43 @@ static int point(routine *r, int attribute, wb__lt_operand operand, const uint64
     return lt.MatmulDescSetAttribute(r->d.desc, attribute, &address, sizeof address);
 }
 
-static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
-                  const wb__gpu_addresses *addresses)
+/* Enqueues the product of the operands `o` in `buffers`, by one of the entry's algorithms.  Returns
+ * a status, and sets *call to the function that failed. */
+static int multiply(routine *r, const wb__lt_operands *o, const uint64_t *buffers, int algorithm,
+                    uint64_t workspace, struct CUstream_st *stream, const char **call)
 {
     static const float one = 1, zero = 0;
     static const double one_f64 = 1, zero_f64 = 0;
-    const uint64_t *buffers = addresses->address;
-    routine *r = (routine *)base;
-    const bool f64 = r->entry->problem.type == CUDA_R_64F;
-    const char *call = "cublasLtMatmulDescSetAttribute";
-    const bool adds = r->entry->problem.addend_align != 0;
-    const wb__lt_operand *const operands[] = {
-        &r->operands.operand[0], &r->operands.operand[1], &r->operands.operand[2],
-        adds ? &r->operands.addend : &r->operands.operand[2]};
+    const wb__lt_problem *p = &r->entry->problem;
+    const cublasLtMatmulHeuristicResult_t *by = &r->entry->list[algorithm];
+    const bool f64 = p->type == CUDA_R_64F, adds = p->addend_align != 0;
+    const wb__lt_operand *const operands[] = {&o->operand[0], &o->operand[1], &o->operand[2],
+                                              adds ? &o->addend : &o->operand[2]};
+    const void *alpha = f64 ? (const void *)&one_f64 : &one;
+    const void *beta = adds ? alpha : f64 ? (const void *)&zero_f64 : &zero;
     void *at[WB__COUNT(operands)];
     for (size_t j = 0; j < WB__COUNT(operands); j++)
         at[j] = (void *)(uintptr_t)(buffers[operands[j]->buffer] + operands[j]->at);
-    int status =
-        point(r, CUBLASLT_MATMUL_DESC_BIAS_POINTER, r->operands.vector, buffers, &r->vector);
+    *call = "cublasLtMatmulDescSetAttribute";
+    int status = point(r, CUBLASLT_MATMUL_DESC_BIAS_POINTER, o->vector, buffers, &r->vector);
     if (!status)
-        status = point(r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, r->operands.aux, buffers,
-                       &r->aux);
-    if (!status) {
-        const uint64_t workspace = addresses->workspace + addresses->workspace_at;
-        void *lent = base->workspace ? (void *)(uintptr_t)workspace : NULL;
-        call = "cublasLtMatmul";
-        const void *alpha = f64 ? (const void *)&one_f64 : &one;
-        const void *beta = adds ? alpha : f64 ? (const void *)&zero_f64 : &zero;
-        status = (int)lt.Matmul(r->handle, r->d.desc, alpha, at[0], r->d.layout[0], at[1],
-                                r->d.layout[1], beta, at[3], r->d.layout[2], at[2],
-                                r->d.layout[2], &r->entry->algo, lent, base->workspace,
-                                wb__cu_of(d)->stream[q]);
-    }
+        status = point(r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, o->aux, buffers, &r->aux);
+    if (status) return status;
+    *call = "cublasLtMatmul";
+    return (int)lt.Matmul(r->handle, r->d.desc, alpha, at[0], r->d.layout[0], at[1],
+                          r->d.layout[1], beta, at[3], r->d.layout[2], at[2], r->d.layout[2],
+                          &by->algo, by->workspaceSize ? (void *)(uintptr_t)workspace : NULL,
+                          by->workspaceSize, stream);
+}
+
+static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
+                  const wb__gpu_addresses *addresses)
+{
+    routine *r = (routine *)base;
+    const char *call = NULL;
+    const int status = multiply(r, &r->operands, addresses->address, 0,
+                                addresses->workspace + addresses->workspace_at,
+                                wb__cu_of(d)->stream[q], &call);
     if (status) return wb__gpu_entry_refused(d, &library, &r->entry->base, status, call);
     if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, NULL);
     return 0;
@@ -184,144 +185,76 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-enum { CANDIDATES = 8 };
-
-/* Scratch operands of a problem: A, B, the addend, D, the vector, aux, the workspace. */
-enum { SCRATCH = 7, ADDEND = 2, RESULT, VECTOR, AUX, LENT };
-typedef struct {
-    wb__gpu_device *d;
-    const wb__lt_problem *p;
-    void *handle;
-    wb__lt_descriptors of;
-    cublasLtMatmulHeuristicResult_t list[CANDIDATES];
-    size_t bytes[SCRATCH];
-    uint64_t at[SCRATCH];
-} trial;
+/* The pieces of scratch memory. */
+enum { A, B, ADDEND, RESULT, VECTOR, AUX, LENT, PIECES };
+_Static_assert((int)PIECES <= (int)WB__GPU_PIECES, "pieces of scratch memory");
 
 static size_t size_of(int type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
 
-/* Sets the sizes of the scratch operands.  Returns their sum without the workspace, in bytes. */
-static double measure(const wb__lt_problem *p, size_t bytes[SCRATCH])
+/* Sets the sizes of the operands in scratch memory.  Returns their sum, in bytes. */
+static double measure(const wb__lt_problem *p, size_t bytes[PIECES])
 {
     const int64_t cols[3] = {p->op[0] == CUBLAS_OP_T ? p->rows : p->k,
                              p->op[1] == CUBLAS_OP_T ? p->k : p->cols, p->cols};
-    const int64_t each = (int64_t)size_of(p->type), places[3] = {0, 1, RESULT};
+    const int64_t each = (int64_t)size_of(p->type), places[3] = {A, B, RESULT};
     double sum = 0;
-    memset(bytes, 0, SCRATCH * sizeof *bytes);
+    memset(bytes, 0, PIECES * sizeof *bytes);
     for (int j = 0; j < 3; j++)
         bytes[places[j]] = (size_t)((cols[j] * p->ld[j] + (p->batch - 1) * p->step[j]) * each);
     if (p->addend_align) bytes[ADDEND] = bytes[RESULT];
     if (p->vector_align) bytes[VECTOR] = (size_t)(WB__MAX(p->rows, p->cols) * each);
     if (p->aux_align) bytes[AUX] = (size_t)(p->aux_ld * p->cols * each);
-    for (int i = 0; i < SCRATCH; i++) sum += (double)bytes[i];
+    for (int i = 0; i < PIECES; i++) sum += (double)bytes[i];
     return sum;
-}
-
-/* FLOP a second of one processor, roughly. */
-static double rate_of(const wb__lt_problem *p)
-{
-    return p->type == CUDA_R_64F ? 2e11 : p->type != CUDA_R_32F ? 4e12
-         : p->compute == CUBLAS_COMPUTE_32F ? 4e11 : 2e12;
 }
 
 static bool is_worth_timing(const wb__gpu_device *d, const wb__lt_problem *p)
 {
-    size_t bytes[SCRATCH];
+    size_t bytes[PIECES];
     const double flop = 2.0 * (double)p->rows * (double)p->cols * (double)p->k * p->batch;
-    return wb__gpu_worth_timing(d, flop, rate_of(p), measure(p, bytes));
+    return wb__gpu_worth_timing(d, size_of(p->type), p->compute != CUBLAS_COMPUTE_32F, flop,
+                                measure(p, bytes));
 }
 
-static uint64_t mark_of(void *ctx, int i)
-{
-    const trial *t = ctx;
-    uint64_t mark = 14695981039346656037u;
-    const unsigned char *p = (const unsigned char *)&t->list[i].algo;
-    for (size_t k = 0; k < sizeof t->list[i].algo; k++) mark = (mark ^ p[k]) * 1099511628211u;
-    return mark;
-}
-
-static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
+/* The operands are those of the routine, in scratch memory. */
+typedef struct {
+    wb__gpu_device *d;
+    routine *r;
+    wb__lt_operands operands;
+    wb__gpu_candidates c;
+} trial;
 
 static int try_one(void *ctx, int i)
 {
-    static const double one = 1, zero = 0;
-    static const float one_f32 = 1, zero_f32 = 0;
     const trial *t = ctx;
-    const bool f64 = t->p->type == CUDA_R_64F, adds = t->p->addend_align != 0;
-    const void *alpha = f64 ? (const void *)&one : &one_f32;
-    const void *none = f64 ? (const void *)&zero : &zero_f32;
-    const cublasLtMatmulHeuristicResult_t *r = &t->list[i];
-    return (int)lt.Matmul(t->handle, t->of.desc, alpha, pointer(t->at[0]), t->of.layout[0],
-                          pointer(t->at[1]), t->of.layout[1], adds ? alpha : none,
-                          pointer(t->at[adds ? ADDEND : RESULT]), t->of.layout[2],
-                          pointer(t->at[RESULT]), t->of.layout[2], &r->algo,
-                          r->workspaceSize ? pointer(t->at[LENT]) : NULL, r->workspaceSize,
-                          wb__cu_of(t->d)->stream[WB__GPU_COMPUTE]);
-}
-
-/* Chooses among n algorithms on scratch memory; 0 if there is none. */
-static int try_all(trial *t, int n)
-{
-    struct { size_t version; char device[sizeof t->d->name]; wb__lt_problem problem; } key;
-    uint64_t scratch = 0;
-    size_t all = 0;
-    memset(&key, 0, sizeof key);
-    key.version = lt.GetVersion();
-    memcpy(key.device, t->d->name, sizeof key.device);
-    key.problem = *t->p;
-    measure(t->p, t->bytes);
-    for (int i = 0; i < n; i++) t->bytes[LENT] = WB__MAX(t->bytes[LENT], t->list[i].workspaceSize);
-    for (int i = 0; i < SCRATCH; i++) {
-        t->at[i] = all;
-        all += (t->bytes[i] + 511) / 256 * 256;
-    }
-    const wb__gpu_cache *c = &t->d->cache;
-    if (c->used + c->cached + (int64_t)all > c->limit ||
-        t->d->driver->allocate(t->d, all, &scratch))
-        return 0;
-    for (int i = 0; i < SCRATCH; i++) t->at[i] += scratch;
-    int status = 0, best = 0;
-    if (t->p->vector_align)
-        status = (int)lt.MatmulDescSetAttribute(t->of.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                &t->at[VECTOR], sizeof t->at[VECTOR]);
-    if (!status && t->p->aux_align)
-        status = (int)lt.MatmulDescSetAttribute(t->of.desc,
-                                                CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
-                                                &t->at[AUX], sizeof t->at[AUX]);
-    const wb__gpu_candidates all_of = {
-        .library = "cuBLASLt", .key = &key, .key_bytes = sizeof key, .n = n, .mark = mark_of,
-        .run = try_one, .ctx = t};
-    if (!status) best = wb__gpu_fastest(t->d, &all_of);
-    t->d->driver->release(t->d, scratch);
-    return best;
-}
-
-/* Chooses the algorithm of an entry by timing, before any step uses it.  If that fails, the entry
- * keeps the heuristics' first. */
-static void choose(wb__gpu_device *d, entry *e)
-{
     const char *call = NULL;
-    int status = 0;
-    if (e->timed || !e->problem.timed) return;
-    e->timed = true;
-    trial *t = wb__alloc_zero(1, sizeof *t);
-    if (!t) {
-        wb_clear_error();
-        return;
+    return multiply(t->r, &t->operands, t->c.at, i, t->c.at[LENT],
+                    wb__cu_of(t->d)->stream[WB__GPU_COMPUTE], &call);
+}
+
+/* Chooses among the algorithms of an entry by timing, before any step uses it. */
+static void choose(wb__gpu_device *d, routine *r)
+{
+    entry *e = r->entry;
+    trial t = {.d = d, .r = r, .operands = r->operands,
+               .c = {.library = library.name, .version = lt.GetVersion(), .problem = &e->problem,
+                     .problem_bytes = sizeof e->problem, .n = e->n, .run = try_one, .ctx = &t}};
+    wb__lt_operand *const in[] = {
+        [A] = &t.operands.operand[0], [B] = &t.operands.operand[1], [ADDEND] = &t.operands.addend,
+        [RESULT] = &t.operands.operand[2], [VECTOR] = &t.operands.vector,
+        [AUX] = &t.operands.aux};
+    if (e->n < 2) return;
+    for (int i = 0; i < LENT; i++)
+        if (in[i]->buffer >= 0) *in[i] = (wb__lt_operand){i, 0};
+    measure(&e->problem, t.c.bytes);
+    for (int i = 0; i < e->n; i++) {
+        t.c.mark[i] = 1;
+        for (size_t k = 0; k < WB__COUNT(e->list[i].algo.data); k++)
+            t.c.mark[i] = wb__mix(t.c.mark[i], e->list[i].algo.data[k]);
+        t.c.bytes[LENT] = WB__MAX(t.c.bytes[LENT], e->list[i].workspaceSize);
     }
-    t->d = d;
-    t->p = &e->problem;
-    t->handle = wb__gpu_vendor_handle(d, &library);
-    if (!wb__lt_describe(&lt, t->p, &t->of, &call)) {
-        const int n = algorithms(t->handle, t->p, &t->of, t->list, CANDIDATES, &status, &call);
-        const int best = n > 1 ? try_all(t, n) : 0;
-        if (best) {
-            e->algo = t->list[best].algo;
-            e->workspace = t->list[best].workspaceSize;
-        }
-    }
-    wb__lt_undescribe(&lt, &t->of);
-    wb__free(t);
+    e->list[0] = e->list[wb__gpu_fastest(d, &t.c)];
+    e->n = 1;
 }
 
 /* ---- preparing ------------------------------------------------------------------------------- */
@@ -347,11 +280,9 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     int error = 0;
     entry *e = entry_of(d, step, &operands, reason, &error);
     if (!e) return error;
-    choose(d, e);
     routine *made = wb__alloc_zero(1, sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
-    *made = (routine){.base = {.library = &wb__cu_lt, .impl = wb__lt_name(&e->problem),
-                               .workspace = e->workspace},
+    *made = (routine){.base = {.library = &wb__cu_lt, .impl = wb__lt_name(&e->problem)},
                       .entry = e, .handle = wb__gpu_vendor_handle(d, &library),
                       .operands = operands};
     const int status = wb__lt_describe(&lt, &e->problem, &made->d, &call);
@@ -361,6 +292,8 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
         *reason = library.reasons[WB__GPU_NOTHING];
         return WB_ERROR_UNSUPPORTED;
     }
+    choose(d, made);
+    made->base.workspace = e->list[0].workspaceSize;
     e->base.holders++;
     *r = &made->base;
     return 0;

@@ -9,7 +9,11 @@
  *   VGPU_DNN_DECLINES=n   finalizing every n-th plan fails
  *   VGPU_DNN_REFUSES=n    the launch of every n-th plan fails
  *   VGPU_DNN_NOTES=bits   each graph has two engines, the first with these numerical notes
- *   VGPU_DNN_WORKSPACE    the bytes of workspace that plans need */
+ *   VGPU_DNN_TIMES=list   each graph has as many engine configurations, two of an engine, which
+ *                         take so many microseconds; -1: its plan cannot be finalized; -2: its
+ *                         launch fails
+ *   VGPU_DNN_WORKSPACE    the bytes of workspace that the first configuration needs; the i-th needs
+ *                         i times as much */
 #include "cudnn.h"
 #include "number.h"
 
@@ -47,7 +51,33 @@ static int64_t from_environment(const char *variable, int64_t otherwise)
     return value && *value ? atoll(value) : otherwise;
 }
 
-static int64_t workspace_bytes(void) { return from_environment("VGPU_DNN_WORKSPACE", 4096); }
+/* The number of engine configurations of each graph, which are numbered from 0. */
+static int64_t configurations(void)
+{
+    const char *list = getenv("VGPU_DNN_TIMES");
+    int64_t n = 1;
+    if (!list || !*list) return from_environment("VGPU_DNN_NOTES", 0) ? 2 : 1;
+    while ((list = strchr(list, ','))) list++, n++;
+    return n;
+}
+
+static double time_of(int64_t configuration)
+{
+    const char *list = getenv("VGPU_DNN_TIMES");
+    for (; list && configuration > 0; configuration--)
+        if ((list = strchr(list, ','))) list++;
+    return list && *list ? atof(list) : 0;
+}
+
+static int64_t workspace_of(int64_t configuration)
+{
+    return (configuration + 1) * from_environment("VGPU_DNN_WORKSPACE", 4096);
+}
+
+/* How often plans of a configuration were launched. */
+static int64_t times_run[16];
+VGPU_API int64_t vgpu_dnn_runs(int configuration);
+VGPU_API int64_t vgpu_dnn_runs(int configuration) { return times_run[configuration % 16]; }
 
 /* Counts a call; true if it is an n-th one, where n is the value of the environment variable. */
 static bool is_turn(const char *variable, int64_t *calls)
@@ -81,12 +111,14 @@ DNN(wb__dnn_enum, Create, (cudnnHandle_t *handle))
     if (from_environment("VGPU_DRIVER", 13000) / 1000 < VGPU_MAJOR)
         return CUDNN_STATUS_NOT_INITIALIZED;
     *handle = calloc(1, sizeof **handle);
+    vgpu_held(*handle ? 1 : 0);
     return *handle ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
 }
 
 DNN(wb__dnn_enum, Destroy, (cudnnHandle_t handle))
 {
     free(handle);
+    vgpu_held(-1);
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -105,6 +137,7 @@ DNN(wb__dnn_enum, BackendCreateDescriptor, (wb__dnn_enum type, cudnnBackendDescr
     d->magic = alive;
     d->type = (int)type;
     *made = d;
+    vgpu_held(1);
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -124,6 +157,7 @@ DNN(wb__dnn_enum, BackendDestroyDescriptor, (cudnnBackendDescriptor_t opaque))
     for (int i = 0; i < d->n; i++) free(d->list[i].data);
     d->magic = dead;
     free(d);
+    vgpu_held(-1);
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -296,11 +330,18 @@ static bool program_of(const descriptor *graph, cudnn_program *p)
 
 /* ---- engines and plans ----------------------------------------------------------------------- */
 
-/* The graph of a plan.  Engine configurations have it as an attribute. */
+/* The graph of a plan.  Engine configurations have it as an attribute, and the index of their
+ * engine, and their number as the value of a knob. */
 static const descriptor *graph_of(const descriptor *plan)
 {
     const descriptor *config = linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
     return config ? linked(config, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) : NULL;
+}
+
+static int64_t configuration_of(const descriptor *plan)
+{
+    const descriptor *config = linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    return config ? number(config, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0) : 0;
 }
 
 DNN(wb__dnn_enum, BackendFinalize, (cudnnBackendDescriptor_t opaque))
@@ -308,7 +349,7 @@ DNN(wb__dnn_enum, BackendFinalize, (cudnnBackendDescriptor_t opaque))
     static int64_t plans;
     descriptor *d = valid(opaque, "cudnnBackendFinalize");
     if (d && d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
-        is_turn("VGPU_DNN_DECLINES", &plans))
+        (is_turn("VGPU_DNN_DECLINES", &plans) || time_of(configuration_of(d)) == -1))
         return CUDNN_STATUS_NOT_SUPPORTED;
     cudnn_program *p = malloc(sizeof *p);
     bool good = d && p && !d->finished;
@@ -336,20 +377,22 @@ static bool add_attribute(descriptor *d, int name, int type, const void *value)
     return true;
 }
 
-/* The engine configurations of a graph: one, or two if VGPU_DNN_NOTES gives the first engine
- * numerical notes. */
+/* The engine configurations of a graph. */
 static wb__dnn_enum results(const descriptor *heuristic, int64_t most, int64_t *n, void *values)
 {
     const attribute *graph = find(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-    *n = from_environment("VGPU_DNN_NOTES", 0) ? 2 : 1;
+    const bool pairs = configurations() > 2;
+    *n = configurations();
     for (int64_t i = 0; i < *n && i < most; i++) {
+        const int64_t engine = pairs ? i / 2 : i;
         descriptor *config;
         memcpy(&config, (char *)values + i * 8, sizeof config);
         if (!valid(config, "cudnnBackendGetAttribute") || config->n ||
             config->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
             return CUDNN_STATUS_BAD_PARAM;
         if (!add_attribute(config, graph->name, graph->type, graph->data) ||
-            !add_attribute(config, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, &i))
+            !add_attribute(config, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, &engine) ||
+            !add_attribute(config, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, &i))
             return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
         config->finished = true;
     }
@@ -363,9 +406,33 @@ static wb__dnn_enum engine_of(const descriptor *config, int64_t *n, void *values
     descriptor *engine;
     *n = 1;
     memcpy(&engine, values, sizeof engine);
-    if (!valid(engine, "cudnnBackendGetAttribute") || engine->n) return CUDNN_STATUS_BAD_PARAM;
+    if (!valid(engine, "cudnnBackendGetAttribute") || engine->n ||
+        engine->type != CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+        return CUDNN_STATUS_BAD_PARAM;
+    engine->finished = true;
     return add_attribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, &number_of)
                ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+}
+
+/* The choices for a configuration's knobs: two, of which the second differs among the
+ * configurations of an engine.  Like cuDNN it counts only those that it returns. */
+static wb__dnn_enum knobs_of(const descriptor *config, int64_t most, int64_t *n, void *values)
+{
+    *n = most < 2 ? most : 2;
+    for (int64_t i = 0; i < *n; i++) {
+        const int64_t type = 2 + i, value = i ? number(config, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0)
+                                              : 7;
+        descriptor *knob;
+        memcpy(&knob, (char *)values + i * 8, sizeof knob);
+        if (!valid(knob, "cudnnBackendGetAttribute") || knob->n ||
+            knob->type != CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR)
+            return CUDNN_STATUS_BAD_PARAM;
+        if (!add_attribute(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_INT64, &type) ||
+            !add_attribute(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, &value))
+            return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+        knob->finished = true;
+    }
+    return CUDNN_STATUS_SUCCESS;
 }
 
 static wb__dnn_enum notes_of(const descriptor *engine, int64_t most, int64_t *n, void *values)
@@ -378,30 +445,58 @@ static wb__dnn_enum notes_of(const descriptor *engine, int64_t most, int64_t *n,
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* True if finished descriptors of this kind have the attribute, with values of this type. */
+static bool readable(const descriptor *d, int name, int type)
+{
+    static const struct { int name, of, type; } list[] = {
+        {CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
+         CUDNN_TYPE_BACKEND_DESCRIPTOR},
+        {CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+         CUDNN_TYPE_BACKEND_DESCRIPTOR},
+        {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+         CUDNN_TYPE_BACKEND_DESCRIPTOR},
+        {CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+         CUDNN_TYPE_NUMERICAL_NOTE},
+        {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_TYPE_INT64},
+        {CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
+         CUDNN_TYPE_KNOB_TYPE},
+        {CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
+         CUDNN_TYPE_INT64},
+        {CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
+         CUDNN_TYPE_INT64}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].name == name && list[i].of == d->type && list[i].type == type)
+            return d->finished;
+    return false;
+}
+
+static wb__dnn_enum one_number(int64_t value, size_t bytes, int64_t most, int64_t *n, void *values)
+{
+    const int narrow = (int)value;
+    *n = 1;
+    if (most > 0) memcpy(values, bytes == 8 ? (const void *)&value : &narrow, bytes);
+    return CUDNN_STATUS_SUCCESS;
+}
+
 DNN(wb__dnn_enum, BackendGetAttribute,
     (cudnnBackendDescriptor_t opaque, wb__dnn_enum name, wb__dnn_enum type, int64_t most,
      int64_t *n, void *values))
 {
     const descriptor *d = valid(opaque, "cudnnBackendGetAttribute");
-    const int64_t which = d ? number(d, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0) : 0;
-    const int64_t workspace = workspace_bytes();
-    (void)type;
     if (!d) return CUDNN_STATUS_BAD_PARAM;
+    if (!readable(d, (int)name, (int)type) || (most > 0 && !values)) {
+        vgpu_wrong("cudnnBackendGetAttribute: %u, of type %u, of a descriptor of kind %d%s", name,
+                   type, d->type, d->finished ? "" : ", which is not finished");
+        return CUDNN_STATUS_BAD_PARAM;
+    }
     switch (name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS: return results(d, most, n, values);
     case CUDNN_ATTR_ENGINECFG_ENGINE: return engine_of(d, n, values);
+    case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES: return knobs_of(d, most, n, values);
     case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: return notes_of(d, most, n, values);
-    case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
-        memcpy(values, &which, sizeof which);
-        *n = 1;
-        return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
-        memcpy(values, &workspace, sizeof workspace);
-        *n = 1;
-        return CUDNN_STATUS_SUCCESS;
-    default:
-        vgpu_wrong("cudnnBackendGetAttribute: this double does not know attribute %u", name);
-        return CUDNN_STATUS_BAD_PARAM;
+        return one_number(workspace_of(configuration_of(d)), 8, most, n, values);
+    default: return one_number(number(d, (int)name, 0), bytes_of((int)type), most, n, values);
     }
 }
 
@@ -449,6 +544,8 @@ DNN(wb__dnn_enum, BackendExecute,
     if (is_turn("VGPU_DNN_REFUSES", &plans)) return CUDNN_STATUS_EXECUTION_FAILED;
     const descriptor *pack = valid(opaque, "cudnnBackendExecute");
     const descriptor *d = valid(plan, "cudnnBackendExecute");
+    const int64_t which = d ? configuration_of(d) : 0;
+    if (time_of(which) == -2) return CUDNN_STATUS_EXECUTION_FAILED;
     cudnn_program *p = malloc(sizeof *p);
     const attribute *ids = pack ? find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) : NULL;
     const attribute *pointers = pack ? find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS) : NULL;
@@ -458,7 +555,7 @@ DNN(wb__dnn_enum, BackendExecute,
         good = set_address(&p->tensor[i], ids, pointers);
     if (good) {
         p->workspace = (void *)(intptr_t)number(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
-        p->workspace_bytes = (size_t)workspace_bytes();
+        p->workspace_bytes = (size_t)workspace_of(which);
         const uint64_t at = (uint64_t)(uintptr_t)p->workspace;
         good = p->workspace_bytes ? vgpu_span(at) >= p->workspace_bytes && at % 256 == 0 : !at;
     }
@@ -466,6 +563,8 @@ DNN(wb__dnn_enum, BackendExecute,
     if (!good) vgpu_wrong("cudnnBackendExecute: a plan, a pack or a workspace is wrong");
     const int e =
         good ? vgpu_enqueue(handle->stream, "cudnnBackendExecute", cudnn_run, p, sizeof *p) : 1;
+    if (!e) vgpu_spend(handle->stream, time_of(which));
+    if (!e) __atomic_add_fetch(&times_run[which % 16], 1, __ATOMIC_RELAXED);
     free(p);
     return e ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
 }

@@ -1,8 +1,9 @@
 /* Choosing algorithms by timing.  A library lists candidates for a problem, the best by its own
  * estimate first.  For problems that take long, each of a few is run on scratch memory between two
- * events when the first plan that has the problem is made; the choice is kept on disk, so that the
- * next process times nothing.  All timing of a device in a process ends after MOST_SECONDS; the
- * problems that are left have the library's first candidate, and are timed by a later process.
+ * events when the first plan that has the problem is made; a mark of the fastest is kept on disk,
+ * so that the next process times nothing.  All timing of a device in a process ends after
+ * MOST_SECONDS; the problems that are left have the library's first candidate, and are timed by a
+ * later process.
  *
  *   WEBER_GPU_TIMING   0: nothing is timed, and the library's first candidate is used; a number: a
  *                      problem is timed if it takes longer by an estimate, in microseconds (50)
@@ -14,6 +15,7 @@
 #include "backend/kernel_cache.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,28 +33,62 @@ static double bound(void)
     return us > 0 ? us * 1e-6 : INFINITY;
 }
 
-bool wb__gpu_worth_timing(const wb__gpu_device *d, double flop, double rate, double bytes)
+bool wb__gpu_worth_timing(const wb__gpu_device *d, size_t size, bool rounded, double flop,
+                          double bytes)
 {
+    /* FLOP a second of one processor, roughly */
+    const double rate = size == 8 ? 2e11 : size == 2 ? 4e12 : rounded ? 2e12 : 4e11;
     const double processors = WB__MAX(d->target.processors, 1);
     const double seconds = WB__MAX(flop / rate, bytes / BYTES_A_SECOND) / processors;
     return d->driver->elapsed && seconds > bound();
 }
 
-/* A choice on disk. */
-typedef struct { uint64_t index, mark; } choice;
+bool wb__gpu_may_time(const wb__gpu_device *d) { return d->timed < MOST_SECONDS; }
+
+/* ---- choices on disk: the marks of candidates ------------------------------------------------ */
+
 static const char kind[] = "algorithm";
 
-static int read_choice(const wb__gpu_candidates *c)
+/* All that a choice depends on, which the caller frees.  NULL: out of memory. */
+static char *key_of(const wb__gpu_device *d, const wb__gpu_candidates *c, size_t *bytes)
+{
+    struct { uint64_t version; char library[32], device[sizeof d->name]; } head;
+    memset(&head, 0, sizeof head);
+    head.version = c->version;
+    snprintf(head.library, sizeof head.library, "%s", c->library);
+    snprintf(head.device, sizeof head.device, "%s", d->name);
+    *bytes = sizeof head + c->problem_bytes;
+    char *key = wb__alloc(*bytes);
+    if (!key) {
+        wb_clear_error();
+        return NULL;
+    }
+    memcpy(key, &head, sizeof head);
+    memcpy(key + sizeof head, c->problem, c->problem_bytes);
+    return key;
+}
+
+uint64_t wb__gpu_kept(const wb__gpu_device *d, const wb__gpu_candidates *c)
+{
+    size_t key_bytes = 0, bytes = 0;
+    uint64_t mark = 0;
+    char *key = key_of(d, c, &key_bytes);
+    void *kept = key ? wb__kernel_cache_get(kind, key, key_bytes, &bytes) : NULL;
+    if (kept && bytes == sizeof mark) memcpy(&mark, kept, sizeof mark);
+    wb__free(kept);
+    wb__free(key);
+    return mark;
+}
+
+static void keep(const wb__gpu_device *d, const wb__gpu_candidates *c, uint64_t mark)
 {
     size_t bytes = 0;
-    int found = -1;
-    choice *kept = wb__kernel_cache_get(kind, c->key, c->key_bytes, &bytes);
-    if (kept && bytes == sizeof *kept && kept->index < (uint64_t)c->n &&
-        kept->mark == c->mark(c->ctx, (int)kept->index))
-        found = (int)kept->index;
-    wb__free(kept);
-    return found;
+    char *key = key_of(d, c, &bytes);
+    if (key) wb__kernel_cache_put(kind, key, bytes, &mark, sizeof mark);
+    wb__free(key);
 }
+
+/* ---- timing ---------------------------------------------------------------------------------- */
 
 typedef struct { const wb__gpu_candidates *c; int i, repeats; } timed;
 
@@ -75,13 +111,13 @@ static float time_of(wb__gpu_device *d, const wb__gpu_candidates *c, int i)
     return code ? INFINITY : ms / REPEATS;
 }
 
-int wb__gpu_fastest(wb__gpu_device *d, const wb__gpu_candidates *c)
+/* Returns the fastest candidate, which the disk names from now on; 0 if the time does not suffice
+ * for all, or none works. */
+static int time_all(wb__gpu_device *d, const wb__gpu_candidates *c)
 {
     float first = INFINITY, least = INFINITY;
-    const int kept = c->n > 1 ? read_choice(c) : 0;
-    if (kept >= 0) return kept;
     int best = 0, i = 0;
-    for (; i < c->n && d->timed < MOST_SECONDS; i++) {
+    for (; i < c->n && wb__gpu_may_time(d); i++) {
         const double begun = wb__now();
         const float ms = time_of(d, c, i);
         d->timed += wb__now() - begun;
@@ -89,11 +125,41 @@ int wb__gpu_fastest(wb__gpu_device *d, const wb__gpu_candidates *c)
         if (ms < least) least = ms, best = i;
     }
     if (i < c->n || isinf(least)) return 0;
-    const choice made = {(uint64_t)best, c->mark(c->ctx, best)};
-    wb__kernel_cache_put(kind, c->key, c->key_bytes, &made, sizeof made);
+    keep(d, c, c->mark[best]);
     if (wb__debug("dispatch"))
         wb__log(WB_LOG_INFO, "%s:%d: %s: algorithm %d of %d takes %.1f us, the first %.1f us",
                 d->driver->backend->tag, d->base.ordinal, c->library, best + 1, c->n, 1e3 * least,
                 1e3 * first);
+    return best;
+}
+
+/* Allocates the scratch memory and sets the addresses of its pieces, which are aligned like the
+ * workspaces of plans and at least as far from each other.  0: there is not enough memory. */
+static uint64_t reserve(wb__gpu_device *d, wb__gpu_candidates *c)
+{
+    const wb__gpu_cache *cache = &d->cache;
+    uint64_t scratch = 0;
+    size_t all = 0;
+    for (int i = 0; i < WB__GPU_PIECES; i++) {
+        c->at[i] = all;
+        all += (c->bytes[i] + 2 * WB__WORKSPACE_ALIGN - 1) / WB__WORKSPACE_ALIGN *
+               WB__WORKSPACE_ALIGN;
+    }
+    if (cache->used + cache->cached + (int64_t)all > cache->limit ||
+        d->driver->allocate(d, all, &scratch))
+        return 0;
+    for (int i = 0; i < WB__GPU_PIECES; i++) c->at[i] += scratch;
+    return scratch;
+}
+
+int wb__gpu_fastest(wb__gpu_device *d, wb__gpu_candidates *c)
+{
+    const uint64_t kept = c->n > 1 ? wb__gpu_kept(d, c) : 0;
+    for (int i = 0; i < c->n; i++)
+        if (c->mark[i] == kept) return i;
+    const uint64_t scratch = c->n > 1 && wb__gpu_may_time(d) ? reserve(d, c) : 0;
+    if (!scratch) return 0;
+    const int best = time_all(d, c);
+    d->driver->release(d, scratch);
     return best;
 }

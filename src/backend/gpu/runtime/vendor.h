@@ -85,25 +85,35 @@ int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e
 
 /* ---- timing.c -------------------------------------------------------------------------------- */
 
-/* Whether a step is worth timing: whether it takes long by its arithmetic (`flop`, at `rate` FLOP a
- * second on each processor) or by the bytes that it moves. */
-bool wb__gpu_worth_timing(const wb__gpu_device *d, double flop, double rate, double bytes);
+/* Whether a step is worth timing: whether it takes long by its arithmetic (`flop`) or by the bytes
+ * that it moves.  size: of an element of its operands, in bytes; rounded: f32 is rounded for the
+ * products, so that they are faster. */
+bool wb__gpu_worth_timing(const wb__gpu_device *d, size_t size, bool rounded, double flop,
+                          double bytes);
+/* false: this process has timed for long enough on the device.  What takes time because of timing
+ * is added to d->timed. */
+bool wb__gpu_may_time(const wb__gpu_device *d);
 
-/* n candidates of a library for a problem.  `key` has all that the choice depends on: the library
- * with its version, the device's name, the problem.  `mark` identifies candidate i: a choice from
- * the disk counts only if its mark is the same.  `run` launches it and returns 0 or a code; ctx is
- * the first argument of both. */
+enum { WB__GPU_CANDIDATES = 8, WB__GPU_PIECES = 10 };
+/* n candidates of a library for a problem.  The choice depends on the library, its version, the
+ * problem and the device's name.  mark[i], which is not 0, identifies candidate i in each process.
+ * `run` launches it on scratch memory and returns 0 or a code; ctx is its first argument. */
 typedef struct {
     const char *library;
-    const void *key;
-    size_t key_bytes;
+    uint64_t version;
+    const void *problem;
+    size_t problem_bytes;
     int n;
-    uint64_t (*mark)(void *ctx, int i);
+    uint64_t mark[WB__GPU_CANDIDATES];
     int (*run)(void *ctx, int i);
     void *ctx;
+    size_t bytes[WB__GPU_PIECES];       /* of the pieces of scratch memory */
+    uint64_t at[WB__GPU_PIECES];        /* their addresses, which wb__gpu_fastest sets */
 } wb__gpu_candidates;
-/* With the lock held: returns the candidate that the disk names, or the fastest, which the disk
- * then names; 0, the library's own choice, if none can be timed. */
-int wb__gpu_fastest(wb__gpu_device *d, const wb__gpu_candidates *c);
+/* With the lock held.  wb__gpu_kept: the mark that the disk names; 0: none.  wb__gpu_fastest: the
+ * candidate with that mark, or the fastest, which the disk names from then on; 0, the library's own
+ * choice, if none can be timed. */
+uint64_t wb__gpu_kept(const wb__gpu_device *d, const wb__gpu_candidates *c);
+int wb__gpu_fastest(wb__gpu_device *d, wb__gpu_candidates *c);
 
 #endif
