@@ -16,6 +16,7 @@
  *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50%
  *   WEBER_AMDGPU_GRAPHS   0: plans are not recorded as graphs
  *   WEBER_GPU_BRANCHES    0: graphs have one branch
+ *   WEBER_GPU_TIMING      0: tiles of our own products are not timed (runtime/timing.c)
  *   WEBER_AMDGPU_ROCBLAS  0: rocBLAS is not used
  *   WEBER_AMDGPU_MIOPEN   0: MIOpen is not used
  *   WEBER_AMDGPU_RCCL     0: RCCL is not used

@@ -75,6 +75,7 @@ enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has *
     X(EventDestroy, EventDestroy, (hipEvent_t event))                                              \
     X(EventRecord, EventRecord, (hipEvent_t event, hipStream_t stream))                            \
     X(EventSynchronize, EventSynchronize, (hipEvent_t event))                                      \
+    X(EventElapsedTime, EventElapsedTime, (float *ms, hipEvent_t begin, hipEvent_t end))           \
     X(ModuleLoadData, ModuleLoadData, (hipModule_t *made, const void *image))                      \
     X(ModuleUnload, ModuleUnload, (hipModule_t module))                                            \
     X(ModuleGetFunction, ModuleGetFunction,                                                        \

@@ -110,25 +110,6 @@ static void trim(wb__gpu_device *base)
     cu.MemPoolTrimTo(d->pool, 0);
 }
 
-/* ---- timing ---------------------------------------------------------------------------------- */
-
-static int elapsed(wb__gpu_device *d, int (*work)(void *ctx), void *ctx, float *ms)
-{
-    CUstream stream = wb__cu_of(d)->stream[WB__GPU_COMPUTE];
-    CUevent begin = NULL, end = NULL;
-    int code = CALL(EventCreate, &begin, 0);
-    if (!code) code = CALL(EventCreate, &end, 0);
-    if (!code) code = CALL(EventRecord, begin, stream);
-    if (!code) code = work(ctx);
-    if (!code) code = CALL(EventRecord, end, stream);
-    if (!code) code = CALL(StreamSynchronize, stream);
-    else cu.StreamSynchronize(stream);          /* part of the work may be enqueued */
-    if (!code) code = CALL(EventElapsedTime, ms, begin, end);
-    if (begin) cu.EventDestroy(begin);
-    if (end) cu.EventDestroy(end);
-    return code;
-}
-
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
@@ -140,7 +121,7 @@ const wb__gpu_driver wb__cu_driver = {
     .load = wb__cu_load, .find = wb__cu_find, .error_name = wb__cu_error_name,
     .error_kind = wb__cu_error_kind, .error_text = wb__cu_error_text,
     .allocate = allocate, .release = release, .trim = trim, .options = wb__cu_options,
-    .compile = wb__cu_compile, .elapsed = elapsed, WB__GPU_STREAM_FUNCTIONS,
+    .compile = wb__cu_compile, WB__GPU_STREAM_FUNCTIONS,
 };
 
 static int part(const char *name)

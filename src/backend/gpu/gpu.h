@@ -29,6 +29,7 @@ typedef struct {
     int fragments_f16, fragments_bf16;
     uint32_t max_points;        /* points that one kernel can index; 0: 2^32 - 1 */
     int processors;             /* each runs at least 256 items; 0: not known */
+    int tile;                   /* which of wb__gpu_work.tiles a product has */
 } wb__gpu_target;
 
 /* How a number of the plan (wb__number) is stored in an argument struct, at every launch.  F64, I64
@@ -87,6 +88,7 @@ typedef struct {
     wb__gpu_launch *launch;
     size_t workspace;           /* bytes of workspace, aligned to 64 bytes */
     const char *impl;           /* for the printed plan; a constant */
+    int tiles;                  /* of a product: how many tiles suit, the best by estimate first */
 } wb__gpu_work;
 
 /* Creates the launches of a step; the caller frees *work with wb__gpu_work_free.  Returns 0, or an

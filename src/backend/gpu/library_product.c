@@ -311,7 +311,9 @@ static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
     const int down = lanes == 8 ? 4 : 2;
     const int64_t large = ceil_div(p->m, 128) * ceil_div(p->n, 128) * p->z;
     const bool fits = lanes ? t->local_bytes >= 48 << 10 && !narrow_waves : !f64;
-    const int64_t side = fits && p->m >= 128 && p->n >= 128 && large >= 128 ? 128 : 64;
+    const bool both = fits && p->m >= 128 && p->n >= 128;
+    const int64_t first = both && large >= 128 ? 128 : 64, other = both ? 192 - first : first;
+    const int64_t side = t->tile ? other : first;
     const int64_t deep = lanes ? 32 : side == 128 || f64 ? 8 : 16;
     const int64_t items = lanes ? 2 * down * lanes : 256;
     const int64_t groups = ceil_div(p->m, side) * ceil_div(p->n, side) * p->z;
@@ -340,6 +342,7 @@ static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
                                     : "#define WIDENED\n#define VEC ushort4\n",
                  f64 ? 2 : 4, f64 ? "double2" : "float4");
     work->impl = side == 128 ? "product, tiles of 128" : "product, tiles of 64";
+    work->tiles = both ? 2 : 1;
     const int e = orders ? order(p, work, defines) : 0;
     return e ? e : run(p, work, "product_tile", defines, groups * splits * items, items);
 }

@@ -36,6 +36,8 @@
  *   VGPU_QUEUE=n           how many commands a stream queues before some are run (512)
  *   VGPU_PEERS=0           no device can access the memory of another one
  *   VGPU_POOLS=0           no memory pools
+ *   VGPU_KERNEL_TIMES=a,b  a kernel takes a + b * (the number of its groups) microseconds, as
+ *                          cuEventElapsedTime shows (0,0)
  *   VGPU_VERBOSE=1         prints wrong uses when they happen
  *   VGPU_STRICT=1          a process with wrong uses exits with status 99
  *   VGPU_DRY=1             kernels are not compiled, they and operations of the libraries do not

@@ -194,6 +194,8 @@ HIP(hipEventCreateWithFlags, (CUevent *made, unsigned flags), cuEventCreate(made
 HIP(hipEventDestroy, (CUevent e), cuEventDestroy_v2(e))
 HIP(hipEventRecord, (CUevent e, CUstream s), cuEventRecord(e, s))
 HIP(hipEventSynchronize, (CUevent e), cuEventSynchronize(e))
+HIP(hipEventElapsedTime, (float *ms, CUevent first, CUevent last),
+    cuEventElapsedTime(ms, first, last))
 
 /* ---- modules, launches, graphs --------------------------------------------------------------- */
 

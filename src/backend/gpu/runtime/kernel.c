@@ -162,50 +162,73 @@ static int list_buffers(wb__gpu_kernel *k, const wb__step *step)
     return k->address ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Prepares a step by a vendor library, by a library and our kernels, or by our kernels.  On
- * failure, the caller destroys *kernel, which may be incomplete, or NULL. */
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **kernel)
+/* What a kernel consists of; each may be NULL.  reason: why no library executes all of the step. */
+typedef struct {
+    wb__gpu_routine *routine;
+    wb__gpu_work *work;
+    struct wb__gpu_collective *collective;
+    const char *reason;
+} parts;
+
+/* Creates a kernel of these parts, which it owns from then on, also on failure.  On failure, the
+ * caller destroys *kernel, which may be incomplete, or NULL. */
+static int make(wb__gpu_device *d, const wb__step *step, const parts *of, wb__gpu_kernel **kernel)
 {
-    wb__gpu_routine *routine = NULL;
-    wb__gpu_work *work = NULL;
-    const char *reason = NULL;
-    int status = prepare_routine(d, step, &routine, &reason);
-    if (status == WB_ERROR_UNSUPPORTED) status = prepare_split(d, step, &routine, &work, &reason);
-    if (status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step))
-        return wb__fail(WB_ERROR_UNSUPPORTED, "%s:%d: %s", d->driver->backend->tag, d->base.ordinal,
-                        reason ? reason : "no kernel has this epilogue and these sums");
-    struct wb__gpu_collective *collective = NULL;
-    if (status == WB_ERROR_UNSUPPORTED)
-        status = step->kind == WB__STEP_COLLECTIVE
-                     ? wb__gpu_collective_prepare(d, step, &collective)
-                     : wb__gpu_step(&d->target, step, &work);
-    if (status) return status;
+    wb__gpu_routine *routine = of->routine;
+    wb__gpu_work *work = of->work;
     const int n = work ? work->n : 0;
     wb__gpu_kernel *k = wb__alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->launches);
     if (!k) {
         wb__gpu_work_free(work);
-        wb__gpu_collective_destroy(d, collective);
+        wb__gpu_collective_destroy(d, of->collective);
         destroy_routine(d, routine);
         return WB_ERROR_MEMORY;
     }
-    k->collective = collective;
+    k->collective = of->collective;
     k->routine = routine;
     k->work = work;
     k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
     k->base.impl = routine ? routine->impl : work ? work->impl
-                 : wb__gpu_collective_impl(collective);
-    k->base.reason = routine ? NULL : reason;
-    k->base.unfinished = collective || (routine && routine->library->aside);
-    k->base.by_host = collective;
+                 : wb__gpu_collective_impl(of->collective);
+    k->base.reason = routine ? NULL : of->reason;
+    k->base.unfinished = of->collective || (routine && routine->library->aside);
+    k->base.by_host = of->collective;
     k->base.in_branch = step->in_branch;
     k->n = n;
     describe(step, k->what, sizeof k->what);
     *kernel = k;
-    status = list_buffers(k, step);
+    int status = list_buffers(k, step);
     if (!status && routine && routine->library->aside) status = wb__gpu_aside_make(d, &k->aside);
     for (int i = 0; i < n && !status; i++)
         status = prepare_launch(d, &k->launches[i], &work->launch[i], step->in_branch);
     return status;
+}
+
+int wb__gpu_kernel_of(wb__gpu_device *d, const wb__step *step, wb__gpu_work *work,
+                      wb__gpu_kernel **kernel)
+{
+    const parts of = {.work = work};
+    return make(d, step, &of, kernel);
+}
+
+/* Prepares a step by a vendor library, by a library and our kernels, or by our kernels.  On
+ * failure, the caller destroys *kernel, which may be incomplete, or NULL. */
+static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **kernel)
+{
+    parts of = {.routine = NULL};
+    int status = prepare_routine(d, step, &of.routine, &of.reason);
+    if (status == WB_ERROR_UNSUPPORTED)
+        status = prepare_split(d, step, &of.routine, &of.work, &of.reason);
+    if (status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step))
+        return wb__fail(WB_ERROR_UNSUPPORTED, "%s:%d: %s", d->driver->backend->tag, d->base.ordinal,
+                        of.reason ? of.reason : "no kernel has this epilogue and these sums");
+    if (status == WB_ERROR_UNSUPPORTED)
+        status = step->kind == WB__STEP_COLLECTIVE
+                     ? wb__gpu_collective_prepare(d, step, &of.collective)
+                     : wb__gpu_step(&d->target, step, &of.work);
+    if (status) return status;
+    if (of.work && !of.routine) wb__gpu_choose_tile(d, step, &of.work);
+    return make(d, step, &of, kernel);
 }
 
 /* Logs the launches of our own kernels for a step: none, if a vendor's library executes it all. */
@@ -239,13 +262,9 @@ int wb__gpu_prepare(const wb_device *base, const wb__step *step, wb__kernel **ke
     return status;
 }
 
-void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
+void wb__gpu_kernel_free(wb__gpu_device *d, wb__gpu_kernel *k)
 {
-    wb__gpu_device *d = base->state;
-    wb__gpu_kernel *k = (wb__gpu_kernel *)kernel;
-    if (!k || wb__gpu_is_child(d)) return;
-    const bool entered = wb__gpu_enter_to_release(d);
-    d->holders--;
+    if (!k) return;
     for (int i = 0; i < k->n; i++) {
         wb__gpu_bound_launch *p = &k->launches[i];
         if (p->function && d->driver->drop_function) d->driver->drop_function(p->function);
@@ -261,6 +280,15 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
     wb__free(k->used);
     wb__free(k->address);
     wb__free(k);
+}
+
+void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
+{
+    wb__gpu_device *d = base->state;
+    if (!kernel || wb__gpu_is_child(d)) return;
+    const bool entered = wb__gpu_enter_to_release(d);
+    d->holders--;
+    wb__gpu_kernel_free(d, (wb__gpu_kernel *)kernel);
     if (entered) wb__gpu_leave(d);
 }
 

@@ -11,6 +11,7 @@
  *   files.c      opening the files of vendors' libraries
  *   vendor.c     vendor libraries: versions, handles, cached algorithms
  *   timing.c     chooses algorithms of a library by timing
+ *   tiles.c      chooses the tile of our own products by timing
  *   split.c      splits a step into a part for a library and a kernel for the rest
  *   graph.c      plans recorded as one command, if the driver supports it
  *   table.c      for graphs: kernel arguments in device memory, many launches combined into one
@@ -462,6 +463,12 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
 bool wb__gpu_supports_step(const wb_device *base, const wb__step *step);
 bool wb__gpu_prefers_channels_last(const wb_device *base, const wb__step *conv);
 
+/* With the device entered.  wb__gpu_kernel_of creates a kernel of the launches `work`, which it
+ * owns, also on failure: then the caller frees *kernel, which may be incomplete or NULL. */
+int wb__gpu_kernel_of(wb__gpu_device *d, const wb__step *step, wb__gpu_work *work,
+                      wb__gpu_kernel **kernel);
+void wb__gpu_kernel_free(wb__gpu_device *d, wb__gpu_kernel *k);
+
 /* With the device's lock held: puts one launch of a kernel, or the kernel's routine, on a queue. */
 int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_launch *p,
                     wb__gpu_queue q, const wb__gpu_addresses *at);
@@ -469,6 +476,12 @@ int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_q
                            const wb__gpu_addresses *at);
 
 int wb__gpu_collect(const wb_device *base, const struct wb__collective *c);  /* collective.c */
+
+/* ---- tiles.c --------------------------------------------------------------------------------- */
+
+/* With the device entered: if timing finds another tile for a product, replaces *work.  A failure
+ * leaves it and no error. */
+void wb__gpu_choose_tile(wb__gpu_device *d, const wb__step *step, wb__gpu_work **work);
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 

@@ -174,6 +174,23 @@ static int sync_queue(wb__gpu_device *d, wb__gpu_queue q)
     return API_WAIT(CALL(StreamSynchronize, stream_of(d, q)));
 }
 
+static int elapsed(wb__gpu_device *d, int (*work)(void *ctx), void *ctx, float *ms)
+{
+    API_STREAM stream = stream_of(d, WB__GPU_COMPUTE);
+    API_EVENT begin = NULL, end = NULL;
+    int code = CALL(EventCreate, &begin, 0);
+    if (!code) code = CALL(EventCreate, &end, 0);
+    if (!code) code = CALL(EventRecord, begin, stream);
+    if (!code) code = work(ctx);
+    if (!code) code = CALL(EventRecord, end, stream);
+    if (!code) code = sync_queue(d, WB__GPU_COMPUTE);
+    else sync_queue(d, WB__GPU_COMPUTE);        /* part of the work may be enqueued */
+    if (!code) code = CALL(EventElapsedTime, ms, begin, end);
+    if (begin) API.EventDestroy(begin);
+    if (end) API.EventDestroy(end);
+    return code;
+}
+
 /* ---- programs and launches ------------------------------------------------------------------- */
 
 static int load_image(wb__gpu_device *d, const void *image, size_t bytes, const char *options,
@@ -255,7 +272,7 @@ static void drop_graph(void *graph)
     .open = open_device, .close = close_device, .enter = enter, .leave = leave, .copy = copy,      \
     .memory_left = memory_left, .pin = pin, .unpin = unpin, .up = up, .down = down,                \
     .open_queue = open_queue, .new_event = new_event, .drop_event = drop_event,                    \
-    .record = record,                                                                              \
+    .record = record, .elapsed = elapsed,                                                          \
     .wait_event = wait_event, .sync_event = sync_event, .sync = sync_queue,                        \
     .load_image = load_image, .unload = unload, .function = function, .launch = launch,            \
     .record_begin = record_begin, .record_end = record_end, .instantiate = instantiate,            \
