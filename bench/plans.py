@@ -12,7 +12,8 @@ move the most bytes.  G1-96 is G1 with a batch of 96, in bf16 only, on a device 
   nodes    nodes of the CUDA graph of a training step
   chain    nodes of the longest chain of this graph, each of which waits for the one before
   kernels  steps of the plan
-  moved    bytes that the kernels read and write, each element of an operand or result once
+  moved    bytes that the kernels read and write, each element of an operand or result once, and
+           again where a later loop over a long row, which is not kept on the chip, loads it again
   library  the part of `moved` of products, convolutions, attention and rows by index; the rest is
            of fused kernels
   least    bytes of the plan's inputs, results and written variables, each once

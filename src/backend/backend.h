@@ -211,6 +211,8 @@ struct wb_device {
 
 struct wb__kernel {
     size_t workspace;       /* bytes of workspace that the plan must provide */
+    /* bytes of operands that a GPU's kernels load once more, when the caches no longer have them */
+    int64_t again;
     const char *impl;       /* the chosen implementation, for the printed plan */
     const char *reason;     /* the reason why no library was chosen, or NULL */
     bool unfinished;        /* a launch only begins the step, and needs `finish` */

@@ -195,6 +195,49 @@ TEST(mixed)
         }
 }
 
+/* Long rows of two operands that several loops load, which a GPU keeps; beside them a row of
+ * weights for all rows, and the place of each row's largest element. */
+static void long_rows(int64_t r, int64_t c, wb_dtype t, size_t kept)
+{
+    static hand h;
+    begin(&h, r, c);
+    const int x = load(&h, t, c, 1), g = load(&h, WB_F32, c, 1), w = load(&h, WB_F32, 0, 1);
+    fill_reduction(h.data[0], t, r * c, 0);
+    fill_reduction(h.data[1], WB_F32, r * c, 0);
+    fill_reduction(h.data[2], WB_F32, c, 0);
+    const int top = reduction_of(&h, WB__REDUCE_COLUMNS, WB__OP_max, x, h.instr[x].reg, -1);
+    const int place = reduction_of(&h, WB__REDUCE_COLUMNS, WB__OP_argmax, x, WB__REG_I32, -1);
+    int e = op_of(&h, WB__OP_exp, op_of(&h, WB__OP_sub, x, top, -1), -1, -1);
+    if (t == WB_F64)
+        e = put(&h, (wb__instr){.kind = WB__CAST, .reg = WB__REG_F32, .level = WB__LEVEL_FULL,
+                                .dtype = WB_F32, .a = e, .b = -1, .c = -1, .arg = -1});
+    const int sum = reduction_of(&h, WB__REDUCE_COLUMNS, WB__OP_sum, e, WB__REG_F32, -1);
+    const int dot = reduction_of(&h, WB__REDUCE_COLUMNS, WB__OP_sum,
+                                 op_of(&h, WB__OP_mul, e, g, -1), WB__REG_F32, -1);
+    const int p = op_of(&h, WB__OP_div, e, sum, -1);
+    const int y = op_of(&h, WB__OP_mul, p, op_of(&h, WB__OP_sub, g, dot, -1), -1);
+    store(&h, op_of(&h, WB__OP_mul, y, w, -1), WB_F32, c, 1);
+    store(&h, place, WB_I32, 1, 0);
+    reduced = 1;
+    most_local = 0;
+    both(&h, NULL, check_reduction);
+    if (launch_bytes >= 64 << 10) assert_int_equal(most_local, kept);
+    finish(&h);
+}
+
+TEST(rows_that_are_kept)
+{
+    if (no_device()) skip();
+    long_rows(5, 4096, WB_F32, 2 * 16384);
+    long_rows(3, 4095, WB_F32, 0);                      /* 16 KiB are a long row */
+    long_rows(3, 4101, WB_F32, 2 * 16416);              /* rounded up to 16 bytes */
+    long_rows(4, 8192, WB_BF16, 16384 + 32768);
+    long_rows(3, 8191, WB_BF16, 32768);                 /* the other operand alone */
+    long_rows(2, 9001, WB_F16, 18016 + 36016);
+    long_rows(2, 4098, WB_BF16, 16400);
+    if (gpu->has_dtype(gpu_device, WB_F64)) long_rows(3, 2100, WB_F64, 16800);
+}
+
 /* ---- programs at random ---------------------------------------------------------------------- */
 
 static void one_program(uint64_t number)

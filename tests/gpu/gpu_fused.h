@@ -15,6 +15,8 @@ static const wb__backend *gpu;              /* NULL: there is none */
 static const wb_device *gpu_device;
 static bool other_way;                      /* texts are for the other kind of device */
 static uint32_t max_points;                 /* the most points of a launch; 0: no limit */
+static size_t most_local;                   /* bytes of local memory that a launch asked for, */
+static size_t launch_bytes;                 /* and that one may ask for */
 
 enum { WAYS = 3 };
 static inline void go_way(int way, uint32_t points)
@@ -60,6 +62,9 @@ int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_w
     target.max_points = max_points;
     const int e = __real_wb__gpu_step(&target, step, work);
     if (!e) dump(*work);
+    launch_bytes = target.launch_bytes;
+    for (int i = 0; i < (e ? 0 : (*work)->n); i++)
+        most_local = WB__MAX(most_local, (*work)->launch[i].local);
     return e;
 }
 

@@ -26,6 +26,8 @@ static const wb__gpu_target targets[] = {
      .tickets = true,
      .max_items = 1024,
      .local_bytes = 48 << 10,
+     .launch_bytes = 227 << 10,
+     .processor_bytes = 228 << 10,
      .max_args_bytes = 4096,
      .processors = 132},
     {.max_items = 512, .local_bytes = 64 << 10, .max_args_bytes = 2048, .fragments_f16 = 8,
@@ -59,6 +61,8 @@ static void check_launch(const wb__gpu_target *t, const wb__gpu_work *w, const w
     assert_in_range(l->args_bytes, 4, t->max_args_bytes);
     assert_int_equal(l->args_bytes % 4, 0);
     assert_true(t->f64 || !l->f64);
+    assert_true(l->local <= t->launch_bytes);
+    assert_int_equal(l->local != 0, strstr(l->text, "REST(") != NULL);
     assert_non_null(strstr(l->text, l->entry));
     for (int i = 0; i < l->n_buffers; i++) {
         assert_true(l->buffer[i] >= WB__GPU_WORKSPACE);
@@ -440,6 +444,79 @@ TEST(vectors)
     assert_int_equal(vector_of(&t, &all[0]), 4);
     t.is_cpu = true;
     assert_int_equal(vector_of(&t, &all[0]), 1);
+}
+
+/* ---- rows that are kept ---------------------------------------------------------------------- */
+
+/* Softmax, but for the loop that finds the largest element: three loops load x. */
+static wb__gpu_work *long_rows(const wb__gpu_target *t, int64_t cols, wb_dtype dtype)
+{
+    enum { ROWS = 300 };
+    wb__view views[] = {VIEW(dtype, 0, ROWS, cols), VIEW(dtype, 1, ROWS, cols)};
+    wb__space space = {.ndim = 2, .row_dims = 1, .col_dims = 1, .dims = {ROWS, cols}};
+    wb__instr instr[] = {
+        {.kind = WB__LOAD, .reg = WB__REG_F32, .level = WB__LEVEL_FULL, .a = -1, .b = -1, .c = -1},
+        {.kind = WB__REDUCE_COLUMNS, .op = WB__OP_max, .reg = WB__REG_F32,
+         .level = WB__LEVEL_PER_ROW, .a = 0, .b = -1, .c = -1, .arg = -1},
+        {.kind = WB__ELEMENTWISE_OP, .op = WB__OP_sub, .reg = WB__REG_F32,
+         .level = WB__LEVEL_FULL, .a = 0, .b = 1, .c = -1, .arg = -1},
+        {.kind = WB__ELEMENTWISE_OP, .op = WB__OP_exp, .reg = WB__REG_F32,
+         .level = WB__LEVEL_FULL, .a = 2, .b = -1, .c = -1, .arg = -1},
+        {.kind = WB__REDUCE_COLUMNS, .op = WB__OP_sum, .reg = WB__REG_F32,
+         .level = WB__LEVEL_PER_ROW, .a = 3, .b = -1, .c = -1, .arg = -1},
+        {.kind = WB__ELEMENTWISE_OP, .op = WB__OP_div, .reg = WB__REG_F32,
+         .level = WB__LEVEL_FULL, .a = 3, .b = 4, .c = -1, .arg = -1},
+        {.kind = WB__STORE, .reg = WB__REG_F32, .level = WB__LEVEL_FULL, .dtype = (uint8_t)dtype,
+         .a = 5, .b = -1, .c = -1, .arg = 1}};
+    instr[0].dtype = (uint8_t)dtype;
+    const wb__step s = {.kind = WB__STEP_FUSED,
+                        .fused = {.n_segments = 1, .n_instr = (int)WB__COUNT(instr),
+                                  .instr = instr, .n_views = 2, .views = views, .spaces = &space}};
+    wb__gpu_work *w = NULL;
+    if (wb__gpu_step(t, &s, &w)) fail_msg("%s", wb_error());
+    assert_int_equal(w->n, 1);
+    check_launch(t, w, &w->launch[0]);
+    dump(&w->launch[0], true);
+    return w;
+}
+
+/* A processor has about 1,024 items: with two rows of 100 KB 512 each, with one 1,024.  Without
+ * enough local memory a row is loaded three times, if it is long. */
+TEST(rows_that_are_kept)
+{
+    enum { K = 1 << 10 };
+    static const struct {
+        size_t launch, processor;
+        int64_t cols;
+        wb_dtype t;
+        size_t local;
+        uint32_t items;
+        int64_t again;
+    } all[] = {
+        {227 * K, 228 * K, 50304, WB_BF16, 100608, 512, 0},
+        {163 * K, 164 * K, 50304, WB_BF16, 100608, 1024, 0},
+        {227 * K, 228 * K, 50304, WB_F32, 201216, 1024, 0},
+        {163 * K, 164 * K, 50304, WB_F32, 0, 256, 2ll * 300 * 201216},
+        {99 * K, 100 * K, 50257, WB_F16, 0, 256, 2ll * 300 * 100514},
+        {99 * K, 100 * K, 49152, WB_F16, 98304, 512, 0},    /* 1,024 items would need too much */
+        {64 * K, 0, 50304, WB_BF16, 0, 256, 2ll * 300 * 100608},
+        {64 * K, 0, 30001, WB_BF16, 60016, 1024, 0},
+        {64 * K, 0, 8192, WB_BF16, 16384, 512, 0},
+        {227 * K, 228 * K, 8192, WB_BF16, 16384, 256, 0},
+        {227 * K, 228 * K, 8184, WB_BF16, 0, 256, 0},
+        {0, 0, 8184, WB_BF16, 0, 256, 0},
+        {0, 0, 8192, WB_BF16, 0, 256, 2ll * 300 * 16384}};
+    for (size_t i = 0; i < WB__COUNT(all); i++) {
+        wb__gpu_target t = targets[0];
+        t.launch_bytes = all[i].launch;
+        t.processor_bytes = all[i].processor;
+        wb__gpu_work *w = long_rows(&t, all[i].cols, all[i].t);
+        if (w->launch[0].local != all[i].local || w->again != all[i].again ||
+            w->launch[0].items[0] != all[i].items)
+            fail_msg("case %zu: %zu bytes for %u items, %lld bytes again", i, w->launch[0].local,
+                     w->launch[0].items[0], (long long)w->again);
+        wb__gpu_work_free(w);
+    }
 }
 
 int main(void) { return run_all_cases(); }

@@ -468,13 +468,14 @@ static void unload(wb__gpu_device *d, void *p)
     pthread_mutex_unlock(&lock);
 }
 
-static int function_of(wb__gpu_device *d, void *p, const char *entry, void **f, size_t *max_items)
+static int function_of(wb__gpu_device *d, void *p, const char *entry, size_t local, void **f,
+                       size_t *max_items)
 {
     char text[64];
     program *from = p;
     const bool table = !strcmp(entry, "wb_table");
     snprintf(text, sizeof text, "KERNEL %s(", entry);
-    int code = begin_call("function", of(d));
+    int code = local ? CODE_NAME : begin_call("function", of(d));
     if (!code && !table && !strstr(from->text, text)) code = CODE_NAME;
     if (!code) {
         const size_t last = from->words ? 16 + 4 * from->words : sizeof(test_args);
@@ -506,10 +507,10 @@ static int bind(void *f, int index, bool memory, size_t bytes, const void *value
 /* ---- launches and graphs --------------------------------------------------------------------- */
 
 static int launch_on(wb__gpu_device *d, wb__gpu_queue q, void *f, const uint32_t groups[3],
-                     const uint32_t items[3], void **arguments, void **wanted)
+                     const uint32_t items[3], size_t local, void **arguments, void **wanted)
 {
     graph *g = of(d)->recording;
-    int code = begin_call("launch", of(d));
+    int code = local ? CODE_NAME : begin_call("launch", of(d));
     if (!code) {
         launched *l = malloc(sizeof *l);
         if (!l) abort();

@@ -25,6 +25,7 @@ static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 #define API_BEFORE_DROP() API_WAIT((int)hip.DeviceSynchronize())    /* before ROCm 6.2 HIP itself
                                                                        does not wait */
 #define API_WAIT(call) (wb__nccl_wait_begins(), wb__nccl_wait_ends(call, hipErrorLaunchFailure))
+#define API_ALLOW_LOCAL(function, bytes) 0      /* a launch may have all that a group can */
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiate, (made), (graph), NULL, NULL, 0)
 #define API_PEER(d) ((d)->id)
 #define API_ENABLE_PEER(d, source) enable_peer(source)
@@ -101,7 +102,7 @@ static int describe(wb__hip_device *d, int id)
     d->gpu.total = (int64_t)total;
     /* HIP counts a grid in work-items, fewer than 2^32 in each dimension. */
     d->gpu.target = (wb__gpu_target){.f64 = true, .tickets = true, .max_items = items,
-                                     .local_bytes = local,
+                                     .local_bytes = local, .launch_bytes = local,
                                      .max_args_bytes = 4096, .buffer_bytes = sizeof(void *),
                                      .max_groups = {UINT32_MAX / 1024, UINT16_MAX, UINT16_MAX},
                                      .processors = processors};

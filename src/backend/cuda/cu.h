@@ -31,6 +31,11 @@ typedef struct _nvrtcProgram *nvrtcProgram;
     X(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1)                                                \
     X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 8)                                          \
     X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                                                \
+    X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 81)                                \
+    X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)                                   \
+    X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                          \
+    X(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 9)                                       \
+    X(CU_SHAREDMEM_CARVEOUT_MAX_SHARED, 100)                                                       \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                                            \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                                            \
     X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 115) X(CU_STREAM_NON_BLOCKING, 1)                \
@@ -108,6 +113,7 @@ typedef struct {
     X(ModuleUnload, , (CUmodule module))                                                           \
     X(ModuleGetFunction, , (CUfunction *function, CUmodule module, const char *name))              \
     X(FuncGetAttribute, , (int *value, CUenum what, CUfunction function))                          \
+    X(FuncSetAttribute, , (CUfunction function, CUenum what, int value))                           \
     X(LaunchKernel, ,                                                                              \
       (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,       \
        unsigned bz, unsigned shared, CUstream stream, void **arguments, void **extra))             \

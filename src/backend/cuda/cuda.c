@@ -30,6 +30,7 @@
 #define API_CLOSING(d) drop_pool(d)
 #define API_END(d) give_up(d)
 #define API_WAIT(call) (wb__nccl_wait_begins(), wb__nccl_wait_ends(call, CUDA_ERROR_LAUNCH_FAILED))
+#define API_ALLOW_LOCAL(function, bytes) allow_local(function, bytes)
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiateWithFlags, (made), (graph), 0)
 
 static int enter(wb__gpu_device *d) { return CALL(CtxPushCurrent, wb__cu_of(d)->context); }
@@ -65,6 +66,17 @@ static void drop_pool(wb__cu_device *d)
 {
     if (d->pool) cu.MemPoolDestroy(d->pool);
     d->pool = NULL;
+}
+
+/* Without this a launch has at most 48 KiB.  The second attribute divides the processor's memory so
+ * that it holds as many groups as possible. */
+static int allow_local(CUfunction f, size_t bytes)
+{
+    const int code =
+        CALL(FuncSetAttribute, f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+    return code ? code
+                : CALL(FuncSetAttribute, f, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                       CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
 }
 
 /* The blocks of a pool need a permission of their own. */

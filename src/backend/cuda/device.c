@@ -16,7 +16,8 @@ static wb__cu_device devices[WB__GPU_MAX_DEVICES];
 
 static int describe(wb__cu_device *d, int ordinal)
 {
-    int code, major = 0, minor = 0, items = 0, local = 0, pools = 0, processors = 0;
+    int code, major = 0, minor = 0, items = 0, pools = 0, processors = 0;
+    int local = 0, launch = 0, all = 0;     /* bytes of local memory */
     size_t total = 0;
     if ((code = CALL(DeviceGet, &d->id, ordinal)) ||
         (code = CALL(DeviceGetName, d->gpu.name, sizeof d->gpu.name, d->id)) ||
@@ -24,6 +25,8 @@ static int describe(wb__cu_device *d, int ordinal)
         ASK(COMPUTE_CAPABILITY_MAJOR, major) || ASK(COMPUTE_CAPABILITY_MINOR, minor) ||
         ASK(MAX_THREADS_PER_BLOCK, items) || ASK(MAX_SHARED_MEMORY_PER_BLOCK, local) ||
         ASK(MULTIPROCESSOR_COUNT, processors) ||
+        ASK(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, launch) ||
+        ASK(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, all) ||
         (wb__cu_has_pools && ASK(MEMORY_POOLS_SUPPORTED, pools)))
         return wb__gpu_fail(&wb__cu_driver, NULL, code, "device %d", ordinal);
     d->arch = 10 * major + minor;
@@ -33,6 +36,7 @@ static int describe(wb__cu_device *d, int ordinal)
     d->gpu.total = (int64_t)total;
     d->gpu.target = (wb__gpu_target){.f64 = true, .tickets = true, .max_items = items,
                                      .local_bytes = (size_t)local,
+                                     .launch_bytes = (size_t)launch, .processor_bytes = (size_t)all,
                                      .max_args_bytes = 4096, .buffer_bytes = sizeof(CUdeviceptr),
                                      .max_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX},
                                      .processors = processors};

@@ -22,7 +22,7 @@
 #include "base/text.h"
 
 enum {
-    WB__GROUP_ITEMS = 256,                      /* items of every group of a fused kernel */
+    WB__GROUP_ITEMS = 256,                      /* items of a group; wb__fuse.items may be more */
     WB__FUSE_COUNTERS = 1024,                   /* counters of a kernel with tickets */
     WB__CHUNK = 16,             /* bytes of a vector of a product's operand */
     WB__FUSE_ONCE = 16 * WB_MAX_DIMS,           /* characters of a condition of wb__fuse_once */
@@ -57,6 +57,10 @@ typedef enum { WB__NO_VECTORS, WB__VECTORS, WB__VECTORS_OF_COLUMNS } wb__fuse_ve
  * since it has the results of reductions, of which an item then has one column. */
 typedef enum { WB__IN_LOOP, WB__BEFORE_LOOP, WB__BEHIND_LOOP } wb__fuse_place;
 
+/* Whether the next loop that loads an operand keeps its elements in local memory, for later loops,
+ * or finds them there.  An item keeps those that it needs itself, so no barrier is necessary. */
+typedef enum { WB__NOT_KEPT, WB__TO_BE_KEPT, WB__KEPT } wb__fuse_kept;
+
 /* An operand with strides.  It is a view, or the index from which an iota computes its values. */
 typedef struct {
     const wb__view *view;                       /* NULL: an iota */
@@ -69,6 +73,7 @@ typedef struct {
                                                    struct fields */
     bool vector;                /* an item has k->vector elements; strides are in vectors */
     wb__fuse_place place;
+    wb__fuse_kept kept;
     int64_t stride[WB_MAX_DIMS];
 } wb__fuse_operand;
 
@@ -106,7 +111,9 @@ typedef struct {
     wb__gpu_origin *origins;
     int n_numbers, n_origins;
     int *buffers, n_buffers, n_ids, n_patterns, workspace_word;
-    bool many_registers;            /* groups need not share a processor, so items may have more */
+    int items;                      /* of a group */
+    int resident;       /* groups that must fit into a processor with their registers; 0: any */
+    int64_t local;                  /* bytes of local memory for elements that are kept */
     bool f64, failed, tickets, used[WB__OP_COUNT][4];   /* tickets: the text has counters */
     bool once;                  /* a store that does not vary along a dimension is done once */
     int indent;
@@ -152,6 +159,9 @@ void wb__fuse_offsets(wb__fuse *k, const bool *needed);
 /* Writes the expression of an operand's offset in the inner loop.  It is relative to the pointer or
  * first index that wb__fuse_bases emits. */
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
+/* Writes the expression of an element or vector of an operand whose offset is `at`. */
+enum { WB__FUSE_FROM = 112 };
+void wb__fuse_from(const wb__fuse_operand *p, const char *at, char text[WB__FUSE_FROM]);
 /* Adds to `to` the offset of an operand along dimension d at the index that is an expression. */
 void wb__fuse_add_offset(wb__fuse *k, wb__fuse_operand *p, int d, const char *index, wb__text *to);
 /* Adds to the struct the number d, as d<suffix>, with the factor and shift f<suffix> and h<suffix>
@@ -217,9 +227,9 @@ void wb__reduction_scale(wb__fuse *k, const wb__reduction *f);
 /* Emits code that combines an item's result with a partial result in the workspace.  `at`: the
  * index of the partial result. */
 void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
-/* Emits the arrays of n reductions in local memory, and returns the size of these arrays in bytes.
- * k NULL: only returns the size. */
-int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n);
+/* Emits the arrays of n reductions in local memory, for groups of `items`, and returns the size of
+ * these arrays in bytes.  k NULL: only returns the size. */
+int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n, int items);
 /* Emits code that writes an item's results of n reductions to these arrays. */
 void wb__reduction_share(wb__fuse *k, const wb__reduction *f, int n);
 /* Emits a barrier and a tree reduction of the items' results in local memory.  A distance h starts

@@ -400,7 +400,7 @@ int wb__fused_products(wb__fuse *k, const bool *stores)
     const int last = k->n_dims - 1;
     int64_t outer = 1;
     k->impl = "an element some items, with products";
-    k->many_registers = true;
+    k->resident = 1;
     const int e = t.done ? make(&t, stores) : WB_ERROR_MEMORY;
     wb__free(t.done);
     if (e) {

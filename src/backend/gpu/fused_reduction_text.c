@@ -110,7 +110,7 @@ void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at)
         add_value(k, f, v);
 }
 
-int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n)
+int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n, int items)
 {
     int64_t sum = 0;
     for (int i = 0; i < n; i++) {
@@ -119,7 +119,7 @@ int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n)
             had |= f[j].slot == f[i].slot && f[j].acc == f[i].acc;
             had_place |= f[j].slot == f[i].slot && f[j].op == WB__OP_argmax;
         }
-        const int size = WB__GROUP_ITEMS * f[i].lanes;
+        const int size = items * f[i].lanes;
         if (!had) sum += (int64_t)wb__dtype_size(wb__fuse_whole[f[i].acc]) * size;
         if (!had_place) sum += 4 * size;
         if (!had && k)

@@ -103,7 +103,7 @@ static void partials(reductions *f, wb__fuse *k)
  * and row y. */
 static void items(reductions *f, wb__fuse *k)
 {
-    wb__reduction_locals(k, f->reductions, f->n);
+    wb__reduction_locals(k, f->reductions, f->n, k->items);
     wb__fuse_uint(k, 1 << f->log, "across");
     wb__fuse_uint(k, f->log, "log");
     wb__fuse_uint(k, f->cols, "cols");
@@ -249,7 +249,7 @@ static void combine(reductions *f, wb__fuse *k)
 /* The longest vectors of columns for which the group's results fit into local memory. */
 static int longest(const reductions *f, const wb__gpu_target *t)
 {
-    const int64_t bytes = wb__reduction_locals(NULL, f->reductions, f->n);
+    const int64_t bytes = wb__reduction_locals(NULL, f->reductions, f->n, WB__GROUP_ITEMS);
     const int64_t most = WB__MIN((int64_t)t->local_bytes - 16, MOST_LOCAL); /* 16: the ticket */
     int n = 1;
     while (n < 64 && 2 * n * bytes <= most) n *= 2;
@@ -465,7 +465,8 @@ int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb_
         for (; i < p->n_instr; i++) {
             if (p->instr[i].kind != kind) continue;
             f.reductions[f.n] = wb__reduction_of(p, i, f.n, f.n);
-            if (f.n && wb__reduction_locals(NULL, f.reductions, f.n + 1) > (int64_t)t->local_bytes)
+            if (f.n && wb__reduction_locals(NULL, f.reductions, f.n + 1, WB__GROUP_ITEMS)
+                           > (int64_t)t->local_bytes)
                 break;
             f.n++;
         }

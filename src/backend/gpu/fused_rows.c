@@ -1,5 +1,6 @@
 /* Kernels without reductions: one item per element.  Kernels with reductions along columns: a row
- * per item, or a row per several items of a group. */
+ * per item, or a row per several items of a group.  Long rows that several loops load are kept in
+ * local memory. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
@@ -235,22 +236,48 @@ static void join_items(rows *r, const wb__reduction *of, int n)
     }
 }
 
+/* Marks what the loop of a phase needs. */
+static void mark_phase(rows *r, int phase)
+{
+    const wb__fuse_program *p = r->k.program;
+    memset(r->needed, 0, (size_t)p->n_instr * sizeof *r->needed);
+    for (int i = 0; i < p->n_instr; i++)
+        if (phase == r->store_phase && r->stores[i] && !of_row(r, i)) r->needed[i] = true;
+    for (int i = 0; i < r->n_reductions; i++) {
+        const wb__reduction *f = &r->reductions[i];
+        if (r->phase[i] == phase) r->needed[p->instr[f->top < 0 ? f->instr : f->top].a] = true;
+    }
+    wb__fuse_mark_needed(p, r->needed, false);
+}
+
+/* The operand that instruction i loads in the loop of the marked phase, or NULL. */
+static wb__fuse_operand *loaded(const rows *r, int i)
+{
+    const wb__fuse *k = &r->k;
+    return r->needed[i] && k->program->instr[i].kind == WB__LOAD ? &k->operands[k->operand[i]]
+                                                                 : NULL;
+}
+
+/* From here on the loops find in local memory what the loop of the marked phase kept. */
+static void find_kept(rows *r)
+{
+    wb__fuse *k = &r->k;
+    for (int i = 0; i < k->program->n_instr; i++) {
+        const wb__fuse_operand *p = loaded(r, i);
+        for (int j = 0; p && p->kept && j < k->n_operands; j++)
+            if (k->operands[j].used && k->operands[j].id == p->id) k->operands[j].kept = WB__KEPT;
+    }
+}
+
 static void make_phase(rows *r, int phase, bool argmax)
 {
     wb__fuse *k = &r->k;
     const wb__fuse_program *p = k->program;
     char index[40];
     int first = r->n_reductions, n = 0, n_sums = 0;
-    memset(r->needed, 0, (size_t)p->n_instr * sizeof *r->needed);
-    for (int i = 0; i < p->n_instr; i++)
-        if (phase == r->store_phase && r->stores[i] && !of_row(r, i)) r->needed[i] = true;
-    for (int i = r->n_reductions - 1; i >= 0; i--) {
-        const int top = r->reductions[i].top;
-        if (r->phase[i] != phase) continue;
-        r->needed[p->instr[top < 0 ? r->reductions[i].instr : top].a] = true;
-        first = i, n++, n_sums += top >= 0;
-    }
-    wb__fuse_mark_needed(p, r->needed, false);
+    for (int i = r->n_reductions - 1; i >= 0; i--)
+        if (r->phase[i] == phase) first = i, n++, n_sums += r->reductions[i].top >= 0;
+    mark_phase(r, phase);
     wb__fuse_values(k, r->needed, WB__LEVEL_PER_ROW);
     for (int i = 0; i < r->n_reductions; i++)
         if (r->phase[i] == phase) wb__reduction_start(k, &r->reductions[i]);
@@ -271,6 +298,7 @@ static void make_phase(rows *r, int phase, bool argmax)
     }
     if (r->by_item && argmax && open > 1) wb__fuse_line(k, "j++;");
     while (open--) wb__fuse_close(k);
+    find_kept(r);
     wb__fuse_forget(k);
     if (!n) return;
     if (!r->by_item && first && r->phase[0] != phase) wb__fuse_line(k, "BARRIER;");
@@ -321,13 +349,126 @@ static void sort_reductions(rows *r)
     for (int i = 0; i < r->n_reductions; i++) r->reductions[i].n = i;
 }
 
+/* ---- rows that are kept ---------------------------------------------------------------------- */
+
+/* Each loop over the columns of a row loads what it needs.  A row of at least LONG bytes is no
+ * longer in the caches when the next loop comes, since the rows of all resident groups are not:
+ * with six groups a processor those of an H100 take 13 MB at LONG bytes each.  Such an operand, if
+ * several loops load it, is kept in local memory by the first of them, as it was loaded.
+ *
+ * So a processor has few groups, which need more items then: with MANY of them in all, each with a
+ * vector of 16 bytes on its way, a processor loads as fast as memory delivers. */
+enum {
+    LONG = 16384,
+    MANY = 1024,
+    RESERVED = 1024             /* bytes of local memory that a group takes beside its own */
+};
+
+/* The bytes of an operand that a loop over the columns loads, if it has elements of its own for
+ * each row and column; else 0. */
+static int64_t bytes_of_row(const wb__fuse *k, const wb__fuse_operand *p)
+{
+    bool of_row = false, good = p->used && p->view && p->view->buffer != WB__NO_BUFFER;
+    for (int d = 0; d < k->first[WB__COLS]; d++) of_row |= p->stride[d] != 0;
+    for (int d = k->first[WB__COLS]; d < k->n_dims; d++) good &= p->stride[d] != 0;
+    if (!good || !of_row || p->padded || (k->vector > 1 && !p->vector)) return 0;
+    return k->points[WB__COLS] * k->vector * (int64_t)wb__dtype_size(p->view->dtype);
+}
+
+/* How many loops load the operand with this id. */
+static int loops_of(rows *r, int id)
+{
+    int n = 0;
+    for (int phase = 0; phase < r->n_phases; phase++) {
+        bool loads = false;
+        mark_phase(r, phase);
+        for (int i = 0; i < r->k.program->n_instr; i++) {
+            const wb__fuse_operand *p = loaded(r, i);
+            loads |= p && p->id == id;
+        }
+        n += loads;
+    }
+    return n;
+}
+
+/* Chooses the items of a group that keeps so many bytes; false: they are too many. */
+static bool choose_items(rows *r, int64_t kept)
+{
+    wb__fuse *k = &r->k;
+    const wb__gpu_target *t = k->target;
+    const int64_t most = (int64_t)t->launch_bytes;
+    const int64_t all = t->processor_bytes ? (int64_t)t->processor_bytes : most;
+    bool fits = false;
+    for (int items = WB__GROUP_ITEMS; items <= WB__MIN(MANY, t->max_items); items *= 2) {
+        const int64_t own = wb__reduction_locals(NULL, r->reductions, r->n_reductions, items);
+        const int64_t groups = WB__MAX(all / (kept + own + RESERVED), 1);
+        if (kept + own > most || own > (int64_t)t->local_bytes) break;
+        fits = true;
+        k->items = items;
+        k->resident = items == WB__GROUP_ITEMS ? 0 : (int)WB__MIN(groups, MANY / items);
+        if (groups * items >= MANY) break;
+    }
+    return fits;
+}
+
+static int64_t in_chunks(int64_t bytes) { return wb__quotient_up(bytes, WB__CHUNK); }
+
+/* Whether operand i is the first with its id. */
+static bool is_first(const wb__fuse *k, int i)
+{
+    for (int j = 0; j < i; j++)
+        if (k->operands[j].used && k->operands[j].id == k->operands[i].id) return false;
+    return k->operands[i].used;
+}
+
+/* Decides which operands are kept. */
+static void keep_rows(rows *r)
+{
+    wb__fuse *k = &r->k;
+    for (int i = 0; i < k->n_operands && !r->by_item && !k->target->is_cpu; i++) {
+        const int64_t bytes = is_first(k, i) ? bytes_of_row(k, &k->operands[i]) : 0;
+        const int id = k->operands[i].id, loops = bytes >= LONG ? loops_of(r, id) : 0;
+        const int64_t kept = k->local + WB__CHUNK * in_chunks(bytes);
+        if (loops < 2) continue;
+        if (!choose_items(r, kept)) {
+            k->work->again += (loops - 1) * bytes * k->points[WB__ROWS];
+            continue;
+        }
+        k->local = kept;
+        for (int j = i; j < k->n_operands; j++) {
+            wb__fuse_operand *p = &k->operands[j];
+            if (p->used && p->id == id) p->kept = WB__TO_BE_KEPT;
+        }
+    }
+}
+
+/* Emits the pointers to what is kept. */
+static void point_to_kept(wb__fuse *k)
+{
+    int64_t at = 0;
+    if (k->local) wb__fuse_line(k, "REST(rest)");
+    for (int i = 0; i < k->n_operands; i++) {
+        const wb__fuse_operand *p = &k->operands[i];
+        if (!p->kept || !is_first(k, i)) continue;
+        const char *stored = wb__gpu_types[p->view->dtype].stored;
+        char type[16];
+        if (k->vector > 1) snprintf(type, sizeof type, "%sx%d", stored, k->vector);
+        else snprintf(type, sizeof type, "%s", stored);
+        wb__fuse_uint(k, at, "k%d", p->id);
+        wb__fuse_line(k, "LOCALP %s *k%d = (LOCALP %s *)(rest + a.k%d);", type, p->id, type, p->id);
+        at += in_chunks(bytes_of_row(k, p));
+    }
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
 static int make_rows(rows *r)
 {
     wb__fuse *k = &r->k;
     const int64_t n = k->points[WB__ROWS], cols = k->points[WB__COLS];
     bool argmax = false;
     for (int i = 0; i < r->n_reductions; i++) argmax |= r->reductions[i].op == WB__OP_argmax;
-    const int log = k->target->is_cpu ? 8 : wb__fuse_log(cols, 8);
+    const int log = k->target->is_cpu ? 8 : wb__fuse_log(cols, wb__fuse_log(k->items, 10));
     for (int d = k->first[WB__COLS]; d < k->n_dims; d++) k->inner |= 1u << d;
     wb__fuse_uint(k, n, "rows");
     if (r->by_item) {
@@ -335,14 +476,14 @@ static int make_rows(rows *r)
         wb__fuse_line(k, "const uint r = GID(0);");
         wb__fuse_open(k, "if (r < a.rows)");
     } else {
-        k->impl = "a group or part of one a row";
-        wb__reduction_locals(k, r->reductions, r->n_reductions);
+        k->impl = k->local ? "a group a row, which it keeps" : "a group or part of one a row";
+        point_to_kept(k);
+        wb__reduction_locals(k, r->reductions, r->n_reductions, k->items);
         wb__fuse_uint(k, cols, "cols");
         wb__fuse_uint(k, 1 << log, "lanes");
         wb__fuse_uint(k, log, "log");
         wb__fuse_line(k, "const uint l = LID(0), lane = l & (a.lanes - 1);");
-        wb__fuse_line(k, "const uint r0 = GRP(0) * (%du >> a.log) + (l >> a.log);",
-                      WB__GROUP_ITEMS);
+        wb__fuse_line(k, "const uint r0 = GRP(0) * (%du >> a.log) + (l >> a.log);", k->items);
         if (k->first[WB__COLS] > k->first[WB__ROWS])
             wb__fuse_line(k, "const uint r = r0 < a.rows ? r0 : 0;");
         wb__fuse_line(k, "const uint cols = r0 < a.rows ? a.cols : 0;");
@@ -360,7 +501,7 @@ static int make_rows(rows *r)
     for (int phase = 0; phase < r->n_phases; phase++) make_phase(r, phase, argmax);
     store_rows(r);
     if (r->by_item) wb__fuse_close(k);
-    return wb__fuse_finish(k, wb__quotient_up(n, WB__GROUP_ITEMS >> (r->by_item ? 0 : log)), 1, 1);
+    return wb__fuse_finish(k, wb__quotient_up(n, k->items >> (r->by_item ? 0 : log)), 1, 1);
 }
 
 /* Whether an item processes whole rows: they are short, or local memory is too small. */
@@ -369,7 +510,8 @@ static bool is_by_item(const rows *r, const wb__gpu_target *t, const wb__space *
     int64_t cols = 1, n = 1;
     for (int d = 0; d < s->ndim; d++) *(d < s->ndim - s->col_dims ? &n : &cols) *= s->dims[d];
     return (t->is_cpu ? n >= 512 || cols <= 64 : cols <= 4)
-        || wb__reduction_locals(NULL, r->reductions, r->n_reductions) > (int64_t)t->local_bytes;
+        || wb__reduction_locals(NULL, r->reductions, r->n_reductions, WB__GROUP_ITEMS)
+            > (int64_t)t->local_bytes;
 }
 
 static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first, void *context)
@@ -392,6 +534,7 @@ static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
         sort_reductions(&r);
         r.by_item = is_by_item(&r, t, &p->space);
         wb__fuse_loops(&r.k, WB__BY_ROW, r.by_item ? WB__NO_VECTORS : WB__VECTORS);
+        keep_rows(&r);
         e = make_rows(&r);
     }
     wb__free(r.reductions);

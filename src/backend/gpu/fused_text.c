@@ -127,7 +127,7 @@ int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work,
 {
     const size_t n = (size_t)program->n_instr + 1, operands = n + (size_t)program->n_views;
     *k = (wb__fuse){.target = t, .work = work, .program = program, .workspace_word = -1,
-                    .indent = 1};
+                    .indent = 1, .items = WB__GROUP_ITEMS};
     k->needed = wb__alloc_zero(n, sizeof *k->needed);
     k->level = wb__alloc_zero(n, sizeof *k->level);
     k->emitted = wb__alloc_zero(n, sizeof *k->emitted);
@@ -156,11 +156,11 @@ static char *whole_text(const wb__fuse *k)
         wb__text_add(&text, "VECTOR(%s, %d)\n", wb__gpu_types[t].stored, n);
     }
     if (k->tickets) wb__text_add(&text, "COUNTERS(counters, %d)\n", WB__FUSE_COUNTERS);
-    if (k->many_registers) wb__text_add(&text, "KERNEL_OF(%d, 1) fused(", WB__GROUP_ITEMS);
+    if (k->resident) wb__text_add(&text, "KERNEL_OF(%d, %d) fused(", k->items, k->resident);
     else wb__text_add(&text, "KERNEL fused(");
     for (int i = 0; i < k->n_buffers; i++) wb__text_add(&text, "BUF(b%d, %d), ", i, i);
-    wb__text_add(&text, "ARGS(fused_args, %d))\n{\n%.*s}\n", k->n_buffers, (int)k->body.length,
-                 k->body.text);
+    wb__text_add(&text, "ARGS(fused_args, %d)%s)\n{\n%.*s}\n", k->n_buffers,
+                 k->local ? " REST_ARG(rest)" : "", (int)k->body.length, k->body.text);
     if (!text.failed) return text.text;
     wb__free(text.text);
     return NULL;
@@ -212,7 +212,8 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
         l->groups[0] = (uint32_t)groups_x;
         l->groups[1] = (uint32_t)groups_y;
         l->groups[2] = (uint32_t)groups_z;
-        l->items[0] = WB__GROUP_ITEMS;
+        l->items[0] = (uint32_t)k->items;
+        l->local = (size_t)k->local;
         k->work->impl = k->impl;
     }
     wb__fuse_free(k);

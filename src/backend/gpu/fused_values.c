@@ -120,8 +120,9 @@ static void load(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     wb__fuse_operand *p = &k->operands[k->operand[i]];
-    char at[48];
+    char at[48], from[WB__FUSE_FROM];
     wb__fuse_at(k, p, at);
+    wb__fuse_from(p, at, from);
     if (p->padded && !p->vector) {
         wb__fuse_window(k, p);
         wb__fuse_line(k, "const %s v%d = OF_%s(in%d ? p%d[at%d] : (%s)0);", KIND(in->reg), i,
@@ -131,8 +132,8 @@ static void load(wb__fuse *k, int i)
         wb__fuse_line(k, "const %s v%d = OF_%s(l%d.at[lane]);", KIND(in->reg), i,
                       wb__gpu_types[p->view->dtype].name, p->id);
     else
-        wb__fuse_line(k, "const %s v%d = OF_%s(p%d[%s]);", KIND(in->reg), i,
-                      wb__gpu_types[p->view->dtype].name, p->id, at);
+        wb__fuse_line(k, "const %s v%d = OF_%s(%s);", KIND(in->reg), i,
+                      wb__gpu_types[p->view->dtype].name, from);
 }
 
 /* Emits v<i>, the value of instruction i, as the expression `text`. */

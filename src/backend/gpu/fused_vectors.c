@@ -106,17 +106,18 @@ static bool moves(const wb__fuse *k, const bool *needed, int i, wb__instr_kind k
 static void move_all(wb__fuse *k, const bool *needed, wb__instr_kind kind, bool whole)
 {
     for (int i = 0; i < k->program->n_instr; i++) {
-        char at[48], once[WB__FUSE_ONCE];
+        char at[48], from[WB__FUSE_FROM], once[WB__FUSE_ONCE];
         if (!moves(k, needed, i, kind)) continue;
         const wb__fuse_operand *p = &k->operands[k->operand[i]];
         const char *type = wb__gpu_types[p->view->dtype].stored;
         wb__fuse_at(k, p, at);
+        wb__fuse_from(p, at, from);
         if (p->padded) {                        /* no vector of its space is cut off */
             wb__fuse_window(k, &k->operands[k->operand[i]]);
             wb__fuse_line(k, "if (in%d) l%d = p%d[at%d];", p->id, p->id, p->id, p->id);
             wb__fuse_line(k, "else UNROLL for (uint lane = 0; lane < %du; lane++) "
                           "l%d.at[lane] = 0;", k->vector, p->id);
-        } else if (kind == WB__LOAD && whole) wb__fuse_line(k, "l%d = p%d[%s];", p->id, p->id, at);
+        } else if (kind == WB__LOAD && whole) wb__fuse_line(k, "l%d = %s;", p->id, from);
         else if (kind == WB__LOAD)
             wb__fuse_line(k, "l%d.at[lane] = lane < left ? ((GLOBAL %s *)(p%d + %s))[lane] : 0;",
                           p->id, type, p->id, at);

@@ -21,6 +21,9 @@ typedef struct {
     bool tickets;               /* the prelude has COUNTERS, TICKET and FENCE */
     int max_items;              /* items in a group; at least 256 */
     size_t local_bytes;         /* local memory per group, in bytes */
+    /* the same with what a launch asks for (wb__gpu_launch.local), 0: no launch can; and of all
+     * groups of a processor, 0: as launch_bytes */
+    size_t launch_bytes, processor_bytes;
     size_t max_args_bytes;      /* bytes of arguments; at least 1,024 */
     size_t buffer_bytes;        /* argument bytes of each buffer */
     int max_buffers;            /* most buffers of a kernel; 0: no limit but max_args_bytes */
@@ -76,6 +79,7 @@ typedef struct {
     int n_origins;
     wb__gpu_origin *origins;
     uint32_t groups[3], items[3];   /* number of groups, and items per group; all at least 1 */
+    size_t local;               /* bytes of local memory beside the arrays of the text */
     /* the argument struct's type name in the text; NULL: this kernel is not fused */
     const char *args_type;
     /* index of a fused step's segment; launches of different segments are independent */
@@ -87,6 +91,7 @@ typedef struct {
     int n;
     wb__gpu_launch *launch;
     size_t workspace;           /* bytes of workspace, aligned to 64 bytes */
+    int64_t again;              /* bytes that kernels load more than once (wb__kernel) */
     const char *impl;           /* for the printed plan; a constant */
     int tiles;                  /* of a product: how many tiles suit, the best by estimate first */
 } wb__gpu_work;

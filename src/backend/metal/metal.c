@@ -426,11 +426,11 @@ static void drop_function(void *object)
     wb__free(k);
 }
 
-static int function(wb__gpu_device *d, void *program, const char *entry, void **object,
-                    size_t *max_items)
+static int function(wb__gpu_device *d, void *program, const char *entry, size_t local,
+                    void **object, size_t *max_items)
 {
     kernel *k = wb__alloc_zero(1, sizeof *k);
-    (void)d;
+    (void)d, (void)local;               /* 0: wb__gpu_target.launch_bytes */
     if (!k) return wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
     const int code = wb__mtl_pipeline(program, entry, &k->pipeline);
     if (code) {
@@ -460,12 +460,12 @@ static int bind(void *object, int index, bool memory, size_t bytes, const void *
 static MTLSize size_of(const uint32_t n[3]) { return (MTLSize){n[0], n[1], n[2]}; }
 
 static int launch(wb__gpu_device *d, wb__gpu_queue which, void *object, const uint32_t groups[3],
-                  const uint32_t items[3], void **arguments, void **event)
+                  const uint32_t items[3], size_t local, void **arguments, void **event)
 {
     wb__mtl_queue *q = queue_of(d, which);
     const kernel *k = object;
     point *p = NULL;
-    (void)arguments;
+    (void)local, (void)arguments;
     int code = new_point(event, &p);
     if (code) return code;
     pthread_mutex_lock(&q->lock);

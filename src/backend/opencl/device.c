@@ -136,7 +136,8 @@ static int describe(wb__cl_device *d, const char **unfit)
     d->gpu.most = (int64_t)WB__MIN(most, (cl_ulong)INT64_MAX);
     d->gpu.target = (wb__gpu_target){.f64 = double_fp != 0, .is_cpu = d->type & CL_DEVICE_TYPE_CPU,
                                      .max_items = (int)WB__MIN(items, (size_t)1 << 20),
-                                     .local_bytes = (size_t)local, .max_args_bytes = arguments,
+                                     .local_bytes = (size_t)local, .launch_bytes = (size_t)local,
+                                     .max_args_bytes = arguments,
                                      .max_groups = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
     d->gpu.target.fragments_f16 = d->gpu.target.fragments_bf16 = matrix_lanes(d);
     d->gpu.staged = chosen_or("WEBER_OPENCL_STAGING", !unified);

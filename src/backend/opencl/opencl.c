@@ -142,9 +142,10 @@ static void unload(wb__gpu_device *d, void *program)
 
 /* Creates a kernel and sets *max_items to its maximal group size, which may be smaller than the
  * device's. */
-static int function(wb__gpu_device *d, void *program, const char *entry, void **object,
-                    size_t *max_items)
+static int function(wb__gpu_device *d, void *program, const char *entry, size_t local,
+                    void **object, size_t *max_items)
 {
+    (void)local;
     cl_int code = 0;
     cl_kernel kernel = MAKE(&code, CreateKernel, program, entry);
     if (code) return code;
@@ -162,11 +163,11 @@ static int bind(void *object, int index, bool memory, size_t bytes, const void *
 }
 
 static int launch(wb__gpu_device *d, wb__gpu_queue q, void *object, const uint32_t groups[3],
-                  const uint32_t items[3], void **arguments, void **event)
+                  const uint32_t items[3], size_t rest, void **arguments, void **event)
 {
     size_t global[3], local[3];
     cl_uint dims = 1;
-    (void)arguments;
+    (void)rest, (void)arguments;        /* both are bound */
     for (cl_uint i = 0; i < 3; i++) {
         local[i] = items[i];
         global[i] = (size_t)groups[i] * items[i];

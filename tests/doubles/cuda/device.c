@@ -102,6 +102,25 @@ API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice d), (bytes, d))
     return CUDA_SUCCESS;
 }
 
+/* Bytes of shared memory of a processor, by the compute capability. */
+static int shared_of(int arch)
+{
+    switch (arch) {
+    case 75: return 64 << 10;
+    case 80: case 87: return 164 << 10;
+    case 86: case 89: case 120: case 121: return 100 << 10;
+    case 90: case 100: case 103: return 228 << 10;
+    default: return 96 << 10;
+    }
+}
+
+/* From 8.0 on the system has 1 KiB of each block. */
+int vgpu_most_shared(void)
+{
+    const int arch = (int)vgpu_env_number("VGPU_ARCH", 90);
+    return shared_of(arch) - (arch >= 80 ? 1 << 10 : 0);
+}
+
 API(cuDeviceGetAttribute, (int *value, CUdevice_attribute which, CUdevice d), (value, which, d))
 {
     TRY(check_device(d));
@@ -110,6 +129,8 @@ API(cuDeviceGetAttribute, (int *value, CUdevice_attribute which, CUdevice d), (v
     switch ((int)which) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *value = 48 << 10; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = vgpu_most_shared(); break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: *value = shared_of(arch); break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = vgpu_dry() ? 132 : 1; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = arch / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = arch % 10; break;

@@ -154,12 +154,29 @@ static bool at_one_barrier(int waiting)
     return true;
 }
 
+/* The shared memory that a launch asks for, with a page behind it that nothing may access. */
+static char *rest_of(size_t bytes)
+{
+    enum { MOST = 256 << 10 };
+    static char *block;
+    if (!block) {
+        block = mmap(NULL, MOST + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (block == MAP_FAILED || mprotect(block + MOST, PAGE, PROT_NONE)) {
+            perror("vgpu: shared memory");
+            abort();
+        }
+    }
+    return block + MOST - (bytes + 15) / 16 * 16;
+}
+
 static bool run_group(void)
 {
     int waiting = 0;
     next_item = n_finished = n_fences = fences_due = 0;
     if (grid->shared_end - grid->shared > 16)
         memset(grid->shared, 0xff, (size_t)(grid->shared_end - grid->shared));
+    grid->here->rest = rest_of(grid->rest);
+    memset(grid->here->rest, 0xff, grid->rest);
     while (next_item < n_items) {
         resume(waiting);
         waiting += fibers[waiting].waits;

@@ -109,6 +109,8 @@ struct CUctx_st {
 
 extern struct CUctx_st vgpu_contexts[VGPU_MOST_DEVICES];
 int vgpu_devices(void);
+/* The most bytes of shared memory of a block, if its kernel asks for them. */
+int vgpu_most_shared(void);
 CUcontext vgpu_current(void);
 bool vgpu_started(void);
 /* Records a kernel's fault, which makes the context unusable. */
@@ -271,6 +273,7 @@ typedef struct {
     void (*barrier)(int line);
     void (*fence)(void);
     unsigned (*ticket)(unsigned *counter, unsigned most);   /* atomicInc */
+    char *rest;                         /* the shared memory that the launch asked for */
 } vgpu_position;
 
 typedef struct {
@@ -279,6 +282,7 @@ typedef struct {
     vgpu_position *here;
     char *shared, *shared_end;
     unsigned groups[3], items[3];
+    unsigned rest;                      /* bytes of shared memory beside the kernel's arrays */
     void **arguments;
 } vgpu_grid;
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_DYNAMIC = 48 << 10 };       /* bytes of shared memory that a launch may request */
+enum { MOST_SHARED = 48 << 10 };        /* bytes of shared memory if a kernel asks for no more */
 
 struct CUmod_st {
     vgpu_object object;
@@ -24,6 +24,7 @@ struct CUfunc_st {
     const vgpu_kernel *kernel;
     vgpu_position *here;
     char *shared, *shared_end;
+    int own, most;              /* bytes of the kernel's arrays; that a launch may ask for beside */
 };
 
 /* ---- modules --------------------------------------------------------------------------------- */
@@ -124,6 +125,8 @@ API(cuModuleGetFunction, (CUfunction *function, CUmodule m, const char *name), (
     f->here = m->code ? dlsym(m->code, "vgpu_here") : NULL;
     f->shared = shared[0];
     f->shared_end = shared[1];
+    f->own = f->shared_end - f->shared > 16 ? (int)(f->shared_end - f->shared) - 16 : 0;
+    f->most = MOST_SHARED - f->own;
     *function = f;
     return CUDA_SUCCESS;
 }
@@ -134,6 +137,19 @@ API(cuFuncGetAttribute, (int *value, CUfunction_attribute which, CUfunction f), 
     if (!value) return CUDA_ERROR_INVALID_VALUE;
     if (which != CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) return CUDA_ERROR_INVALID_VALUE;
     *value = 1024;
+    return CUDA_SUCCESS;
+}
+
+API(cuFuncSetAttribute, (CUfunction f, CUfunction_attribute which, int value), (f, which, value))
+{
+    CONTEXT(c);
+    if (!vgpu_is(f, VGPU_FUNCTION) || f->object.context != c) return CUDA_ERROR_INVALID_HANDLE;
+    if (which == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
+        return value < -1 || value > 100 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (which != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+        value > vgpu_most_shared() - f->own)
+        return CUDA_ERROR_INVALID_VALUE;
+    f->most = value;
     return CUDA_SUCCESS;
 }
 
@@ -201,7 +217,7 @@ static CUresult launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
     if (!vgpu_is(f, VGPU_FUNCTION) || f->object.context != c) return CUDA_ERROR_INVALID_HANDLE;
     TRY(check_size(groups, items));
     if (extra || (f->kernel->n && !arguments)) return CUDA_ERROR_INVALID_VALUE;
-    if (shared > MOST_DYNAMIC) return CUDA_ERROR_INVALID_VALUE;
+    if ((int64_t)shared > f->most) return CUDA_ERROR_INVALID_VALUE;
     size_t bytes = 0, exact = 0;
     for (int i = 0; i < f->kernel->n; i++) {
         bytes += padded(f->kernel->sizes[i]);
@@ -215,7 +231,7 @@ static CUresult launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
     l->grid = (vgpu_grid){.kernel = f->kernel, .here = f->here, .shared = f->shared,
                           .shared_end = f->shared_end,
                           .groups = {groups[0], groups[1], groups[2]},
-                          .items = {items[0], items[1], items[2]}};
+                          .items = {items[0], items[1], items[2]}, .rest = shared};
     size_t at = 0;
     for (int i = 0; i < f->kernel->n; i++) {
         memcpy(l->arguments + at, arguments[i], f->kernel->sizes[i]);

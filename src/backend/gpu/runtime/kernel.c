@@ -55,6 +55,15 @@ static int check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
                     l->n_buffers, bytes);
 }
 
+static int bind(wb__gpu_device *d, wb__gpu_bound_launch *p, int argument, size_t bytes,
+                const void *value)
+{
+    const bool memory = argument < p->launch->n_buffers;
+    const int code = d->driver->bind(p->function, argument, memory, bytes, value);
+    return code ? wb__gpu_fail(d->driver, d, code, "kernel %s, argument %d", p->launch->entry,
+                               argument) : 0;
+}
+
 static int prepare_launch(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__gpu_launch *l,
                           bool in_branch)
 {
@@ -73,7 +82,10 @@ static int prepare_launch(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__
     p->program = wb__gpu_program_get(d, l->text, (l->f64 ? WB__GPU_F64 : 0) |
                                                   (in_branch ? WB__GPU_APART : 0));
     if (!p->program) return wb_error_code();
-    return wb__gpu_function_of(d, p->program, l->entry, l->items, &p->function);
+    const int status =
+        wb__gpu_function_of(d, p->program, l->entry, l->items, l->local, &p->function);
+    if (status || !l->local || !d->driver->bind) return status;
+    return bind(d, p, l->n_buffers + 1, l->local, NULL);
 }
 
 /* ---- libraries ------------------------------------------------------------------------------- */
@@ -188,6 +200,7 @@ static int make(wb__gpu_device *d, const wb__step *step, const parts *of, wb__gp
     k->routine = routine;
     k->work = work;
     k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
+    k->base.again = work ? work->again : 0;
     k->base.impl = routine ? routine->impl : work ? work->impl
                  : wb__gpu_collective_impl(of->collective);
     k->base.reason = routine ? NULL : of->reason;
@@ -336,15 +349,6 @@ static int launch_failed(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__g
                         l->groups[2], l->items[0], l->items[1], l->items[2]);
 }
 
-static int bind(wb__gpu_device *d, wb__gpu_bound_launch *p, int argument, size_t bytes,
-                const void *value)
-{
-    const bool memory = argument < p->launch->n_buffers;
-    const int code = d->driver->bind(p->function, argument, memory, bytes, value);
-    return code ? wb__gpu_fail(d->driver, d, code, "kernel %s, argument %d", p->launch->entry,
-                               argument) : 0;
-}
-
 /* Binds the arguments that have changed since the previous launch. */
 static int bind_arguments(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__gpu_addresses *at)
 {
@@ -381,7 +385,8 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
         if (p->changes) wb__gpu_fill(l, at->numbers, NULL, at->workspace_at, p->args);
     }
     void **event = q == WB__GPU_COMPUTE ? wb__gpu_next_event(d) : NULL;
-    int code = d->driver->launch(d, q, p->function, l->groups, l->items, p->argument, event);
+    int code =
+        d->driver->launch(d, q, p->function, l->groups, l->items, l->local, p->argument, event);
     if (code) return launch_failed(d, k, l, code);
     if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, event);
     if (!d->debug_sync) return 0;

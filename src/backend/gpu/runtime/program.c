@@ -158,11 +158,11 @@ void wb__gpu_programs_free(wb__gpu_device *d)
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char *entry,
-                        const uint32_t items[3], void **function)
+                        const uint32_t items[3], size_t local, void **function)
 {
     size_t most = 0;
     const size_t wanted = (size_t)items[0] * items[1] * items[2];
-    const int code = d->driver->function(d, p->object, entry, function, &most);
+    const int code = d->driver->function(d, p->object, entry, local, function, &most);
     if (code) return wb__gpu_fail(d->driver, d, code, "kernel %s", entry);
     if (wanted <= most) return 0;
     return wb__fail(WB_ERROR_DEVICE, "%s:%d: kernel %s needs %zu items per group; %s allows"

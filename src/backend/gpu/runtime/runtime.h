@@ -248,15 +248,16 @@ struct wb__gpu_driver {
     int (*load_image)(wb__gpu_device *d, const void *image, size_t bytes, const char *options,
                       void **program);          /* code */
     void (*unload)(wb__gpu_device *d, void *program);
-    /* Returns a code.  Finds a kernel, and the largest number of items of the kernel's groups. */
-    int (*function)(wb__gpu_device *d, void *program, const char *entry, void **function,
-                    size_t *max_items);
+    /* Returns a code.  Finds a kernel whose launches ask for `local` bytes of local memory beside
+     * its own arrays, and the largest number of items of the kernel's groups. */
+    int (*function)(wb__gpu_device *d, void *program, const char *entry, size_t local,
+                    void **function, size_t *max_items);
     void (*drop_function)(void *function);      /* or NULL */
     /* code: sets an argument for the next launches.  memory: value points to a wb__gpu_memory.at.
-     * If this pointer is NULL, `launch` passes the arguments. */
+     * value NULL: local memory.  If this pointer is NULL, `launch` passes the arguments. */
     int (*bind)(void *function, int index, bool memory, size_t bytes, const void *value);
     int (*launch)(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
-                  const uint32_t items[3], void **arguments, void **event);     /* code */
+                  const uint32_t items[3], size_t local, void **arguments, void **event); /* code */
 
     /* Functions for graphs; all NULL if the driver has no graphs.  The int functions return a code.
      * Commands put on WB__GPU_RECORDING between record_begin and record_end become a recording.
@@ -420,9 +421,10 @@ typedef enum { WB__GPU_PLAIN, WB__GPU_F64 = 1, WB__GPU_TABLE = 2, WB__GPU_APART 
 wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int flags);
 void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p);
 void wb__gpu_programs_free(wb__gpu_device *d);
-/* Finds the kernel `entry` of a program, for groups of `items`.  Returns 0, or an error. */
+/* Finds the kernel `entry` of a program, for groups of `items` and launches that ask for `local`
+ * bytes of local memory.  Returns 0, or an error. */
 int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char *entry,
-                        const uint32_t items[3], void **function);
+                        const uint32_t items[3], size_t local, void **function);
 /* With WEBER_DEBUG=kernel, logs a text that does not compile and the compiler's messages. */
 void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *message);
 

@@ -12,6 +12,8 @@
  *   API_NON_BLOCKING, API_NO_TIMING, API_PORTABLE, API_THREAD_LOCAL, API_MOST_ITEMS   constants:
  *                    flags of a stream, an event, pinned memory and a capture; a function's
  *                    attribute
+ *   API_ALLOW_LOCAL(function, bytes)   lets launches of a function ask for more local memory than
+ *                    any launch may, and returns a code
  *   API_BEFORE_DROP()   called before a graph is destroyed, which may still be running
  *   API_PEER(d), API_ENABLE_PEER(d, source)   for copies between devices: the parameter that
  *                    names a device; enables direct access and returns a code
@@ -211,7 +213,7 @@ static void unload(wb__gpu_device *d, void *program)
     API.ModuleUnload(program);
 }
 
-static int function(wb__gpu_device *d, void *program, const char *entry, void **to,
+static int function(wb__gpu_device *d, void *program, const char *entry, size_t local, void **to,
                     size_t *max_items)
 {
     API_FUNCTION made = NULL;
@@ -219,16 +221,17 @@ static int function(wb__gpu_device *d, void *program, const char *entry, void **
     (void)d;
     *to = made;
     if (!code) code = CALL(FuncGetAttribute, &most, API_MOST_ITEMS, made);
+    if (!code && local) code = API_ALLOW_LOCAL(made, local);
     *max_items = (size_t)most;
     return code;
 }
 
 static int launch(wb__gpu_device *d, wb__gpu_queue q, void *kernel, const uint32_t groups[3],
-                  const uint32_t items[3], void **arguments, void **event)
+                  const uint32_t items[3], size_t local, void **arguments, void **event)
 {
     (void)event;
     return CALL(LaunchKernel, kernel, groups[0], groups[1], groups[2], items[0], items[1], items[2],
-                0, stream_of(d, q), arguments, NULL);
+                (unsigned)local, stream_of(d, q), arguments, NULL);
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */

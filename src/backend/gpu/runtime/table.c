@@ -39,7 +39,7 @@ static char *table_text(const wb__gpu_launch *l)
         "%s\n"
         "typedef struct { u64 at[%d]; %s a; uint first; } wb_row;\n"
         "typedef char wb_row_is_as_written[sizeof(wb_row) == %zu ? 1 : -1];\n"
-        "extern \"C\" __global__ void wb_table(const wb_row *rows, uint n)\n"
+        "extern \"C\" __launch_bounds__(%u) __global__ void wb_table(const wb_row *rows, uint n)\n"
         "{\n"
         "    uint low = 0, high = n - 1;\n"
         "    if (!n) return;\n"
@@ -48,7 +48,8 @@ static char *table_text(const wb__gpu_launch *l)
         "        if (rows[middle].first <= blockIdx.x) low = middle; else high = middle - 1;\n"
         "    }\n"
         "    %s(%srows[low].a, blockIdx.x - rows[low].first);\n"
-        "}\n", l->text, l->n_buffers, l->args_type, row_bytes(l), l->entry, buffers);
+        "}\n", l->text, l->n_buffers, l->args_type, row_bytes(l),
+        l->items[0] * l->items[1] * l->items[2], l->entry, buffers);
     wb__free(buffers);
     return text;
 }
@@ -100,7 +101,8 @@ static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
 {
     return a->n_buffers == b->n_buffers && a->args_bytes == b->args_bytes && a->f64 == b->f64 &&
            !memcmp(a->items, b->items, sizeof a->items) && a->groups[1] == b->groups[1] &&
-           a->groups[2] == b->groups[2] && !strcmp(a->entry, b->entry) && !strcmp(a->text, b->text);
+           a->groups[2] == b->groups[2] && a->local == b->local && !strcmp(a->entry, b->entry) &&
+           !strcmp(a->text, b->text);
 }
 
 /* Lists in `rows` the launches that form a table with launch `first`, and marks them as taken.
@@ -134,8 +136,8 @@ static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_lau
     void *arguments[] = {&rows, &n};
     pthread_mutex_lock(&d->lock);
     static const uint32_t one[3] = {1, 1, 1};
-    const int code = d->driver->launch(d, WB__GPU_COMPUTE, t->function, one, l->items, arguments,
-                                       NULL);
+    const int code = d->driver->launch(d, WB__GPU_COMPUTE, t->function, one, l->items, l->local,
+                                       arguments, NULL);
     if (!code) wb__gpu_issued(d, NULL);
     pthread_mutex_unlock(&d->lock);
     return code ? wb__gpu_fail(d->driver, d, code, "a table without rows") : 0;
@@ -162,7 +164,7 @@ static int add_table(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
     wb__free(text);
     if (!table->program) return wb_error_code();
     const int status =
-        wb__gpu_function_of(d, table->program, "wb_table", l->items, &table->function);
+        wb__gpu_function_of(d, table->program, "wb_table", l->items, l->local, &table->function);
     return status ? status : load_now(d, table, l);
 }
 
@@ -251,7 +253,7 @@ static int make_writer(wb__gpu_device *d, wb__gpu_tables *t)
     wb__free(text);
     if (!t->program) return wb_error_code();
     static const uint32_t items[3] = {PUT_ITEMS, 1, 1};
-    return wb__gpu_function_of(d, t->program, "wb_put", items, &t->function);
+    return wb__gpu_function_of(d, t->program, "wb_put", items, 0, &t->function);
 }
 
 int wb__gpu_tables_make(wb__gpu_device *d, const wb__sequence *s, wb__gpu_tables *t)
@@ -326,7 +328,7 @@ int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,
         memcpy(t->args + PUT_HEAD, words + 4 * word, 4 * WB__MIN(most, all - word));
         const uint32_t groups[3] = {(head[0] + PUT_ITEMS - 1) / PUT_ITEMS, 1, 1};
         static const uint32_t items[3] = {PUT_ITEMS, 1, 1};
-        const int code = d->driver->launch(d, WB__GPU_COMPUTE, t->function, groups, items,
+        const int code = d->driver->launch(d, WB__GPU_COMPUTE, t->function, groups, items, 0,
                                            arguments, NULL);
         if (code) return wb__gpu_fail(d->driver, d, code, "%u numbers of a graph", all / 2);
     }
@@ -340,7 +342,8 @@ int wb__gpu_table_launch(wb__gpu_device *d, const wb__gpu_table *t, uint64_t blo
     uint32_t n = (uint32_t)t->n;
     void *arguments[] = {&rows, &n};
     const uint32_t groups[3] = {t->groups, l->groups[1], l->groups[2]};
-    const int code = d->driver->launch(d, q, t->function, groups, l->items, arguments, NULL);
+    const int code =
+        d->driver->launch(d, q, t->function, groups, l->items, l->local, arguments, NULL);
     return code ? wb__gpu_fail(d->driver, d, code, "%s (%s): a table of %d rows", t->kernel->what,
                                t->kernel->base.impl, t->n) : 0;
 }
