@@ -389,6 +389,11 @@ static void test_convolution_vectors(void **unused)
         {2, 24, 8, 8, 40, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},
         /* several tiles read the weights, and a step of 32 inner indices has one tap */
         {2, 64, 25, 11, 64, 3, 3, {2, 1}, {1, 1}, {1, 1, 1, 1}, 2},
+        /* the same, with steps of several taps; with few tiles; with a window of 1 */
+        {2, 24, 17, 13, 40, 3, 3, {1, 1}, {1, 1}, {1, 1, 1, 1}, 1},
+        {2, 16, 17, 13, 48, 3, 3, {1, 1}, {1, 1}, {1, 1, 1, 1}, 1},
+        {1, 32, 9, 8, 32, 3, 3, {1, 2}, {2, 1}, {2, 1, 1, 0}, 1},
+        {2, 96, 9, 7, 32, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},
     };
     vectors = true;
     for (size_t t = 0; t < 2; t++) {                            /* f32 and f16 */

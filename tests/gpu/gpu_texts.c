@@ -149,7 +149,7 @@ static void make_channels_last(wb__view *v)
 TEST(convolutions)
 {
     static const int64_t channels[][3] = {      /* the fifth: channels are last */
-        {1, 1, 1}, {3, 6, 1}, {16, 12, 1}, {32, 40, 1}, {32, 40, 1}, {24, 24, 24}};
+        {1, 1, 1}, {3, 6, 1}, {16, 12, 1}, {32, 64, 1}, {32, 40, 1}, {24, 24, 24}};
     for (size_t t = 0; t < WB__COUNT(floats); t++)
         for (size_t i = 0; i < WB__COUNT(channels); i++)
             for (int kind = 0; kind < 3; kind++) {

@@ -33,6 +33,7 @@ typedef struct {
     int64_t z, m, n, k, steps, inner;
     bool shared_b, wide;                    /* shared_b: one B for all z */
     bool cuts;                              /* k may be divided into other `steps` and `inner` */
+    bool image;                             /* A is an image, and `inner` its channels */
     bool weights;                           /* B is the weights of a convolution of several taps */
     int64_t packed;                         /* their elements of the workspace, in sizes of sums */
 } product;
@@ -165,7 +166,8 @@ static int convolution(const wb__step *s, product *p)
     }
     p->k = p->steps * p->inner;
     args->b_along = b_column <= b_step;
-    p->weights = s->variant != WB__CONV_GRAD_WEIGHT && taps > 1;
+    p->image = s->variant != WB__CONV_GRAD_WEIGHT;
+    p->weights = p->image && taps > 1;
     args->a_step = wb__wide_of(a_step);
     args->b_step = wb__wide_of(b_step);
     args->b_column = wb__wide_of(b_column);
@@ -324,13 +326,18 @@ static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
     const int64_t adjacent = p->args.p.b_along ? p->n : p->k;
     const bool orders = p->weights && p->m >= TILES * side &&
                         adjacent % (lanes ? 8 : f64 ? 2 : 4) == 0;
+    const int64_t share = side * deep / items;                  /* of A, of an item */
+    const bool by_row =
+        p->image && p->args.p.a_along && items % side == 0 && p->inner % share == 0;
     char defines[240];
     p->args.p.piece = wb__wide_of(piece);
     p->args.p.splits = wb__wide_of(splits);
     p->behind = wb__gpu_text_tile;
     p->between = lanes ? wb__gpu_text_fragments : "";
     int n = snprintf(defines, sizeof defines, "#define BM %d\n#define BN BM\n#define BK %d\n"
-                     "#define ITEMS %d\n%s", (int)side, (int)deep, (int)items,
+                     "#define ITEMS %d\n%s%s%s", (int)side, (int)deep, (int)items,
+                     by_row ? "#define BY_ROW\n" : "",
+                     p->image && p->inner % deep == 0 ? "#define WHOLE_STEPS\n" : "",
                      orders ? "#define PACKED\n" : "");
     if (lanes)
         snprintf(defines + n, sizeof defines - (size_t)n, "#define V 8\n#define FRAGMENTS %d\n"
