@@ -162,12 +162,13 @@ WB_API int wb_set_matmul_precision(const char *precision);
 /** The precision of wb_set_matmul_precision: "highest", "high" or "medium". */
 WB_API const char *wb_matmul_precision(void);
 
-/** Sets whether every run on this machine gives the same bits, at some cost in speed: on CUDA no
- * algorithm with atomics is used, and algorithms are not chosen by timing; on AMDGPU MIOpen uses
- * only its deterministic algorithms; on Metal our own kernels replace Apple's libraries.  The CPU,
- * for a given number of threads, and OpenCL always give the same bits.  The setting applies to the
- * whole process, to evaluations and recordings after the call.  Before the first call it is true if
- * the environment variable WEBER_DETERMINISTIC is set and not 0. */
+/** Sets whether every run on this machine gives the same bits, at some cost in speed: on CUDA
+ * and AMDGPU no algorithm and no tile of a product is chosen by timing; on CUDA no algorithm
+ * with atomics is used; on AMDGPU MIOpen uses only its deterministic algorithms; on Metal our
+ * own kernels replace Apple's libraries.  The CPU, for a given number of threads, and OpenCL
+ * always give the same bits.  The setting applies to the whole process, to evaluations and
+ * recordings after the call.  Before the first call it is true if the environment variable
+ * WEBER_DETERMINISTIC is set and not 0. */
 WB_API void wb_set_deterministic(bool on);
 /** The setting of wb_set_deterministic. */
 WB_API bool wb_deterministic(void);

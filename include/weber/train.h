@@ -250,11 +250,11 @@ typedef struct wb_setup_options {
  * WB_ERROR_NUMBER, and parameters, state and all other pending assignments keep their values; the
  * loss can be read.  A GPU looks at the guard itself, and the error comes with the next evaluation
  * that has assignments, which is not made either and can be made again; or before that from a
- * function that waits for the GPU: one that reads a value, moves, saves, or wb_synchronize.  The
- * program thus has at most one step more on its way.  With .accumulate, and with ranks, each update
- * waits for the device.  .unguarded removes the guard from wb_update; wb_train stops at a loss that
- * is not finite in any case.  With WB_F16 the device skips an update whose gradients are not
- * finite. */
+ * function that waits for the GPU: one that reads a value, moves, saves, or wb_synchronize.
+ * Assignments that are recorded but not evaluated at that time are cancelled too.  The program thus
+ * has at most one step more on its way.  With ranks each update waits for the device.  .unguarded
+ * removes the guard from wb_update; wb_train stops at a loss that is not finite in any case.  With
+ * WB_F16 the device skips an update whose gradients are not finite. */
 WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *o);
 
 /** The loss to differentiate, for a state with .mixed = WB_F16: the loss times a scale, in f32, so

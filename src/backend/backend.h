@@ -211,8 +211,8 @@ struct wb_device {
 
 struct wb__kernel {
     size_t workspace;       /* bytes of workspace that the plan must provide */
-    /* bytes of operands that a GPU's kernels load once more, when the caches no longer have them */
-    int64_t again;
+    /* bytes that the loops over long rows of a GPU's kernel load again, behind the first of them */
+    int64_t reloaded;
     const char *impl;       /* the chosen implementation, for the printed plan */
     const char *reason;     /* the reason why no library was chosen, or NULL */
     bool unfinished;        /* a launch only begins the step, and needs `finish` */

@@ -223,7 +223,8 @@ int wb__guard_confirm(void)
 {
     const wb__thread *t = wb__this_thread();
     const int status = confirm(" in the last step");
-    /* Other ranks wait for this one in the operations that pending writes need. */
+    /* Pending writes that depend on an operation of the ranks (t->exchanged) stay: the other ranks
+     * wait for this one in it. */
     if (status == WB_ERROR_NUMBER && !t->recording && !t->exchanged) wb__forget_pending(0);
     return status;
 }

@@ -380,7 +380,9 @@ int wb__guard_pending(wb_tensor *guard, const char *what);
 /* Sets the error that the guard is not finite. */
 void wb__fail_guard(const wb_tensor *guard, const char *what);
 /* Waits for the guard of the last step if the host has not read it.  Returns 0, WB_ERROR_NUMBER if
- * it is not finite, or another error code.  Functions that wait for the device call it. */
+ * it is not finite, or another error code.  If it is not finite, the pending writes are cancelled,
+ * unless they depend on an operation of the ranks or a function is being recorded.  Functions that
+ * wait for the device call it. */
 int wb__guard_confirm(void);
 /* Called before the host reads s: as wb__guard_confirm, if it must wait for the guard's device. */
 int wb__guard_confirm_for(wb__storage *s);

@@ -75,14 +75,15 @@ static void count(wb_opt_state *s, bool applies, const recorded_slot *slot)
 }
 
 /* The update whose value or guard is x has been evaluated, and the host reads its guard late. Keeps
- * the counts before it. */
-static void keep_late(wb_opt_state *s, wb_tensor *x, bool pending)
+ * the counts before it. counted: the update is counted already, so those are the ones before. */
+static void keep_late(wb_opt_state *s, wb_tensor *x, bool counted)
 {
+    wb__ref(x);
     wb__unref(s->late_added);
-    s->late_added = wb__ref(x);
-    s->accumulated_late = pending ? s->accumulated_before : s->accumulated;
+    s->late_added = x;
+    s->accumulated_late = counted ? s->accumulated_before : s->accumulated;
     for (int i = 0; i < s->n; i++)
-        s->slots[i].summed_late = pending ? s->slots[i].summed_before : s->slots[i].summed;
+        s->slots[i].summed_late = counted ? s->slots[i].summed_before : s->slots[i].summed;
 }
 
 static void count_again(void *context)
@@ -181,14 +182,15 @@ static int clear(wb_tensor *sum)
 
 int wb__sums_drop(wb_opt_state *s)
 {
-    int status = wb__guard_confirm();
+    const int late = wb__guard_confirm();
     wb__sums_undo_failed(s);
-    if (status || !s->accumulated) return status;
-    status = clear(s->loss_sum);
+    if (late && late != WB_ERROR_NUMBER) return late;
+    if (!s->accumulated) return late;
+    int status = clear(s->loss_sum);
     for (int i = 0; i < s->n && !status; i++) {
         status = clear(s->slots[i].sum);
         s->slots[i].summed = false;
     }
     s->accumulated = 0;
-    return status;
+    return status ? status : late;
 }

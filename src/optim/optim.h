@@ -303,7 +303,8 @@ int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next);
 void wb__sums_undo_failed(wb_opt_state *s);
 /* Sets an error that begins with `what`, and returns its code, if batches are accumulated. */
 int wb__sums_whole(const char *what, const wb_opt_state *s);
-/* Drops what is accumulated. Returns 0 or an error code. */
+/* Drops what is accumulated. Returns 0 or an error code: WB_ERROR_NUMBER, having dropped it, if the
+ * guard of the last step was not finite. */
 int wb__sums_drop(wb_opt_state *s);
 
 /* mixed.c: master copies and loss scaling. */

@@ -196,7 +196,7 @@ static int take_average(const training *t)
     return t->o.average ? wb_average_with(t->o.average, t->model, &o) : 0;
 }
 
-/* At the end of an epoch, waits for the guard of its last step. */
+/* Waits for the guard of the last step; if it is not finite, the error names its batch. */
 static int wait_for_guard(training *t)
 {
     const int status = wb__guard_confirm();

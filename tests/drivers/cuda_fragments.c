@@ -210,32 +210,40 @@ static wb__view image(wb_dtype t, int buffer, int64_t n, int64_t c, int64_t h, i
                       .strides = {c * h * w, last ? 1 : h * w, last ? w * c : w, last ? c : 1}};
 }
 
+/* Convolutions of images with c channels on a side of `side` pixels, of which 32 are read for each
+ * pixel if the channels are not last, and whose weights are packed if there are many pixels. */
+static void convolution(int variant, wb_dtype t, int64_t c, int64_t side, bool last)
+{
+    const int before = texts;
+    const wb__step s = {
+        .kind = WB__STEP_CONV, .variant = variant, .n_views = 3,
+        .conv = {.stride = {1, 1}, .dilation = {1, 1}, .pad = {1, 1, 1, 1}, .groups = 1},
+        .views = {image(t, 0, 2, c, side, side, last), image(t, 1, 24, c, 3, 3, false),
+                  image(t, 2, 2, 24, side, side, last)}};
+    void *x[3], *same[3];
+    for (int k = 0; k < 3; k++) {
+        const size_t n = bytes_of(&s.views[k]);
+        x[k] = filled(&s.views[k], true);
+        assert_non_null(same[k] = wb__alloc_aligned(n));
+        memcpy(same[k], x[k], n);
+    }
+    run(&s, x);
+    run_on(&wb__cpu, &s, same);
+    assert_true(texts > before);
+    for (int k = 0; k < 3; k++) {
+        assert_memory_equal(x[k], same[k], bytes_of(&s.views[k]));
+        wb__free(x[k]);
+        wb__free(same[k]);
+    }
+}
+
 TEST(convolutions)
 {
-    for (int i = 0; i < 12; i++) {
-        const bool last = i / 6;
-        const wb_dtype t = i % 2 ? WB_F16 : WB_BF16;
-        const wb__step s = {
-            .kind = WB__STEP_CONV, .variant = i % 3, .n_views = 3,
-            .conv = {.stride = {1, 1}, .dilation = {1, 1}, .pad = {1, 1, 1, 1}, .groups = 1},
-            .views = {image(t, 0, 2, 16, 9, 9, last), image(t, 1, 24, 16, 3, 3, false),
-                      image(t, 2, 2, 24, 9, 9, last)}};
-        void *x[3], *same[3];
-        for (int k = 0; k < 3; k++) {
-            const size_t n = bytes_of(&s.views[k]);
-            x[k] = filled(&s.views[k], true);
-            assert_non_null(same[k] = wb__alloc_aligned(n));
-            memcpy(same[k], x[k], n);
+    for (lanes = 8; lanes <= 16; lanes += 8)
+        for (int i = 0; i < 6; i++) {
+            convolution(i % 3, i % 2 ? WB_F16 : WB_BF16, 16, 9, i / 3);
+            convolution(i % 3, i % 2 ? WB_BF16 : WB_F16, 32, 17, i / 3);
         }
-        lanes = i % 4 < 2 ? 8 : 16;
-        run(&s, x);
-        run_on(&wb__cpu, &s, same);
-        for (int k = 0; k < 3; k++) {
-            assert_memory_equal(x[k], same[k], bytes_of(&s.views[k]));
-            wb__free(x[k]);
-            wb__free(same[k]);
-        }
-    }
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */

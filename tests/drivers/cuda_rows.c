@@ -92,6 +92,31 @@ TEST(rows_that_fit)
     cross_entropy(WB_F16, 16000, true, 0x1p-10, 6e-8);
 }
 
+/* Kernels of one text are one function of the driver: rows of another length, whose kernel is made
+ * in between, leave it the local memory that the longer ones need. */
+static int softmax_of(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    (void)ctx;
+    out[0] = wb_softmax(in[0]);
+    return 1;
+}
+
+TEST(lengths_in_turn)
+{
+    static const int64_t cols[] = {12000, 6000, 12000, 6000, 12000};
+    wb_scope *s = wb_scope_open();
+    wb_compiled *c[2] = {wb_compile(softmax_of, NULL), wb_compile(softmax_of, NULL)};
+    for (int run = 0; run < (int)(sizeof cols / sizeof *cols); run++) {
+        wb_tensor *x = filled(run, WB_F32, cols[run]), *out;
+        WORKS(wb_call_compiled(c[run % 2], 1, &x, 1, &out));
+        for (int64_t i = 0; i < cols[run]; i += 7) {
+            const double want = exp((double)data[i]) / sum_of_row(data, cols[run]);
+            assert_true(fabs(wb_at(out, 0, i) - want) <= 1e-5 * want);
+        }
+    }
+    assert_int_equal(wb_scope_close(s), 0);
+}
+
 TEST(rows_of_odd_lengths)
 {
     cross_entropy(WB_BF16, 50257, true, 0x1p-8, 1e-30);

@@ -222,6 +222,8 @@ static void long_rows(int64_t r, int64_t c, wb_dtype t, size_t kept)
     most_local = 0;
     both(&h, NULL, check_reduction);
     if (launch_bytes >= 64 << 10) assert_int_equal(most_local, kept);
+    else print_message("not checked what is kept: a launch can have %zu bytes of local memory\n",
+                       launch_bytes);
     finish(&h);
 }
 

@@ -62,7 +62,7 @@ static void check_launch(const wb__gpu_target *t, const wb__gpu_work *w, const w
     assert_int_equal(l->args_bytes % 4, 0);
     assert_true(t->f64 || !l->f64);
     assert_true(l->local <= t->launch_bytes);
-    assert_int_equal(l->local != 0, strstr(l->text, "REST(") != NULL);
+    assert_int_equal(l->local != 0, strstr(l->text, "LAUNCH_LOCAL(") != NULL);
     assert_non_null(strstr(l->text, l->entry));
     for (int i = 0; i < l->n_buffers; i++) {
         assert_true(l->buffer[i] >= WB__GPU_WORKSPACE);
@@ -491,7 +491,7 @@ TEST(rows_that_are_kept)
         wb_dtype t;
         size_t local;
         uint32_t items;
-        int64_t again;
+        int64_t reloaded;
     } all[] = {
         {227 * K, 228 * K, 50304, WB_BF16, 100608, 512, 0},
         {163 * K, 164 * K, 50304, WB_BF16, 100608, 1024, 0},
@@ -511,10 +511,10 @@ TEST(rows_that_are_kept)
         t.launch_bytes = all[i].launch;
         t.processor_bytes = all[i].processor;
         wb__gpu_work *w = long_rows(&t, all[i].cols, all[i].t);
-        if (w->launch[0].local != all[i].local || w->again != all[i].again ||
+        if (w->launch[0].local != all[i].local || w->reloaded != all[i].reloaded ||
             w->launch[0].items[0] != all[i].items)
             fail_msg("case %zu: %zu bytes for %u items, %lld bytes again", i, w->launch[0].local,
-                     w->launch[0].items[0], (long long)w->again);
+                     w->launch[0].items[0], (long long)w->reloaded);
         wb__gpu_work_free(w);
     }
 }

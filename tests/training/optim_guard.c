@@ -287,4 +287,24 @@ TEST(two_models)
     }
 }
 
+/* What is accumulated is dropped also if the guard of the last step, here of another model, turns
+ * out not to be finite. */
+TEST(sums_are_dropped)
+{
+    wb_scope *scope = wb_scope_open();
+    training kept, bad;
+    begin(false, 4, &kept);
+    begin(false, 1, &bad);
+    assert_int_equal(step(&kept, 1), 0);
+    assert_int_equal(kept.state->accumulated, 1);
+    int status = step(&bad, NAN);
+    wb_clear_error();
+    const int late = wb__sums_drop(kept.state);
+    assert_true(status == WB_ERROR_NUMBER ? !late : late == WB_ERROR_NUMBER);
+    wb_clear_error();
+    assert_counts(&kept, 0);
+    assert_counts(&bad, 0);
+    assert_int_equal(wb_scope_close(scope), 0);
+}
+
 int main(void) { return run_all_cases(); }

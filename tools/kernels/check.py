@@ -50,6 +50,8 @@ class Text:
         self.entry = path.name.split("-")[0] if "-" in path.name else None
         self.body = path.read_text()
         self.tickets = "COUNTERS(" in self.body         # for CUDA and HIP only
+        # Launches of Metal do not ask for local memory.
+        self.not_metal = "LAUNCH_LOCAL(" in self.body
         # for the matrix units of Intel's GPUs, by OpenCL only
         self.intel = re.search(r"^#define FRAGMENTS (?:8|16)$", self.body, re.M) is not None
         self.path = None
@@ -244,10 +246,10 @@ def run_all(texts, rtc):
     metal = ["-D__METAL_VERSION__=240", "-Wno-unknown-attributes", "-Wno-ignored-attributes"]
     add("Metal", clang or "clang", "C++ for OpenCL", missing, with_clang, clang,
         ["-x", "cl", "-cl-std=clc++2021", *target, "-I", str(HERE / "strict"), *metal],
-        [t for t in without if not t.f64])
+        [t for t in without if not t.f64 and not t.not_metal])
     add("Metal", clang or "clang", "plain C++", missing, with_clang, clang,
         ["-x", "c++", "-std=c++17", "-nostdinc++", "-I", str(HERE / "plain"), *metal],
-        [t for t in brief if not t.f64])
+        [t for t in brief if not t.f64 and not t.not_metal])
     return rows
 
 

@@ -25,7 +25,7 @@ static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 #define API_BEFORE_DROP() API_WAIT((int)hip.DeviceSynchronize())    /* before ROCm 6.2 HIP itself
                                                                        does not wait */
 #define API_WAIT(call) (wb__nccl_wait_begins(), wb__nccl_wait_ends(call, hipErrorLaunchFailure))
-#define API_ALLOW_LOCAL(function, bytes) 0      /* a launch may have all that a group can */
+#define API_ALLOW_LOCAL(d, function) 0          /* a launch may have all that a group can */
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiate, (made), (graph), NULL, NULL, 0)
 #define API_PEER(d) ((d)->id)
 #define API_ENABLE_PEER(d, source) enable_peer(source)

@@ -30,7 +30,7 @@
 #define API_CLOSING(d) drop_pool(d)
 #define API_END(d) give_up(d)
 #define API_WAIT(call) (wb__nccl_wait_begins(), wb__nccl_wait_ends(call, CUDA_ERROR_LAUNCH_FAILED))
-#define API_ALLOW_LOCAL(function, bytes) allow_local(function, bytes)
+#define API_ALLOW_LOCAL(d, function) allow_local(d, function)
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiateWithFlags, (made), (graph), 0)
 
 static int enter(wb__gpu_device *d) { return CALL(CtxPushCurrent, wb__cu_of(d)->context); }
@@ -68,12 +68,15 @@ static void drop_pool(wb__cu_device *d)
     d->pool = NULL;
 }
 
-/* Without this a launch has at most 48 KiB.  The second attribute divides the processor's memory so
- * that it holds as many groups as possible. */
-static int allow_local(CUfunction f, size_t bytes)
+/* Without this a launch has at most 48 KiB.  Kernels of one text share the function, so each may
+ * have the most that a group can have.  The last attribute divides the processor's memory so that
+ * it holds as many groups as possible. */
+static int allow_local(const wb__gpu_device *d, CUfunction f)
 {
-    const int code =
-        CALL(FuncSetAttribute, f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+    int own = 0, code = CALL(FuncGetAttribute, &own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, f);
+    if (!code)
+        code = CALL(FuncSetAttribute, f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    (int)d->target.launch_bytes - own);
     return code ? code
                 : CALL(FuncSetAttribute, f, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
                        CU_SHAREDMEM_CARVEOUT_MAX_SHARED);

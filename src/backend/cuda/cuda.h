@@ -18,9 +18,9 @@
  *   WEBER_CUDA_PATH       a folder in which NVRTC, cuBLASLt, cuDNN and NCCL are searched
  *                         first
  *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50%
- *   WEBER_GPU_TIMING      0: algorithms of cuBLASLt and engines of cuDNN are not timed; a number:
- *                         those of steps that take longer than so many microseconds are (50;
- *                         runtime/timing.c)
+ *   WEBER_GPU_TIMING      0: no algorithm of cuBLASLt, engine of cuDNN or tile of our own products
+ *                         is timed; a number: those of steps that take longer than so many
+ *                         microseconds are (50; runtime/timing.c)
  *   WEBER_CUDA_GRAPHS     0: plans are not recorded as graphs
  *   WEBER_GPU_BRANCHES    0: graphs have one branch
  *   WEBER_CUDA_CUBLASLT   0: cuBLASLt is not used

@@ -1,6 +1,6 @@
 /* Convolutions and attention by cuDNN.  The library is opened for the first such step.  cuDNN's
- * execution plan for a problem is created at the first use, or some are and timed, if the problem
- * takes long; the plan is cached.
+ * execution plan for a problem is created at the first use and cached.  For a problem that takes
+ * long, several plans are created and timed, and the fastest stays.
  *
  *   WEBER_CUDA_CUDNN   0: cuDNN is not used */
 #include "backend/cuda/cuda.h"
@@ -78,7 +78,7 @@ static wb__gpu_candidates candidates_of(const wb__gpu_vendor *l, const entry *e)
 {
     wb__gpu_candidates c = {.library = l->name, .version = dnn.GetVersion(), .n = e->plans.n,
                             .problem = &e->problem, .problem_bytes = sizeof e->problem};
-    for (int i = 0; i < c.n; i++) c.mark[i] = e->plans.list[i].mark;
+    for (int i = 0; i < c.n; i++) c.fingerprint[i] = e->plans.list[i].fingerprint;
     return c;
 }
 
@@ -89,14 +89,14 @@ static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gp
     const wb__dnn_target target = {.f = &dnn, .handle = handle, .memory = d->total};
     entry *e = (entry *)base;
     const wb__gpu_candidates none = candidates_of(l, e);
-    const uint64_t kept = e->problem.timed ? wb__gpu_kept(d, &none) : 0;
-    const bool several = kept || (e->problem.timed && wb__gpu_may_time(d));
+    const uint64_t kept = e->problem.by_timing ? wb__gpu_kept(d, &none) : 0;
+    const bool several = kept || (e->problem.by_timing && wb__gpu_may_time(d));
     wb__dnn_graph *g = wb__alloc(sizeof *g);
     if (!g) return WB_ERROR_MEMORY;
     const double begun = wb__now();
     const int error = wb__dnn_plans_of(g, &target, &e->problem, several ? WB__DNN_PLANS : 1, kept,
                                        &e->plans);
-    if (e->plans.n > 1) d->timed += wb__now() - begun;
+    if (e->plans.n > 1) d->timing_seconds += wb__now() - begun;
     if (g->status) wb__gpu_vendor_note(d, l, g->status, g->call);
     wb__free(g);
     base->found = !error;
@@ -214,7 +214,7 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 /* ---- timing ---------------------------------------------------------------------------------- */
 
 _Static_assert((int)WB__DNN_PLANS <= (int)WB__GPU_CANDIDATES &&
-                   WB__COUNT(((routine *)0)->operands) < WB__GPU_PIECES,
+                   WB__COUNT(((routine *)0)->operands) < WB__GPU_SCRATCH,
                "room for the plans, the views and the workspace");
 
 static size_t size_of(const wb__dnn_view *v) { return v->type == CUDNN_DATA_FLOAT ? 4 : 2; }
@@ -296,7 +296,7 @@ static entry *entry_of(wb__gpu_device *d, const wb__step *step, const char **rea
     *reason = wb__dnn_problem_of(step, &p);
     if (!*reason && step->kind == WB__STEP_ATTENTION && wb__gpu_vendor_handle(d, &library))
         *reason = too_old(&p);
-    p.timed = !*reason && !step->deterministic && is_worth_timing(d, &p);
+    p.by_timing = !*reason && !step->deterministic && is_worth_timing(d, &p);
     return *reason ? NULL : (entry *)wb__gpu_entry_of(d, &library, &p, reason, error);
 }
 

@@ -35,7 +35,7 @@ typedef struct {
  * with zeros, since keys are compared byte by byte. */
 typedef struct {
     int32_t kind, variant, epilogue, n_views, causal, forbidden;
-    int32_t timed, unused;              /* timed: 1: the engine is chosen by timing */
+    int32_t by_timing, unused;              /* by_timing: 1: the engine is chosen by timing */
     double scale;
     wb__conv_attr conv;
     wb__dnn_view views[9];              /* views[i] has the unique id i + 1 */
@@ -71,13 +71,13 @@ typedef struct {
     const char *call;
 } wb__dnn_graph;
 
-/* A plan of an engine configuration.  The mark identifies the configuration in each process: it is
+/* A plan of an engine configuration.  The fingerprint identifies it in each process: it is
  * a hash of the engine's index and the choices for its knobs; 0 if only one plan was asked for. */
 typedef struct {
     wb__dnn_desc plan;
     size_t workspace;
     int64_t engine;                     /* cuDNN's index of the engine */
-    uint64_t mark;
+    uint64_t fingerprint;
 } wb__dnn_plan;
 
 /* n plans of a graph, in the order of cuDNN's heuristics, and the descriptors of the graph, which
@@ -128,9 +128,9 @@ void wb__dnn_conv(wb__dnn_graph *g, const wb__dnn_problem *p);
 void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
 /* Creates plans for a problem, of the first engine configurations, in the order of cuDNN's
  * heuristics, that need at most wb__dnn_max_workspace and have no numerical note of the bit set
- * p->forbidden: at most `most`, or the one with the mark `kept` (0: none), if it is among them.
- * Returns 0, WB_ERROR_MEMORY, or WB_ERROR_UNSUPPORTED if there is none or a call failed and set
- * g->status.  WB_ERROR_UNSUPPORTED comes without an error message. */
+ * p->forbidden: at most `most`, or the one with the fingerprint `kept` (0: none), if it is among
+ * them.  Returns 0, WB_ERROR_MEMORY, or WB_ERROR_UNSUPPORTED if there is none or a call failed and
+ * set g->status.  WB_ERROR_UNSUPPORTED comes without an error message. */
 int wb__dnn_plans_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
                      int most, uint64_t kept, wb__dnn_plans *plans);
 

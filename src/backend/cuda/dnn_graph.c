@@ -252,22 +252,23 @@ static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc 
                     WB__MIN(n, MAX_CONFIGS), list);
 }
 
-/* Returns the mark of a configuration of this engine.  cuDNN counts only the choices that it
- * returns.  A failed call sets g->status. */
-static uint64_t mark_of(wb__dnn_graph *g, wb__dnn_desc config, int64_t engine)
+/* Returns the fingerprint of a configuration of this engine.  cuDNN gives the number of choices
+ * that it has written, not of all, so there is room for each type of knob.  A failed call sets
+ * g->status. */
+static uint64_t fingerprint_of(wb__dnn_graph *g, wb__dnn_desc config, int64_t engine)
 {
     wb__dnn_desc knobs[MAX_KNOBS];
     const int n = get_list(g, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
                            CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, MAX_KNOBS, knobs);
-    uint64_t mark = wb__mix(1, (uint64_t)engine);
+    uint64_t fingerprint = wb__mix(1, (uint64_t)engine);
     for (int i = 0; i < n; i++) {
         int type = 0;
         int64_t value = 0;
         get(g, knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
         get(g, knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
-        mark = wb__mix(wb__mix(mark, (uint64_t)type), (uint64_t)value);
+        fingerprint = wb__mix(wb__mix(fingerprint, (uint64_t)type), (uint64_t)value);
     }
-    return mark;
+    return fingerprint;
 }
 
 /* Returns the numerical notes of the configuration's engine as a bit set, and sets *number to
@@ -304,36 +305,38 @@ static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *works
 }
 
 /* The plans that are asked for (wb__dnn_plans_of). */
-typedef struct { int forbidden, most; size_t workspace; uint64_t kept; } wish;
+typedef struct { int forbidden, most; size_t workspace; uint64_t kept; } plan_request;
 
 /* Adds plans of the n configurations to `plans`; if w->kept is not 0, only of that one. */
-static void plan_some(wb__dnn_graph *g, const wb__dnn_desc *list, int n, const wish *w,
+static void plan_some(wb__dnn_graph *g, const wb__dnn_desc *list, int n, const plan_request *w,
                       wb__dnn_plans *plans)
 {
     const int before = g->n_descriptors;
     for (int i = 0; i < n && plans->n < w->most && !g->status; i++) {
         wb__dnn_plan p = {.engine = -1};
         const int notes = notes_of(g, list[i], &p.engine);
-        if (w->most > 1) p.mark = mark_of(g, list[i], p.engine);
+        if (w->kept || w->most > 1) p.fingerprint = fingerprint_of(g, list[i], p.engine);
         back_to(g, before);
-        if (g->status || (notes & w->forbidden) || (w->kept && p.mark != w->kept)) continue;
+        if (g->status || (notes & w->forbidden) || (w->kept && p.fingerprint != w->kept)) continue;
         p.plan = plan_of(g, list[i], &p.workspace);
         if (p.plan && p.workspace <= w->workspace) {
             plans->list[plans->n++] = p;
-            g->n_descriptors = before;          /* `plans` has it now */
+            g->n_descriptors = before;          /* plan_of made one, which `plans` has now */
         }
         back_to(g, before);
     }
 }
 
-static int choose(wb__dnn_graph *g, const wish *w, wb__dnn_plans *plans)
+static int choose(wb__dnn_graph *g, const plan_request *w, wb__dnn_plans *plans)
 {
     static const int modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    const wish any = {.forbidden = w->forbidden, .most = w->most, .workspace = w->workspace};
+    plan_request one = *w, any = *w;
+    one.most = 1;
+    any.kept = 0;
     wb__dnn_desc graph = whole(g), list[MAX_CONFIGS];
     for (size_t i = 0; i < WB__COUNT(modes) && !plans->n && !g->status; i++) {
         const int n = configs(g, graph, modes[i], list);
-        if (w->kept) plan_some(g, list, n, w, plans);
+        if (w->kept) plan_some(g, list, n, &one, plans);
         if (!plans->n) plan_some(g, list, n, &any, plans);
     }
     if (!plans->n) return WB_ERROR_UNSUPPORTED;
@@ -397,7 +400,7 @@ const char *wb__dnn_problem_of(const wb__step *step, wb__dnn_problem *p)
 int wb__dnn_plans_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
                      int most, uint64_t kept, wb__dnn_plans *plans)
 {
-    const wish w = {.forbidden = p->forbidden, .most = WB__MIN(most, WB__DNN_PLANS),
+    const plan_request w = {.forbidden = p->forbidden, .most = WB__MIN(most, WB__DNN_PLANS),
                     .workspace = wb__dnn_max_workspace(target, p), .kept = kept};
     memset(plans, 0, sizeof *plans);
     wb__dnn_begin(g, target);

@@ -80,7 +80,7 @@ static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gp
     entry *e = (entry *)base;
     wb__lt_descriptors of;
     const char *call = NULL;
-    const int most = e->problem.timed ? WB__GPU_CANDIDATES : 1;
+    const int most = e->problem.by_timing ? WB__GPU_CANDIDATES : 1;
     int status = wb__lt_describe(&lt, &e->problem, &of, &call);
     if (!status) e->n = algorithms(handle, &e->problem, &of, e->list, most, &status, &call);
     wb__lt_undescribe(&lt, &of);
@@ -185,32 +185,32 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-/* The pieces of scratch memory. */
-enum { A, B, ADDEND, RESULT, VECTOR, AUX, LENT, PIECES };
-_Static_assert((int)PIECES <= (int)WB__GPU_PIECES, "pieces of scratch memory");
+/* The buffers in scratch memory. */
+enum { A, B, ADDEND, RESULT, VECTOR, AUX, LENT, SCRATCH };
+_Static_assert((int)SCRATCH <= (int)WB__GPU_SCRATCH, "buffers in scratch memory");
 
 static size_t size_of(int type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
 
 /* Sets the sizes of the operands in scratch memory.  Returns their sum, in bytes. */
-static double measure(const wb__lt_problem *p, size_t bytes[PIECES])
+static double measure(const wb__lt_problem *p, size_t bytes[SCRATCH])
 {
     const int64_t cols[3] = {p->op[0] == CUBLAS_OP_T ? p->rows : p->k,
                              p->op[1] == CUBLAS_OP_T ? p->k : p->cols, p->cols};
     const int64_t each = (int64_t)size_of(p->type), places[3] = {A, B, RESULT};
     double sum = 0;
-    memset(bytes, 0, PIECES * sizeof *bytes);
+    memset(bytes, 0, SCRATCH * sizeof *bytes);
     for (int j = 0; j < 3; j++)
         bytes[places[j]] = (size_t)((cols[j] * p->ld[j] + (p->batch - 1) * p->step[j]) * each);
     if (p->addend_align) bytes[ADDEND] = bytes[RESULT];
     if (p->vector_align) bytes[VECTOR] = (size_t)(WB__MAX(p->rows, p->cols) * each);
     if (p->aux_align) bytes[AUX] = (size_t)(p->aux_ld * p->cols * each);
-    for (int i = 0; i < PIECES; i++) sum += (double)bytes[i];
+    for (int i = 0; i < SCRATCH; i++) sum += (double)bytes[i];
     return sum;
 }
 
 static bool is_worth_timing(const wb__gpu_device *d, const wb__lt_problem *p)
 {
-    size_t bytes[PIECES];
+    size_t bytes[SCRATCH];
     const double flop = 2.0 * (double)p->rows * (double)p->cols * (double)p->k * p->batch;
     return wb__gpu_worth_timing(d, size_of(p->type), p->compute != CUBLAS_COMPUTE_32F, flop,
                                 measure(p, bytes));
@@ -248,9 +248,9 @@ static void choose(wb__gpu_device *d, routine *r)
         if (in[i]->buffer >= 0) *in[i] = (wb__lt_operand){i, 0};
     measure(&e->problem, t.c.bytes);
     for (int i = 0; i < e->n; i++) {
-        t.c.mark[i] = 1;
+        t.c.fingerprint[i] = 1;
         for (size_t k = 0; k < WB__COUNT(e->list[i].algo.data); k++)
-            t.c.mark[i] = wb__mix(t.c.mark[i], e->list[i].algo.data[k]);
+            t.c.fingerprint[i] = wb__mix(t.c.fingerprint[i], e->list[i].algo.data[k]);
         t.c.bytes[LENT] = WB__MAX(t.c.bytes[LENT], e->list[i].workspaceSize);
     }
     e->list[0] = e->list[wb__gpu_fastest(d, &t.c)];
@@ -268,7 +268,7 @@ static entry *entry_of(wb__gpu_device *d, const wb__step *step, wb__lt_operands 
     wb__lt_problem p;
     *error = WB_ERROR_UNSUPPORTED;
     *reason = wb__lt_problem_of(step, &p, operands);
-    p.timed = !*reason && !step->deterministic && is_worth_timing(d, &p);
+    p.by_timing = !*reason && !step->deterministic && is_worth_timing(d, &p);
     return *reason ? NULL : (entry *)wb__gpu_entry_of(d, &library, &p, reason, error);
 }
 

@@ -19,7 +19,7 @@ typedef struct {
                                            none is */
     int32_t reductions;                 /* bit set of CUBLASLT_REDUCTION_SCHEME_* that cuBLASLt may
                                            use */
-    int32_t timed;                      /* 1: the algorithm is chosen by timing */
+    int32_t by_timing;                      /* 1: the algorithm is chosen by timing */
     int32_t unused;
 } wb__lt_problem;
 

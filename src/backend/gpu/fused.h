@@ -24,7 +24,7 @@
 enum {
     WB__GROUP_ITEMS = 256,                      /* items of a group; wb__fuse.items may be more */
     WB__FUSE_COUNTERS = 1024,                   /* counters of a kernel with tickets */
-    WB__CHUNK = 16,             /* bytes of a vector of a product's operand */
+    WB__CHUNK = 16,             /* bytes of a vector of a product's operand; unit of kept rows */
     WB__FUSE_ONCE = 16 * WB_MAX_DIMS,           /* characters of a condition of wb__fuse_once */
     WB__NO_BUFFER = -2  /* buffer index of a view without memory, which numbers a draw's elements */
 };
@@ -59,7 +59,7 @@ typedef enum { WB__IN_LOOP, WB__BEFORE_LOOP, WB__BEHIND_LOOP } wb__fuse_place;
 
 /* Whether the next loop that loads an operand keeps its elements in local memory, for later loops,
  * or finds them there.  An item keeps those that it needs itself, so no barrier is necessary. */
-typedef enum { WB__NOT_KEPT, WB__TO_BE_KEPT, WB__KEPT } wb__fuse_kept;
+typedef enum { WB__LOAD_ONLY, WB__LOAD_AND_KEEP, WB__LOAD_KEPT } wb__fuse_kept;
 
 /* An operand with strides.  It is a view, or the index from which an iota computes its values. */
 typedef struct {
@@ -74,6 +74,7 @@ typedef struct {
     bool vector;                /* an item has k->vector elements; strides are in vectors */
     wb__fuse_place place;
     wb__fuse_kept kept;
+    int64_t kept_at;            /* where in the launch's local memory, in chunks */
     int64_t stride[WB_MAX_DIMS];
 } wb__fuse_operand;
 
@@ -159,7 +160,8 @@ void wb__fuse_offsets(wb__fuse *k, const bool *needed);
 /* Writes the expression of an operand's offset in the inner loop.  It is relative to the pointer or
  * first index that wb__fuse_bases emits. */
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
-/* Writes the expression of an element or vector of an operand whose offset is `at`. */
+/* Writes the expression that loads an element or vector of an operand whose offset is `at`, and if
+ * it is to be kept also stores it in local memory. */
 enum { WB__FUSE_FROM = 112 };
 void wb__fuse_from(const wb__fuse_operand *p, const char *at, char text[WB__FUSE_FROM]);
 /* Adds to `to` the offset of an operand along dimension d at the index that is an expression. */

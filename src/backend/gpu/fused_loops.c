@@ -381,7 +381,7 @@ void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48])
 void wb__fuse_from(const wb__fuse_operand *p, const char *at, char text[WB__FUSE_FROM])
 {
     const int id = p->id;
-    if (p->kept == WB__KEPT) snprintf(text, WB__FUSE_FROM, "k%d[j]", id);
+    if (p->kept == WB__LOAD_KEPT) snprintf(text, WB__FUSE_FROM, "k%d[j]", id);
     else if (p->kept) snprintf(text, WB__FUSE_FROM, "k%d[j] = p%d[%s]", id, id, at);
     else snprintf(text, WB__FUSE_FROM, "p%d[%s]", id, at);
 }

@@ -264,8 +264,10 @@ static void find_kept(rows *r)
     wb__fuse *k = &r->k;
     for (int i = 0; i < k->program->n_instr; i++) {
         const wb__fuse_operand *p = loaded(r, i);
-        for (int j = 0; p && p->kept && j < k->n_operands; j++)
-            if (k->operands[j].used && k->operands[j].id == p->id) k->operands[j].kept = WB__KEPT;
+        for (int j = 0; p && p->kept && j < k->n_operands; j++) {
+            wb__fuse_operand *same = &k->operands[j];
+            if (same->used && same->id == p->id) same->kept = WB__LOAD_KEPT;
+        }
     }
 }
 
@@ -351,18 +353,19 @@ static void sort_reductions(rows *r)
 
 /* ---- rows that are kept ---------------------------------------------------------------------- */
 
-/* Each loop over the columns of a row loads what it needs.  A row of at least LONG bytes is no
- * longer in the caches when the next loop comes, since the rows of all resident groups are not:
- * with six groups a processor those of an H100 take 13 MB at LONG bytes each.  Such an operand, if
- * several loops load it, is kept in local memory by the first of them, as it was loaded.
+/* Each loop over the columns of a row loads what it needs.  A row of at least LONG_ROW_BYTES is not
+ * taken to be in the L1 cache still when the next loop comes, so an operand with such rows that
+ * several loops load is kept in local memory by the first of them, as it was loaded.
  *
- * So a processor has few groups, which need more items then: with MANY of them in all, each with a
- * vector of 16 bytes on its way, a processor loads as fast as memory delivers. */
+ * Rows in local memory leave room for few groups on a processor, which need more items then: a
+ * processor loads as fast as memory delivers when about MANY_ITEMS each load 16 bytes. */
 enum {
-    LONG = 16384,
-    MANY = 1024,
+    LONG_ROW_BYTES = 16384,
+    MANY_ITEMS = 1024,
     RESERVED = 1024             /* bytes of local memory that a group takes beside its own */
 };
+_Static_assert(LONG_ROW_BYTES / WB__CHUNK >= MANY_ITEMS,
+               "a group keeps elements of one row, so the column is an element's place");
 
 /* The bytes of an operand that a loop over the columns loads, if it has elements of its own for
  * each row and column; else 0. */
@@ -399,19 +402,17 @@ static bool choose_items(rows *r, int64_t kept)
     const int64_t most = (int64_t)t->launch_bytes;
     const int64_t all = t->processor_bytes ? (int64_t)t->processor_bytes : most;
     bool fits = false;
-    for (int items = WB__GROUP_ITEMS; items <= WB__MIN(MANY, t->max_items); items *= 2) {
+    for (int items = WB__GROUP_ITEMS; items <= WB__MIN(MANY_ITEMS, t->max_items); items *= 2) {
         const int64_t own = wb__reduction_locals(NULL, r->reductions, r->n_reductions, items);
         const int64_t groups = WB__MAX(all / (kept + own + RESERVED), 1);
         if (kept + own > most || own > (int64_t)t->local_bytes) break;
         fits = true;
         k->items = items;
-        k->resident = items == WB__GROUP_ITEMS ? 0 : (int)WB__MIN(groups, MANY / items);
-        if (groups * items >= MANY) break;
+        k->resident = items == WB__GROUP_ITEMS ? 0 : (int)WB__MIN(groups, MANY_ITEMS / items);
+        if (groups * items >= MANY_ITEMS) break;
     }
     return fits;
 }
-
-static int64_t in_chunks(int64_t bytes) { return wb__quotient_up(bytes, WB__CHUNK); }
 
 /* Whether operand i is the first with its id. */
 static bool is_first(const wb__fuse *k, int i)
@@ -421,32 +422,34 @@ static bool is_first(const wb__fuse *k, int i)
     return k->operands[i].used;
 }
 
-/* Decides which operands are kept. */
+/* Decides which operands are kept: in their order, as long as they fit. */
 static void keep_rows(rows *r)
 {
     wb__fuse *k = &r->k;
-    for (int i = 0; i < k->n_operands && !r->by_item && !k->target->is_cpu; i++) {
+    if (r->by_item || k->target->is_cpu) return;
+    for (int i = 0; i < k->n_operands; i++) {
         const int64_t bytes = is_first(k, i) ? bytes_of_row(k, &k->operands[i]) : 0;
-        const int id = k->operands[i].id, loops = bytes >= LONG ? loops_of(r, id) : 0;
-        const int64_t kept = k->local + WB__CHUNK * in_chunks(bytes);
+        const int id = k->operands[i].id, loops = bytes >= LONG_ROW_BYTES ? loops_of(r, id) : 0;
+        const int64_t kept = k->local + wb__quotient_up(bytes, WB__CHUNK) * WB__CHUNK;
         if (loops < 2) continue;
         if (!choose_items(r, kept)) {
-            k->work->again += (loops - 1) * bytes * k->points[WB__ROWS];
+            k->work->reloaded += (loops - 1) * bytes * k->points[WB__ROWS];
             continue;
         }
-        k->local = kept;
         for (int j = i; j < k->n_operands; j++) {
             wb__fuse_operand *p = &k->operands[j];
-            if (p->used && p->id == id) p->kept = WB__TO_BE_KEPT;
+            if (!p->used || p->id != id) continue;
+            p->kept = WB__LOAD_AND_KEEP;
+            p->kept_at = k->local / WB__CHUNK;
         }
+        k->local = kept;
     }
 }
 
 /* Emits the pointers to what is kept. */
 static void point_to_kept(wb__fuse *k)
 {
-    int64_t at = 0;
-    if (k->local) wb__fuse_line(k, "REST(rest)");
+    if (k->local) wb__fuse_line(k, "LAUNCH_LOCAL(kept)");
     for (int i = 0; i < k->n_operands; i++) {
         const wb__fuse_operand *p = &k->operands[i];
         if (!p->kept || !is_first(k, i)) continue;
@@ -454,9 +457,8 @@ static void point_to_kept(wb__fuse *k)
         char type[16];
         if (k->vector > 1) snprintf(type, sizeof type, "%sx%d", stored, k->vector);
         else snprintf(type, sizeof type, "%s", stored);
-        wb__fuse_uint(k, at, "k%d", p->id);
-        wb__fuse_line(k, "LOCALP %s *k%d = (LOCALP %s *)(rest + a.k%d);", type, p->id, type, p->id);
-        at += in_chunks(bytes_of_row(k, p));
+        wb__fuse_uint(k, p->kept_at, "k%d", p->id);
+        wb__fuse_line(k, "LOCALP %s *k%d = (LOCALP %s *)(kept + a.k%d);", type, p->id, type, p->id);
     }
 }
 

@@ -160,7 +160,7 @@ static char *whole_text(const wb__fuse *k)
     else wb__text_add(&text, "KERNEL fused(");
     for (int i = 0; i < k->n_buffers; i++) wb__text_add(&text, "BUF(b%d, %d), ", i, i);
     wb__text_add(&text, "ARGS(fused_args, %d)%s)\n{\n%.*s}\n", k->n_buffers,
-                 k->local ? " REST_ARG(rest)" : "", (int)k->body.length, k->body.text);
+                 k->local ? " LAUNCH_LOCAL_ARG(kept)" : "", (int)k->body.length, k->body.text);
     if (!text.failed) return text.text;
     wb__free(text.text);
     return NULL;

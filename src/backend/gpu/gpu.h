@@ -21,8 +21,8 @@ typedef struct {
     bool tickets;               /* the prelude has COUNTERS, TICKET and FENCE */
     int max_items;              /* items in a group; at least 256 */
     size_t local_bytes;         /* local memory per group, in bytes */
-    /* the same with what a launch asks for (wb__gpu_launch.local), 0: no launch can; and of all
-     * groups of a processor, 0: as launch_bytes */
+    /* launch_bytes: the same with what a launch asks for (wb__gpu_launch.local); 0: no launch can
+     * ask.  processor_bytes: of a processor, for all its groups; 0: as launch_bytes. */
     size_t launch_bytes, processor_bytes;
     size_t max_args_bytes;      /* bytes of arguments; at least 1,024 */
     size_t buffer_bytes;        /* argument bytes of each buffer */
@@ -32,7 +32,8 @@ typedef struct {
     int fragments_f16, fragments_bf16;
     uint32_t max_points;        /* points that one kernel can index; 0: 2^32 - 1 */
     int processors;             /* each runs at least 256 items; 0: not known */
-    int tile;                   /* which of wb__gpu_work.tiles a product has */
+    int tile;                   /* the tile of a product where several suit (wb__gpu_work.tiles):
+                                   0 is the best by estimate */
 } wb__gpu_target;
 
 /* How a number of the plan (wb__number) is stored in an argument struct, at every launch.  F64, I64
@@ -91,7 +92,7 @@ typedef struct {
     int n;
     wb__gpu_launch *launch;
     size_t workspace;           /* bytes of workspace, aligned to 64 bytes */
-    int64_t again;              /* bytes that kernels load more than once (wb__kernel) */
+    int64_t reloaded;           /* bytes (wb__kernel) */
     const char *impl;           /* for the printed plan; a constant */
     int tiles;                  /* of a product: how many tiles suit, the best by estimate first */
 } wb__gpu_work;

@@ -2,7 +2,8 @@
  *
  * A convolution is a product; the places of its elements are computed instead of copying patches
  * (kernels/conv.k).  The choice of kernel, blocks and splits of the sum depends only on the step
- * and on the device, so results do not depend on what else runs. */
+ * and on the device, so results do not depend on what else runs, except the tile where two suit: it
+ * is timed (runtime/tiles.c), unless the step must be deterministic. */
 #include "backend/gpu/library.h"
 
 #include <stdio.h>
@@ -33,7 +34,7 @@ typedef struct {
     int64_t z, m, n, k, steps, inner;
     bool shared_b, wide;                    /* shared_b: one B for all z */
     bool cuts;                              /* k may be divided into other `steps` and `inner` */
-    bool image;                             /* A is an image, and `inner` its channels */
+    bool image;                             /* the inner indices are channels of an image, A */
     bool weights;                           /* B is the weights of a convolution of several taps */
     int64_t packed;                         /* their elements of the workspace, in sizes of sums */
 } product;
@@ -308,13 +309,13 @@ static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
     const wb_dtype d = p->dtype;
     const bool f64 = d == WB_F64;
     const int lanes = lanes_of(p, t);
-    /* Narrow waves, Intel's, have few registers: those of 8 items for half as many elements. */
+    /* Intel's waves are narrow and have few registers: waves of 8 items get half as many rows. */
     const bool narrow_waves = lanes && lanes < 32;
     const int down = lanes == 8 ? 4 : 2;
     const int64_t large = ceil_div(p->m, 128) * ceil_div(p->n, 128) * p->z;
     const bool fits = lanes ? t->local_bytes >= 48 << 10 && !narrow_waves : !f64;
     const bool both = fits && p->m >= 128 && p->n >= 128;
-    const int64_t first = both && large >= 128 ? 128 : 64, other = both ? 192 - first : first;
+    const int64_t first = both && large >= 128 ? 128 : 64, other = both && first == 64 ? 128 : 64;
     const int64_t side = t->tile ? other : first;
     const int64_t deep = lanes ? 32 : side == 128 || f64 ? 8 : 16;
     const int64_t items = lanes ? 2 * down * lanes : 256;
@@ -326,7 +327,7 @@ static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
     const int64_t adjacent = p->args.p.b_along ? p->n : p->k;
     const bool orders = p->weights && p->m >= TILES * side &&
                         adjacent % (lanes ? 8 : f64 ? 2 : 4) == 0;
-    const int64_t share = side * deep / items;                  /* of A, of an item */
+    const int64_t share = side * deep / items;  /* elements of A that an item loads in a step */
     const bool by_row =
         p->image && p->args.p.a_along && items % side == 0 && p->inner % share == 0;
     char defines[240];

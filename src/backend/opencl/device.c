@@ -72,6 +72,7 @@ static char *extensions_of(cl_device_id id)
     size_t bytes = 0;
     if (cl.GetDeviceInfo(id, CL_DEVICE_EXTENSIONS, 0, NULL, &bytes) || !bytes) return NULL;
     char *text = wb__alloc_zero(bytes + 1, 1);
+    if (!text) wb_clear_error();
     if (!text || !cl.GetDeviceInfo(id, CL_DEVICE_EXTENSIONS, bytes, text, NULL)) return text;
     wb__free(text);
     return NULL;

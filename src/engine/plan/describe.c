@@ -65,7 +65,7 @@ char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
     if (k->impl && k->reason) wb__text_add(&t, "  {%s; %s}", k->impl, k->reason);
     else if (k->impl) wb__text_add(&t, "  {%s}", k->impl);
     const wb__cost c = wb__step_cost(s);
-    wb__text_add(&t, "  reads %lld, writes %lld", (long long)(c.read + k->again),
+    wb__text_add(&t, "  reads %lld, writes %lld", (long long)(c.read + k->reloaded),
                  (long long)c.written);
     if (c.flops > 0) wb__text_add(&t, ", %.6g FLOP", c.flops);
     if (s->in_branch) wb__text_add(&t, ", in the branch");

@@ -155,7 +155,7 @@ static bool at_one_barrier(int waiting)
 }
 
 /* The shared memory that a launch asks for, with a page behind it that nothing may access. */
-static char *rest_of(size_t bytes)
+static char *launch_local_of(size_t bytes)
 {
     enum { MOST = 256 << 10 };
     static char *block;
@@ -175,8 +175,8 @@ static bool run_group(void)
     next_item = n_finished = n_fences = fences_due = 0;
     if (grid->shared_end - grid->shared > 16)
         memset(grid->shared, 0xff, (size_t)(grid->shared_end - grid->shared));
-    grid->here->rest = rest_of(grid->rest);
-    memset(grid->here->rest, 0xff, grid->rest);
+    grid->here->launch_local = launch_local_of(grid->launch_local);
+    memset(grid->here->launch_local, 0xff, grid->launch_local);
     while (next_item < n_items) {
         resume(waiting);
         waiting += fibers[waiting].waits;

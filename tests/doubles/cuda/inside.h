@@ -273,7 +273,7 @@ typedef struct {
     void (*barrier)(int line);
     void (*fence)(void);
     unsigned (*ticket)(unsigned *counter, unsigned most);   /* atomicInc */
-    char *rest;                         /* the shared memory that the launch asked for */
+    char *launch_local;                         /* the shared memory that the launch asked for */
 } vgpu_position;
 
 typedef struct {
@@ -282,7 +282,7 @@ typedef struct {
     vgpu_position *here;
     char *shared, *shared_end;
     unsigned groups[3], items[3];
-    unsigned rest;                      /* bytes of shared memory beside the kernel's arrays */
+    unsigned launch_local;              /* bytes of shared memory beside the kernel's arrays */
     void **arguments;
 } vgpu_grid;
 

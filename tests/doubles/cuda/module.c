@@ -106,6 +106,15 @@ API(cuModuleUnload, (CUmodule m), (m))
     return CUDA_SUCCESS;
 }
 
+static CUmodule same_module;
+static const char *same_name;
+static CUfunction same;
+static void compare_function(void *object)
+{
+    CUfunction f = object;
+    if (f->module == same_module && !strcmp(f->name, same_name)) same = f;
+}
+
 API(cuModuleGetFunction, (CUfunction *function, CUmodule m, const char *name), (function, m, name))
 {
     CONTEXT(c);
@@ -114,6 +123,14 @@ API(cuModuleGetFunction, (CUfunction *function, CUmodule m, const char *name), (
     static const vgpu_kernel no_code;
     static char *const nothing[2];
     char symbol[160];
+    same_name = name;
+    same_module = m;
+    same = NULL;
+    vgpu_each(c, VGPU_FUNCTION, compare_function);
+    if (same) {                         /* as in the driver, a function is one object */
+        *function = same;
+        return CUDA_SUCCESS;
+    }
     snprintf(symbol, sizeof symbol, "vgpu_kernel_%s", name);
     const vgpu_kernel *kernel = m->code ? dlsym(m->code, symbol) : &no_code;
     if (!kernel) return CUDA_ERROR_NOT_FOUND;
@@ -126,7 +143,8 @@ API(cuModuleGetFunction, (CUfunction *function, CUmodule m, const char *name), (
     f->shared = shared[0];
     f->shared_end = shared[1];
     f->own = f->shared_end - f->shared > 16 ? (int)(f->shared_end - f->shared) - 16 : 0;
-    f->most = MOST_SHARED - f->own;
+    /* `own` has the arrays of all kernels of the module, which may be more than one can have. */
+    f->most = f->own < MOST_SHARED ? MOST_SHARED - f->own : 0;
     *function = f;
     return CUDA_SUCCESS;
 }
@@ -135,8 +153,9 @@ API(cuFuncGetAttribute, (int *value, CUfunction_attribute which, CUfunction f), 
 {
     if (!vgpu_is(f, VGPU_FUNCTION)) return CUDA_ERROR_INVALID_HANDLE;
     if (!value) return CUDA_ERROR_INVALID_VALUE;
-    if (which != CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) return CUDA_ERROR_INVALID_VALUE;
-    *value = 1024;
+    if (which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) *value = 1024;
+    else if (which == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) *value = f->own;
+    else return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
@@ -231,7 +250,7 @@ static CUresult launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
     l->grid = (vgpu_grid){.kernel = f->kernel, .here = f->here, .shared = f->shared,
                           .shared_end = f->shared_end,
                           .groups = {groups[0], groups[1], groups[2]},
-                          .items = {items[0], items[1], items[2]}, .rest = shared};
+                          .items = {items[0], items[1], items[2]}, .launch_local = shared};
     size_t at = 0;
     for (int i = 0; i < f->kernel->n; i++) {
         memcpy(l->arguments + at, arguments[i], f->kernel->sizes[i]);

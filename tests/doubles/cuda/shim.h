@@ -52,11 +52,11 @@ struct vgpu_position {
     void (*barrier)(int line);
     void (*fence)();
     unsigned (*ticket)(unsigned *counter, unsigned most);
-    char *rest;                 /* the shared memory that the launch asked for */
+    char *launch_local;                 /* the shared memory that the launch asked for */
 };
 extern "C" __attribute__((visibility("default"))) vgpu_position vgpu_here;
 vgpu_position vgpu_here;
-#define vgpu_rest() ((void *)vgpu_here.rest)
+#define vgpu_launch_local() ((void *)vgpu_here.launch_local)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 

@@ -68,7 +68,7 @@ struct vgpu_position {
     void (*barrier)(int line);
     void (*fence)();                    /* as in shim.h; not used */
     unsigned (*ticket)(unsigned *counter, unsigned most);
-    char *rest;                         /* not used */
+    char *launch_local;                         /* not used */
 };
 extern "C" __attribute__((visibility("default"))) vgpu_position vgpu_here;
 vgpu_position vgpu_here;

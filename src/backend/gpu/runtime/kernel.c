@@ -200,7 +200,7 @@ static int make(wb__gpu_device *d, const wb__step *step, const parts *of, wb__gp
     k->routine = routine;
     k->work = work;
     k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
-    k->base.again = work ? work->again : 0;
+    k->base.reloaded = work ? work->reloaded : 0;
     k->base.impl = routine ? routine->impl : work ? work->impl
                  : wb__gpu_collective_impl(of->collective);
     k->base.reason = routine ? NULL : of->reason;

@@ -152,7 +152,7 @@ struct wb__gpu_device {
     wb__gpu_read read[WB__GPU_READS];
     wb__gpu_programs programs;
     wb__gpu_vendor_state *vendor_states;  /* handles of vendor libraries */
-    double timed;               /* seconds that timing.c has taken */
+    double timing_seconds;               /* seconds that timing.c has taken */
 };
 
 /* ---- drivers --------------------------------------------------------------------------------- */
@@ -205,7 +205,8 @@ struct wb__gpu_driver {
     /* Writes the driver's own error message, if it has one; d may be NULL. */
     void (*error_text)(wb__gpu_device *d, int code, char *text, size_t capacity);
 
-    int (*allocate)(wb__gpu_device *d, size_t bytes, uint64_t *at);     /* code; lock not held */
+    int (*allocate)(wb__gpu_device *d, size_t bytes, uint64_t *at);     /* code; only timing.c
+                                                                           holds the lock */
     void (*release)(wb__gpu_device *d, uint64_t at);                    /* lock held */
     void (*trim)(wb__gpu_device *d);            /* called after releases; or NULL */
     int (*memory_left)(wb__gpu_device *d, size_t *bytes);               /* code; or NULL */

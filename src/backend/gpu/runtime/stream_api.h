@@ -12,8 +12,8 @@
  *   API_NON_BLOCKING, API_NO_TIMING, API_PORTABLE, API_THREAD_LOCAL, API_MOST_ITEMS   constants:
  *                    flags of a stream, an event, pinned memory and a capture; a function's
  *                    attribute
- *   API_ALLOW_LOCAL(function, bytes)   lets launches of a function ask for more local memory than
- *                    any launch may, and returns a code
+ *   API_ALLOW_LOCAL(d, function)   lets launches of a function ask for all local memory that a
+ *                    group can have, also if that is more than the default; returns a code
  *   API_BEFORE_DROP()   called before a graph is destroyed, which may still be running
  *   API_PEER(d), API_ENABLE_PEER(d, source)   for copies between devices: the parameter that
  *                    names a device; enables direct access and returns a code
@@ -221,7 +221,7 @@ static int function(wb__gpu_device *d, void *program, const char *entry, size_t 
     (void)d;
     *to = made;
     if (!code) code = CALL(FuncGetAttribute, &most, API_MOST_ITEMS, made);
-    if (!code && local) code = API_ALLOW_LOCAL(made, local);
+    if (!code && local) code = API_ALLOW_LOCAL(d, made);
     *max_items = (size_t)most;
     return code;
 }

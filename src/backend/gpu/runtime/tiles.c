@@ -10,22 +10,24 @@ typedef struct {
     wb__gpu_candidates c;
 } trial;
 
-static bool has_views(const wb__step *s)
+/* Whether the operands of a step can be in scratch memory. */
+static bool fits_scratch(const wb__step *s)
 {
     for (int i = 0; i < s->n_views; i++)
         for (int k = 0; k < s->views[i].ndim; k++)
             if (s->views[i].strides[k] < 0) return false;
-    return s->n_views < WB__GPU_PIECES;
+    return s->n_views < WB__GPU_SCRATCH;
 }
 
-/* The bytes of a buffer up to the last element of a view. */
+/* The bytes from the first element of a view to the last. */
 static size_t bytes_of(const wb__view *v)
 {
-    int64_t last = v->offset;
+    int64_t last = 0;
     for (int i = 0; i < v->ndim; i++) last += (v->dims[i] - 1) * v->strides[i];
     return (size_t)(last + 1) * wb__dtype_size(v->dtype);
 }
 
+/* Views 0 to 2 are A, B and C, or the image, the weights and the result of a convolution. */
 static bool is_worth_timing(const wb__gpu_device *d, const wb__step *s)
 {
     const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
@@ -38,15 +40,15 @@ static bool is_worth_timing(const wb__gpu_device *d, const wb__step *s)
 }
 
 /* A hash of the texts and arguments of launches. */
-static uint64_t mark_of(const wb__gpu_work *w)
+static uint64_t fingerprint_of(const wb__gpu_work *w)
 {
-    uint64_t mark = 1;
+    uint64_t hash = 1;
     for (int i = 0; i < w->n; i++) {
         const wb__gpu_launch *l = &w->launch[i];
-        for (const char *at = l->text; *at; at++) mark = wb__mix(mark, (unsigned char)*at);
-        for (size_t k = 0; k < l->args_bytes; k++) mark = wb__mix(mark, l->args[k]);
+        for (const char *at = l->text; *at; at++) hash = wb__mix(hash, (unsigned char)*at);
+        for (size_t k = 0; k < l->args_bytes; k++) hash = wb__mix(hash, l->args[k]);
     }
-    return mark;
+    return hash;
 }
 
 /* Creates the launches for each tile: the candidates.  Returns whether this succeeds. */
@@ -57,27 +59,30 @@ static bool list(trial *t, int n)
     for (; t->c.n < n; t->c.n++) {
         target.tile = t->c.n;
         if (wb__gpu_step(&target, &t->step, &t->work[t->c.n])) return false;
-        t->c.mark[t->c.n] = mark_of(t->work[t->c.n]);
+        t->c.fingerprint[t->c.n] = fingerprint_of(t->work[t->c.n]);
         *workspace = WB__MAX(*workspace, t->work[t->c.n]->workspace);
     }
-    for (int i = 0; i < t->step.n_views; i++) t->c.bytes[i] = bytes_of(&t->step.views[i]);
-    t->c.problem = t->c.mark;
-    t->c.problem_bytes = (size_t)n * sizeof *t->c.mark;
+    for (int i = 0; i < t->step.n_views; i++) {
+        const wb__view *v = &t->step.views[i];
+        t->c.bytes[i] = bytes_of(v) + (size_t)v->offset * wb__dtype_size(v->dtype);
+    }
+    t->c.problem = t->c.fingerprint;
+    t->c.problem_bytes = (size_t)n * sizeof *t->c.fingerprint;
     return true;
 }
 
-/* Compiles the candidates, unless the disk names one.  Returns whether one can be chosen. */
-static bool ready(trial *t)
+/* Compiles the candidates.  Returns whether this succeeds. */
+static bool compile(trial *t)
 {
-    wb__gpu_device *d = t->d;
-    const uint64_t kept = wb__gpu_kept(d, &t->c);
-    for (int i = 0; i < t->c.n; i++)
-        if (t->c.mark[i] == kept) return true;
-    bool good = wb__gpu_may_time(d);
+    const double begun = wb__now();
+    bool good = true;
     for (int i = 0; i < t->c.n && good; i++) {
-        good = !wb__gpu_kernel_of(d, &t->step, t->work[i], &t->kernel[i]);
+        good = !wb__gpu_kernel_of(t->d, &t->step, t->work[i], &t->kernel[i]);
         t->work[i] = NULL;                      /* the kernel has it */
     }
+    pthread_mutex_lock(&t->d->lock);
+    t->d->timing_seconds += wb__now() - begun;
+    pthread_mutex_unlock(&t->d->lock);
     return good;
 }
 
@@ -92,10 +97,26 @@ static int try_one(void *ctx, int i)
     return status;
 }
 
+/* Returns the candidate that the disk names, or the fastest; 0 if none can be timed. */
+static int choose(trial *t)
+{
+    wb__gpu_device *d = t->d;
+    pthread_mutex_lock(&d->lock);
+    const uint64_t kept = wb__gpu_kept(d, &t->c);
+    const bool may = wb__gpu_may_time(d);
+    pthread_mutex_unlock(&d->lock);
+    for (int i = 0; i < t->c.n; i++)
+        if (t->c.fingerprint[i] == kept) return i;
+    if (!may || !compile(t)) return 0;
+    pthread_mutex_lock(&d->lock);
+    const int best = wb__gpu_fastest(d, &t->c);
+    pthread_mutex_unlock(&d->lock);
+    return best;
+}
+
 /* Returns the tile that is the fastest for a step; 0: that of wb__gpu_step's estimate. */
 static int best_of(wb__gpu_device *d, const wb__step *step, int n)
 {
-    int best = 0;
     trial *t = wb__alloc_zero(1, sizeof *t);
     if (!t) return 0;
     t->d = d;
@@ -103,13 +124,9 @@ static int best_of(wb__gpu_device *d, const wb__step *step, int n)
     t->c = (wb__gpu_candidates){.library = "Weber", .run = try_one, .ctx = t};
     for (int i = 0; i < step->n_views; i++) {
         t->step.views[i].buffer = i;
-        t->step.views[i].offset %= 64;          /* as aligned as it is */
+        t->step.views[i].offset %= 64;          /* keeps the alignment */
     }
-    if (list(t, n) && ready(t)) {
-        pthread_mutex_lock(&d->lock);
-        best = wb__gpu_fastest(d, &t->c);
-        pthread_mutex_unlock(&d->lock);
-    }
+    const int best = list(t, n) ? choose(t) : 0;
     for (int i = 0; i < n; i++) {
         wb__gpu_kernel_free(d, t->kernel[i]);
         wb__gpu_work_free(t->work[i]);
@@ -123,7 +140,7 @@ void wb__gpu_choose_tile(wb__gpu_device *d, const wb__step *step, wb__gpu_work *
     wb__gpu_target target = d->target;
     wb__gpu_work *other = NULL;
     const int n = WB__MIN((*work)->tiles, WB__GPU_CANDIDATES);
-    if (n < 2 || step->deterministic || !has_views(step) || !is_worth_timing(d, step)) return;
+    if (n < 2 || step->deterministic || !fits_scratch(step) || !is_worth_timing(d, step)) return;
     target.tile = best_of(d, step, n);
     if (target.tile && !wb__gpu_step(&target, step, &other)) {
         wb__gpu_work_free(*work);

@@ -1,12 +1,12 @@
-/* Choosing algorithms by timing.  A library lists candidates for a problem, the best by its own
- * estimate first.  For problems that take long, each of a few is run on scratch memory between two
- * events when the first plan that has the problem is made; a mark of the fastest is kept on disk,
- * so that the next process times nothing.  All timing of a device in a process ends after
- * MOST_SECONDS; the problems that are left have the library's first candidate, and are timed by a
- * later process.
+/* Choosing algorithms by timing.  A caller lists candidates for a problem, algorithms of a library
+ * or tiles of our own kernels, the best by an estimate first.  For problems that take long, each of
+ * a few is run on scratch memory between two events when the first plan that has the problem is
+ * made; a fingerprint of the fastest is kept on disk, so that the next process times nothing.  All
+ * timing of a device in a process ends after MOST_SECONDS; the problems that are left have the
+ * first candidate, and are timed by a later process.
  *
- *   WEBER_GPU_TIMING   0: nothing is timed, and the library's first candidate is used; a number: a
- *                      problem is timed if it takes longer by an estimate, in microseconds (50)
+ *   WEBER_GPU_TIMING   0: nothing is timed, and the first candidate is used; a number: a problem is
+ *                      timed if it takes longer by an estimate, in microseconds (50)
  *
  * Another candidate may give other bits.  A step that must be deterministic is thus never timed,
  * nor is its choice read: it has the first candidate, whatever is on the disk. */
@@ -43,9 +43,9 @@ bool wb__gpu_worth_timing(const wb__gpu_device *d, size_t size, bool rounded, do
     return d->driver->elapsed && seconds > bound();
 }
 
-bool wb__gpu_may_time(const wb__gpu_device *d) { return d->timed < MOST_SECONDS; }
+bool wb__gpu_may_time(const wb__gpu_device *d) { return d->timing_seconds < MOST_SECONDS; }
 
-/* ---- choices on disk: the marks of candidates ------------------------------------------------ */
+/* ---- choices on disk: the fingerprints of candidates ----------------------------------------- */
 
 static const char kind[] = "algorithm";
 
@@ -71,20 +71,20 @@ static char *key_of(const wb__gpu_device *d, const wb__gpu_candidates *c, size_t
 uint64_t wb__gpu_kept(const wb__gpu_device *d, const wb__gpu_candidates *c)
 {
     size_t key_bytes = 0, bytes = 0;
-    uint64_t mark = 0;
+    uint64_t fingerprint = 0;
     char *key = key_of(d, c, &key_bytes);
     void *kept = key ? wb__kernel_cache_get(kind, key, key_bytes, &bytes) : NULL;
-    if (kept && bytes == sizeof mark) memcpy(&mark, kept, sizeof mark);
+    if (kept && bytes == sizeof fingerprint) memcpy(&fingerprint, kept, sizeof fingerprint);
     wb__free(kept);
     wb__free(key);
-    return mark;
+    return fingerprint;
 }
 
-static void keep(const wb__gpu_device *d, const wb__gpu_candidates *c, uint64_t mark)
+static void keep(const wb__gpu_device *d, const wb__gpu_candidates *c, uint64_t fingerprint)
 {
     size_t bytes = 0;
     char *key = key_of(d, c, &bytes);
-    if (key) wb__kernel_cache_put(kind, key, bytes, &mark, sizeof mark);
+    if (key) wb__kernel_cache_put(kind, key, bytes, &fingerprint, sizeof fingerprint);
     wb__free(key);
 }
 
@@ -120,12 +120,12 @@ static int time_all(wb__gpu_device *d, const wb__gpu_candidates *c)
     for (; i < c->n && wb__gpu_may_time(d); i++) {
         const double begun = wb__now();
         const float ms = time_of(d, c, i);
-        d->timed += wb__now() - begun;
+        d->timing_seconds += wb__now() - begun;
         if (!i) first = ms;
         if (ms < least) least = ms, best = i;
     }
     if (i < c->n || isinf(least)) return 0;
-    keep(d, c, c->mark[best]);
+    keep(d, c, c->fingerprint[best]);
     if (wb__debug("dispatch"))
         wb__log(WB_LOG_INFO, "%s:%d: %s: algorithm %d of %d takes %.1f us, the first %.1f us",
                 d->driver->backend->tag, d->base.ordinal, c->library, best + 1, c->n, 1e3 * least,
@@ -140,7 +140,7 @@ static uint64_t reserve(wb__gpu_device *d, wb__gpu_candidates *c)
     const wb__gpu_cache *cache = &d->cache;
     uint64_t scratch = 0;
     size_t all = 0;
-    for (int i = 0; i < WB__GPU_PIECES; i++) {
+    for (int i = 0; i < WB__GPU_SCRATCH; i++) {
         c->at[i] = all;
         all += (c->bytes[i] + 2 * WB__WORKSPACE_ALIGN - 1) / WB__WORKSPACE_ALIGN *
                WB__WORKSPACE_ALIGN;
@@ -148,7 +148,7 @@ static uint64_t reserve(wb__gpu_device *d, wb__gpu_candidates *c)
     if (cache->used + cache->cached + (int64_t)all > cache->limit ||
         d->driver->allocate(d, all, &scratch))
         return 0;
-    for (int i = 0; i < WB__GPU_PIECES; i++) c->at[i] += scratch;
+    for (int i = 0; i < WB__GPU_SCRATCH; i++) c->at[i] += scratch;
     return scratch;
 }
 
@@ -156,7 +156,7 @@ int wb__gpu_fastest(wb__gpu_device *d, wb__gpu_candidates *c)
 {
     const uint64_t kept = c->n > 1 ? wb__gpu_kept(d, c) : 0;
     for (int i = 0; i < c->n; i++)
-        if (c->mark[i] == kept) return i;
+        if (c->fingerprint[i] == kept) return i;
     const uint64_t scratch = c->n > 1 && wb__gpu_may_time(d) ? reserve(d, c) : 0;
     if (!scratch) return 0;
     const int best = time_all(d, c);

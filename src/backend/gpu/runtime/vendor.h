@@ -91,28 +91,29 @@ int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e
 bool wb__gpu_worth_timing(const wb__gpu_device *d, size_t size, bool rounded, double flop,
                           double bytes);
 /* false: this process has timed for long enough on the device.  What takes time because of timing
- * is added to d->timed. */
+ * is added to d->timing_seconds. */
 bool wb__gpu_may_time(const wb__gpu_device *d);
 
-enum { WB__GPU_CANDIDATES = 8, WB__GPU_PIECES = 10 };
-/* n candidates of a library for a problem.  The choice depends on the library, its version, the
- * problem and the device's name.  mark[i], which is not 0, identifies candidate i in each process.
- * `run` launches it on scratch memory and returns 0 or a code; ctx is its first argument. */
+enum { WB__GPU_CANDIDATES = 8, WB__GPU_SCRATCH = 10 };
+/* n candidates of a library, or of our own kernels, for a problem.  The choice depends on the
+ * library, its version, the problem and the device's name.  fingerprint[i], which is not 0,
+ * identifies candidate i in each process.  `run` launches it on scratch memory and returns 0 or a
+ * code; ctx is its first argument. */
 typedef struct {
     const char *library;
     uint64_t version;
     const void *problem;
     size_t problem_bytes;
     int n;
-    uint64_t mark[WB__GPU_CANDIDATES];
+    uint64_t fingerprint[WB__GPU_CANDIDATES];
     int (*run)(void *ctx, int i);
     void *ctx;
-    size_t bytes[WB__GPU_PIECES];       /* of the pieces of scratch memory */
-    uint64_t at[WB__GPU_PIECES];        /* their addresses, which wb__gpu_fastest sets */
+    size_t bytes[WB__GPU_SCRATCH];       /* of the buffers in scratch memory */
+    uint64_t at[WB__GPU_SCRATCH];        /* their addresses, which wb__gpu_fastest sets */
 } wb__gpu_candidates;
-/* With the lock held.  wb__gpu_kept: the mark that the disk names; 0: none.  wb__gpu_fastest: the
- * candidate with that mark, or the fastest, which the disk names from then on; 0, the library's own
- * choice, if none can be timed. */
+/* With the lock held.  wb__gpu_kept: the fingerprint that the disk names; 0: none.
+ * wb__gpu_fastest: the candidate with it, or the fastest, which the disk names from then on; 0, the
+ * first, if none can be timed. */
 uint64_t wb__gpu_kept(const wb__gpu_device *d, const wb__gpu_candidates *c);
 int wb__gpu_fastest(wb__gpu_device *d, wb__gpu_candidates *c);
 
