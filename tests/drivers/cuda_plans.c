@@ -116,10 +116,10 @@ static void must_plan_several(const wb__dnn_target *t, const wb__step *step, int
     assert_true(plans.n >= least);
     for (int i = 0; i < plans.n; i++) {
         const wb__dnn_plan *plan = &plans.list[i];
-        for (int j = 0; j < i; j++) assert_true(plans.list[j].mark != plan->mark);
+        for (int j = 0; j < i; j++) assert_true(plans.list[j].fingerprint != plan->fingerprint);
         assert_false(notes_of(plan) & imprecise(step));
-        assert_int_equal(wb__dnn_plans_of(g, t, &p, WB__DNN_PLANS, plan->mark, &again), 0);
-        assert_true(again.n == 1 && again.list[0].mark == plan->mark &&
+        assert_int_equal(wb__dnn_plans_of(g, t, &p, WB__DNN_PLANS, plan->fingerprint, &again), 0);
+        assert_true(again.n == 1 && again.list[0].fingerprint == plan->fingerprint &&
                     again.list[0].engine == plan->engine &&
                     again.list[0].workspace == plan->workspace);
         wb__dnn_plans_free(&dnn, &again);

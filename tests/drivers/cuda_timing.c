@@ -154,6 +154,20 @@ static void the_fastest(void)
 
 TEST(the_fastest_is_kept) { for_each_library(the_fastest); }
 
+/* A candidate whose first run is long is not run again. */
+static void long_runs(void)
+{
+    each_file(erase);
+    restart("300000,150000,250000");
+    assert_int_equal(evaluate(N), 1);
+    if (!strstr(chosen, "algorithm 2 of 3 takes 150000.0 us, the first 300000.0"))
+        fail_msg("%s", chosen);
+    assert_int_equal(timed(), ALGORITHMS);
+    each_file(erase);
+}
+
+TEST(runs_that_are_long) { for_each_library(long_runs); }
+
 static void nothing(void)
 {
     restart("30,10,20");

@@ -21,6 +21,7 @@
 
 enum { REPEATS = 3 };
 static const double MOST_SECONDS = 2;
+static const float MOST_MS = 100;                       /* of a run that is repeated */
 static const double BYTES_A_SECOND = 2e10;              /* of one processor */
 
 /* The time in seconds from which on a problem is timed. */
@@ -100,19 +101,22 @@ static int run(void *ctx)
     return code;
 }
 
-/* Returns the time of candidate i, in milliseconds; infinity: it fails. */
+/* Returns the time of candidate i, in milliseconds; infinity: it fails.  The first run also loads
+ * its kernels, and counts only if it is so long that it is not repeated. */
 static float time_of(wb__gpu_device *d, const wb__gpu_candidates *c, int i)
 {
     timed t = {c, i, 1};
     float ms = 0;
-    int code = d->driver->elapsed(d, run, &t, &ms);     /* loads its kernels */
-    t.repeats = REPEATS;
-    if (!code) code = d->driver->elapsed(d, run, &t, &ms);
-    return code ? INFINITY : ms / REPEATS;
+    int code = d->driver->elapsed(d, run, &t, &ms);
+    if (!code && ms < MOST_MS) {
+        t.repeats = REPEATS;
+        code = d->driver->elapsed(d, run, &t, &ms);
+    }
+    return code ? INFINITY : ms / (float)t.repeats;
 }
 
-/* Returns the fastest candidate, which the disk names from now on; 0 if the time does not suffice
- * for all, or none works. */
+/* Returns the fastest of the candidates for which the time suffices, which the disk names from now
+ * on; 0 if that is only one, or none works. */
 static int time_all(wb__gpu_device *d, const wb__gpu_candidates *c)
 {
     float first = INFINITY, least = INFINITY;
@@ -124,7 +128,7 @@ static int time_all(wb__gpu_device *d, const wb__gpu_candidates *c)
         if (!i) first = ms;
         if (ms < least) least = ms, best = i;
     }
-    if (i < c->n || isinf(least)) return 0;
+    if (i < 2 || isinf(least)) return 0;
     keep(d, c, c->fingerprint[best]);
     if (wb__debug("dispatch"))
         wb__log(WB_LOG_INFO, "%s:%d: %s: algorithm %d of %d takes %.1f us, the first %.1f us",
