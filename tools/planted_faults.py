@@ -728,6 +728,7 @@ TABLE = [
      "p.by_timing = !*reason && !step->deterministic && is_worth_timing(d, &p);",
      "p.by_timing = !*reason && is_worth_timing(d, &p);", ["cuda_timing", "cuda_dnn"]),
     ("a candidate that takes long is run four times", "src/backend/gpu/runtime/timing.c", "if (!code && ms < MOST_MS) {", "if (!code) {", ["cuda_timing"]),
+    ("oneDNN computes gradients that it leaves unset", "src/backend/cpu/onednn/dnnl.c", "d->ow == 1 && d->stride[1] > 1)", "d->ow == 1 && d->stride[1] > 9)", ["cpu_lib"]),
     ("the choice on the disk is not read", "src/backend/gpu/runtime/timing.c",
      "if (c->fingerprint[i] == kept) return i;", "if (c->mark[i] == kept && i >= c->n) return i;", ["cuda_timing"]),
     ("scratch memory of timing is not freed", "src/backend/gpu/runtime/timing.c",

@@ -185,6 +185,21 @@ static void test_conv_named(void **unused)
     }
 }
 
+/* Images of one output column with a stride: a tap of the weights may only meet padding. */
+static void test_conv_of_one_column(void **unused)
+{
+    for (int stride = 2; stride <= 3; stride++)
+        for (int kind = 0; kind < 3; kind++) {
+            wb__conv_desc d = { .dtype = WB_BF16, .kind = (wb__conv_kind)kind, .n = 1, .c = 64,
+                                .k = 64, .h = 4, .w = 1, .oh = 2, .ow = 1, .kh = 3, .kw = 3,
+                                .stride = { stride, stride }, .dilation = { 1, 1 },
+                                .groups = 1, .pad = { 1, 1, 1, 1 } };
+            state = (uint64_t)(stride * 3 + kind);
+            one_conv(d, false, false);
+            one_conv(d, true, true);
+        }
+}
+
 /* Pooling. */
 
 static void one_pool(wb__pool_desc d, bool ties, bool nans)
@@ -313,7 +328,8 @@ static void test_same_bits(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WAYS(test_conv_drawn), WAYS(test_conv_named), WAYS(test_pool_drawn), WAYS(test_same_bits),
+        WAYS(test_conv_drawn), WAYS(test_conv_named), WAYS(test_conv_of_one_column),
+        WAYS(test_pool_drawn), WAYS(test_same_bits),
         PIECES(test_conv_named) PIECES(test_same_bits)
     };
     return cmocka_run_group_tests_name("cpu_lib", tests, NULL, NULL);
