@@ -403,6 +403,28 @@ static int order_calls(tile_compiler *c)
     return 0;
 }
 
+/* Sets `ahead` of the calls that bind or load values of full tiles, once for each view, in programs
+ * that compute for so long that the memory of a tile arrives meanwhile.  Shorter programs keep the
+ * memory busy all the time; they would only become slower. */
+static void fetch_ahead(const tile_compiler *c)
+{
+    enum { LONG = 6 };
+    tile_program *p = c->p;
+    int work = 0;
+    for (int i = p->hoist_to; i < p->last_from; i++)
+        work += p->calls[i].kind != CALL_BIND && !p->calls[i].row;
+    for (int i = p->hoist_to; work >= LONG && i < p->last_from; i++) {
+        tile_call *call = &p->calls[i];
+        call->ahead = (call->kind == CALL_BIND || call->kind == CALL_LOAD) && !call->row &&
+                      call->level[0] == LEVEL_FULL;
+        for (int k = p->hoist_to; k < i && call->ahead; k++) {
+            const tile_view *a = &c->s->views[call->arg], *b = &c->s->views[p->calls[k].arg];
+            if (p->calls[k].ahead && a->buffer == b->buffer && a->offset == b->offset)
+                call->ahead = false;            /* a variable is read and written */
+        }
+    }
+}
+
 int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, const wb__view *views,
                  const int *pseudo, const wb__tile_table *t, bool chunked, int64_t register_bytes)
 {
@@ -442,6 +464,7 @@ int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, con
         for (int i = 0; i < c.n; i++)
             if (c.late[i] && !c.done[i]) emit_store(&c, i);
         e = c.failed ? WB_ERROR_MEMORY : order_calls(&c);
+        if (!e) fetch_ahead(&c);
         if (!e) e = tile_allocate_values(p, s, register_bytes);
     }
     wb__free(ints);

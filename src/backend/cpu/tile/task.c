@@ -8,9 +8,10 @@
 
 /* SMALL and GRAIN measure work in elements of the space times calls of the program.  Below SMALL,
  * one thread computes everything.  GRAIN is about the least work of a task.  CACHE: the bytes
- * that the registers of a program should fit in. */
+ * that the registers of a program should fit in.  LARGE: the bytes from which on it is faster to
+ * fetch the next tile ahead; AdamW of 0.8 million numbers in 13 MB then takes 0.7 of the time. */
 enum { SMALL = 32 * 1024, GRAIN = 16 * 1024, TASKS_A_THREAD = 4, TRANSPOSED_ROWS = 32,
-      CACHE = 32 * 1024 };
+      CACHE = 32 * 1024, LARGE = 4 << 20 };
 
 const wb__tile_table *wb__tile_table_here(void)
 {
@@ -287,6 +288,20 @@ static void make_workspace(tile_kernel *k)
     k->head.base.workspace = (size_t)end;
 }
 
+/* The bytes of the views that tiles may fetch ahead. */
+static int64_t bytes_ahead(const tile_kernel *k)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < k->n_segments; i++) {
+        const tile_segment *s = &k->segments[i];
+        const tile_program *p = &k->programs[s->program];
+        for (int j = 0; j < p->n_calls; j++)
+            if (p->calls[j].ahead)
+                bytes += s->n[OUTER] * s->n[ROWS] * s->n[COLS] * s->views[p->calls[j].arg].size;
+    }
+    return bytes;
+}
+
 static void destroy(wb__cpu_kernel *kernel)
 {
     tile_kernel *k = (tile_kernel *)kernel;
@@ -326,6 +341,7 @@ int wb__cpu_fused(const wb__fused *f, wb__cpu_kernel **kernel)
     if (!e) e = make_tasks(k, &a);
     if (!e) {
         make_workspace(k);
+        k->large = bytes_ahead(k) >= LARGE;
         k->reductions = a.needs.reduces_rows || a.needs.reduces_all;
         snprintf(k->impl, sizeof k->impl, "tile %s", k->table->isa);
         k->head.base.impl = k->impl;
