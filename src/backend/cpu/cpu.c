@@ -263,6 +263,7 @@ const wb__backend wb__cpu_backend = {
     .finish = cpu_finish,
     .wait = cpu_wait,
     .prefers_channels_last = cpu_prefers_channels_last,
+    .supports = wb__cpu_supports,
     .packed_bytes = wb__cpu_packed_bytes,
 };
 

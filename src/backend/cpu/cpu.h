@@ -22,6 +22,8 @@ typedef int wb__cpu_preparer(const wb__step *step, wb__cpu_kernel **kernel);
 #define WB_STEP(NAME, name, cpu, gpu) wb__cpu_preparer wb__cpu_##cpu;
 #include "ops/ops.def"
 
+/* supports of wb__backend (cpu_attention.c). */
+bool wb__cpu_supports(const wb_device *device, const wb__step *step);
 /* packed_bytes of wb__backend (cpu_library.c). */
 int64_t wb__cpu_packed_bytes(const wb_device *device, const wb__step *step);
 
