@@ -5,7 +5,8 @@
  * Defines T, TYPE, INT, NAME, V, VI, LANES, MR, NV, MASKED, and
  *
  *     load store spread load_some store_some multiply_add at_least_0 transpose_8 choose
- *     vector_tanh vector_sigmoid */
+ *     vector_tanh vector_sigmoid
+ *     MASK blend same is_nan beats larger */
 
 #undef T
 #undef TYPE
@@ -33,6 +34,12 @@
 #define LANES (BYTES / (int)sizeof(T))
 #define transpose_8 NAME(transpose_8)
 #define choose NAME(choose)
+#define MASK NAME(truth)
+#define blend NAME(blend)
+#define same NAME(same)
+#define is_nan NAME(is_nan)
+#define beats NAME(beats)
+#define larger NAME(larger)
 #define vector_tanh NAME(vector_tanh)
 #define vector_sigmoid NAME(vector_sigmoid)
 
@@ -42,6 +49,9 @@
 #define INTRINSIC__(prefix, name, suffix) prefix##name##_##suffix
 #define INTRINSIC_(prefix, name, suffix) INTRINSIC__(prefix, name, suffix)
 #define INTRINSIC(name) INTRINSIC_(PREFIX, name, SUFFIX)
+#define COMPARE__(name, suffix) INTRINSIC_(PREFIX, name, suffix##_mask)
+#define COMPARE_(name, suffix) COMPARE__(name, suffix)
+#define COMPARE(name) COMPARE_(name, SUFFIX)
 #define load(p) INTRINSIC(loadu)(p)
 #define store(p, v) INTRINSIC(storeu)(p, v)
 #define spread(x) INTRINSIC(set1)(x)
@@ -91,6 +101,30 @@ typedef T V __attribute__((vector_size(BYTES)));
 typedef INT VI __attribute__((vector_size(BYTES)));
 
 static inline V choose(VI where, V a, V b) { return (V)((where & (VI)a) | (~where & (VI)b)); }
+
+/* MASK is a truth value for each lane, with the operators & | ~.  blend: a where m is true, else b.
+ * larger: a if a > b, else b.  beats: a > b, or a is NaN and b is not. */
+#if WB__ISA == 5
+typedef NAME(mask) MASK;
+static inline V blend(MASK m, V a, V b) { return INTRINSIC(mask_mov)(b, m, a); }
+static inline MASK same(V a, V b) { return COMPARE(cmp)(a, b, _CMP_EQ_OQ); }
+static inline MASK is_nan(V a) { return COMPARE(cmp)(a, a, _CMP_UNORD_Q); }
+static inline MASK beats(V a, V b)
+{
+    return COMPARE(mask_cmp)(COMPARE(cmp)(b, b, _CMP_ORD_Q), a, b, _CMP_NLE_UQ);
+}
+#else
+typedef VI MASK;
+static inline V blend(MASK m, V a, V b) { return choose(m, a, b); }
+static inline MASK same(V a, V b) { return (MASK)(a == b); }
+static inline MASK is_nan(V a) { return (MASK)(a != a); }
+static inline MASK beats(V a, V b) { return (MASK)(a > b) | ((MASK)(a != a) & (MASK)(b == b)); }
+#endif
+#if WB__ISA
+static inline V larger(V a, V b) { return INTRINSIC(max)(a, b); }
+#else
+static inline V larger(V a, V b) { return choose((VI)(a > b), a, b); }
+#endif
 
 #if !WB__ISA
 static inline V load(const T *p)

@@ -11,24 +11,12 @@
 /* The window of one output position, clipped to the image: rows [r0, r1), columns [c0, c1) of x. */
 typedef struct { int64_t r0, r1, c0, c1; } NAME(window);
 
-static inline NAME(window) NAME(window_at)(const wb__pool_desc *d, int64_t i, int64_t j)
-{
-    const int64_t top = i * d->stride[0] - d->pad[0], left = j * d->stride[1] - d->pad[2];
-    return (NAME(window)){ WB__MAX(top, 0), WB__MIN(top + d->kh, d->h), WB__MAX(left, 0),
-                           WB__MIN(left + d->kw, d->w) };
-}
-
 static inline V NAME(get)(const T *p, int some) { return some ? load_some(p, some) : load(p); }
 static inline void NAME(put)(T *p, V v, int some)
 {
     if (some) store_some(p, v, some);
     else store(p, v);
 }
-
-static inline VI NAME(beats)(V x, V m) { return (x > m) | ((x != x) & (m == m)); }
-
-/* the integer n in every lane */
-static inline VI NAME(counted)(T n) { return (VI){ 0 } + (INT)n; }
 
 /* The gradient of one window: dy (in_out) at the first maximum of x in the window, and 0 elsewhere
  * in the window.  It is added to dx if windows overlap, and written to dx otherwise. */
@@ -37,22 +25,21 @@ NAME(max_grad)(const wb__pool_desc *d, NAME(window) w, const T *x, const T *in_o
                const bool overlap, const int some)
 {
     const int64_t c = d->c, row = d->w * c;
-    V m = spread(-(T)INFINITY);
-    VI where = NAME(counted)(0), count = where;
-    const VI one = NAME(counted)(1);
+    V m = spread(-(T)INFINITY), where = spread(0), count = where;
+    const V one = spread(1);
     for (int64_t r = w.r0; r < w.r1; r++)
         for (int64_t q = w.c0; q < w.c1; q++, count += one) {
             const V e = NAME(get)(x + r * row + q * c, some);
-            const VI better = NAME(beats)(e, m);
-            m = choose(better, e, m);
-            where = (better & count) | (~better & where);
+            const MASK better = beats(e, m);
+            m = blend(better, e, m);
+            where = blend(better, count, where);
         }
     const V dy = NAME(get)(in_out, some);
-    count = NAME(counted)(0);
+    count = spread(0);
     for (int64_t r = w.r0; r < w.r1; r++)
         for (int64_t q = w.c0; q < w.c1; q++, count += one) {
             T *at = dx + r * row + q * c;
-            V e = choose((VI)(where == count), dy, spread(0));
+            V e = blend(same(where, count), dy, spread(0));
             if (overlap) e += NAME(get)(at, some);
             NAME(put)(at, e, some);
         }
@@ -88,7 +75,7 @@ NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(windo
         for (int64_t r = w.r0; r < w.r1; r++)
             for (int64_t q = w.c0; q < w.c1; q++) {
                 const V e = NAME(get)(x + r * row + q * c, some);
-                m = choose((VI)(e > m) | (VI)(e != e), e, m);
+                m = blend(is_nan(e), e, larger(e, m));
             }
         NAME(put)(y, m, some);
         return;
@@ -99,9 +86,9 @@ NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(windo
             for (int64_t q = w.c0; q < w.c1; q++, begun = true) {
                 const V e = NAME(get)(x + r * row + q * c, some),
                         t = NAME(get)(v + r * row + q * c, some);
-                const VI better = begun ? NAME(beats)(e, m) : ~(VI){ 0 };
-                m = choose(better, e, m);
-                taken = choose(better, t, taken);
+                const MASK better = begun ? beats(e, m) : same(spread(0), spread(0));
+                m = blend(better, e, m);
+                taken = blend(better, t, taken);
             }
         NAME(put)(y, taken, some);
         return;
@@ -109,23 +96,40 @@ NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(windo
     NAME(max_grad)(d, w, x, in_out, dx, overlap, some);
 }
 
+/* Pools all channels of one output position. */
 static inline __attribute__((always_inline)) void
-NAME(pool_image)(const wb__pool_desc *d, const wb__pool_kind kind, const T *x, const T *dy,
+NAME(pool_pixel)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(window) w, const T *x,
+                 const T *dy, const T *v, T *dx, T *y, const bool overlap)
+{
+    int64_t c = 0;
+    for (; c + LANES <= d->c; c += LANES)
+        NAME(pool_channels)(d, kind, w, x + c, dy + c, v + c, dx + c, y + c, overlap, 0);
+    if (c < d->c)
+        NAME(pool_channels)(d, kind, w, x + c, dy + c, v + c, dx + c, y + c, overlap,
+                            (int)(d->c - c));
+}
+
+/* The loops over a window of 2 by 2 are unrolled: otherwise they take four times as long as the
+ * arithmetic inside them. */
+static inline __attribute__((always_inline)) void
+NAME(pool_image)(const wb__pool_desc *of, const wb__pool_kind kind, const T *x, const T *dy,
                  const T *v, T *dx, T *y, const bool overlap)
 {
-    const int64_t ragged = d->c % LANES;
-    for (int64_t i = 0; i < d->oh; i++)
-        for (int64_t j = 0; j < d->ow; j++) {
-            const NAME(window) w = NAME(window_at)(d, i, j);
-            const int64_t out = (i * d->ow + j) * d->c;
-            int64_t c = 0;
-            for (; c + LANES <= d->c; c += LANES)
-                NAME(pool_channels)(d, kind, w, x + c, dy + out + c, v + c, dx + c, y + out + c,
-                                    overlap, 0);
-            if (ragged)
-                NAME(pool_channels)(d, kind, w, x + c, dy + out + c, v + c, dx + c, y + out + c,
-                                    overlap, (int)ragged);
+    const wb__pool_desc desc = *of, *d = &desc;     /* a copy that no store of T can change */
+    int64_t out = 0;
+    for (int64_t i = 0, top = -d->pad[0]; i < d->oh; i++, top += d->stride[0]) {
+        const int64_t r0 = WB__MAX(top, 0), r1 = WB__MIN(top + d->kh, d->h);
+        int64_t left = -d->pad[2];
+        for (int64_t j = 0; j < d->ow; j++, left += d->stride[1], out += d->c) {
+            const int64_t c0 = WB__MAX(left, 0), c1 = WB__MIN(left + d->kw, d->w);
+            if (r1 - r0 == 2 && c1 - c0 == 2)
+                NAME(pool_pixel)(d, kind, (NAME(window)){ r0, r0 + 2, c0, c0 + 2 }, x, dy + out, v,
+                                 dx, y + out, overlap);
+            else
+                NAME(pool_pixel)(d, kind, (NAME(window)){ r0, r1, c0, c1 }, x, dy + out, v, dx,
+                                 y + out, overlap);
         }
+    }
 }
 
 /* Planes are pooled by chunks of at most ROW outputs of a row, because the arrays m, taken and
