@@ -302,20 +302,20 @@ static void same_bits(wb__cpu_op *op, buffer *const from[4], int out)
 
 static void test_same_bits(void **unused)
 {
-    for (int i = 0; i < 16; i++) {
-        const wb_dtype type = i / 4 % 2 ? WB_BF16 : WB_F32;
-        const int64_t n = i < 8 ? 1 : 5;
-        wb__conv_desc d = { .dtype = type, .kind = (wb__conv_kind)(i % 3), .n = n, .c = 32, .h = 18,
-                            .w = 17, .k = 48, .kh = 3, .kw = 3, .oh = 18, .ow = 17,
+    for (int i = 0; i < 28; i++) {
+        const wb_dtype type = i < 16 && i / 4 % 2 ? WB_BF16 : WB_F32;
+        const int64_t n = i < 8 ? 1 : 5, few = i < 16 ? 32 : i < 22 ? 1 : 3;
+        wb__conv_desc d = { .dtype = type, .kind = (wb__conv_kind)(i % 3), .n = n, .c = few,
+                            .h = 18, .w = 17, .k = few < 32 ? 7 : 48, .kh = 3, .kw = 3, .oh = 18, .ow = 17,
                             .stride = { 1, 1 }, .dilation = { 1, 1 }, .pad = { 1, 1, 1, 1 },
                             .groups = 1 };
         wb__matmul_desc m = { .dtype = type, .batch = { n, 1 }, .m = 130, .n = 120, .k = 200,
                               .a_b = { 130 * 200 }, .b_b = { 200 * 120 }, .c_b = { 130 * 120 },
                               .a_s = { 200, 1 }, .b_s = { 120, 1 }, .c_s = { 120, 1 } };
-        const bool product = i % 4 == 3;
-        buffer a = make(type, product ? n * 130 * 200 : n * 32 * 18 * 17, true),
-               b = make(type, product ? n * 200 * 120 : 32 * 48 * 9, true),
-               c = make(type, product ? n * 130 * 120 : n * 48 * 18 * 17, true);
+        const bool product = i < 16 && i % 4 == 3;
+        buffer a = make(type, product ? n * 130 * 200 : n * few * 18 * 17, true),
+               b = make(type, product ? n * 200 * 120 : few * d.k * 9, true),
+               c = make(type, product ? n * 130 * 120 : n * d.k * 18 * 17, true);
         wb__cpu_op *op;
         assert_int_equal(product ? wb__cpu_matmul(&m, &op) : wb__cpu_conv(&d, &op), 0);
         const int out = product || d.kind == WB__CONV_FORWARD ? 2

@@ -88,6 +88,14 @@ typedef struct {
 typedef void wb__line_kernel(const wb__line *l, int64_t n, const void *x, const void *w,
                              const void *bias, void *y);
 
+/* `count` strips of `width` elements, `stride` elements from one to the next, between zeros of a
+ * vector's length.  Strip i begins at element i*apart - left of a row of n elements, which the
+ * kernel computes: each is the sum of the elements of strips at its place. */
+typedef struct {
+    int64_t count, width, stride, apart, left, n;
+} wb__strips;
+typedef void wb__strips_kernel(const wb__strips *s, const void *strips, void *row);
+
 /* A tile of an image of Winograd's convolution (winograd.c).  Its pixel (i,j) is at i*line +
  * j*channels and exists for i in [top, bottom) and j in [left, right).  Position p of the
  * transformed tile is at p*step, with the channels rounded up to whole vectors. */
@@ -110,7 +118,8 @@ typedef struct {
     const wb__gemm_kernel *gemm_f32, *gemm_f64;
     wb__pool_kernel *pool_f32, *pool_f64;
     wb__gather_kernel *gather_f32, *gather_f64;
-    wb__line_kernel *line;              /* f32 only */
+    wb__line_kernel *line;              /* f32 only, as the next two */
+    wb__strips_kernel *strips;
     const wb__winograd_kernel *winograd;
 } wb__isa;
 

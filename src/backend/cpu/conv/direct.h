@@ -1,4 +1,4 @@
-/* Convolutions of direct.c, winograd.c and conv_epilogue.c. */
+/* Convolutions of direct.c, strips.c, winograd.c and conv_epilogue.c. */
 #ifndef WB__DIRECT_H
 #define WB__DIRECT_H
 
@@ -10,6 +10,8 @@ int wb__conv_epilogue(const wb__conv_desc *d, wb__cpu_op **op);
 /* Prepares a convolution without patches (direct.c).  Returns 0 with the operation in *op, 0 with
  * *op NULL if direct.c does not support the convolution, or an error code. */
 int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op);
+/* Likewise the gradient of an input (strips.c). */
+int wb__strips_conv(const wb__conv_desc *d, wb__cpu_op **op);
 /* Likewise by Winograd's algorithm (winograd.c), if that is faster. */
 int wb__winograd_conv(const wb__conv_desc *d, wb__cpu_op **op);
 
