@@ -78,15 +78,19 @@ typedef void wb__pool_kernel(const wb__pool_desc *d, const void *const in[2], vo
 typedef void wb__gather_kernel(const wb__conv_desc *d, int64_t channels, const void *patches,
                                void *image);
 
-/* Computes n neighbouring outputs of a convolution of a one-channel image, with stride 1 and kh x
- * kw taps.  Rows of x are `line` elements apart.  y is [n, k], with k <= 8 channels.  w is [kh*kw,
- * 8], and the bias has 8 elements or is NULL; both are 0 from channel k on. */
+/* Rows of n outputs of a convolution of a one-channel image, with kh x kw taps and k <= 8 output
+ * channels; the stride along a row is 1.  Rows of x are `line` elements apart; the first taps of two
+ * rows of outputs are `step` elements apart. */
 typedef struct {
-    int64_t kh, kw, line, k;
+    int64_t kh, kw, line, step, rows, n, k;
     bool relu;
 } wb__line;
-typedef void wb__line_kernel(const wb__line *l, int64_t n, const void *x, const void *w,
-                             const void *bias, void *y);
+/* Computes y [rows, n, k].  w is [kh*kw, 8], and the bias has 8 elements or is NULL; both are 0 from
+ * channel k on. */
+typedef void wb__line_kernel(const wb__line *l, const void *x, const void *w, const void *bias,
+                             void *y);
+/* Adds the gradient of the weights to sums [kh*kw, k, lanes], whose sum over the lanes it is. */
+typedef void wb__line_weights_kernel(const wb__line *l, const void *x, const void *dy, void *sums);
 
 /* `count` strips of `width` elements, `stride` elements from one to the next, between zeros of a
  * vector's length.  Strip i begins at element i*apart - left of a row of n elements, which the
@@ -118,7 +122,8 @@ typedef struct {
     const wb__gemm_kernel *gemm_f32, *gemm_f64;
     wb__pool_kernel *pool_f32, *pool_f64;
     wb__gather_kernel *gather_f32, *gather_f64;
-    wb__line_kernel *line;              /* f32 only, as the next two */
+    wb__line_kernel *line;              /* f32 only, as the following ones */
+    wb__line_weights_kernel *line_weights;
     wb__strips_kernel *strips;
     const wb__winograd_kernel *winograd;
 } wb__isa;

@@ -297,6 +297,8 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
      * instead of 150 us for 6 and 16; the gradient of these 6 channels 224 instead of 450 us). */
     if (d->kind == WB__CONV_FORWARD && d->c <= 8 && d->k <= 16) error = wb__direct_conv(d, op);
     if (d->kind == WB__CONV_GRAD_INPUT && d->c <= 8 && d->kw > 1) error = wb__strips_conv(d, op);
+    if (d->kind == WB__CONV_GRAD_WEIGHT && d->c == 1 && d->k <= 8 && d->stride[1] == 1)
+        error = wb__direct_conv(d, op);
     if (*op) reason = "our own kernel is faster for thin channels";
     if (!error && !*op) {
         error = wb__dnnl_conv(d, op, &reason);

@@ -21,6 +21,7 @@
 typedef struct {
     wb__cpu_op op;
     wb__conv_desc d;
+    const wb__isa *isa;
     const wb__gemm_kernel *kernel;
     /* sizes of the computed correlation; for GRAD_INPUT, its input is dy and its output dx */
     int64_t n, h, w, c, k, oh, ow;
@@ -30,8 +31,7 @@ typedef struct {
     int64_t width;                      /* output channels of a block: whole vectors */
     bool padded;
     wb__act act;                        /* FORWARD only */
-    /* the kernel for FORWARD with c = 1, k <= 8 and stride[1] = 1; NULL in other cases */
-    wb__line_kernel *line;
+    bool line;  /* one channel of x, at most 8 of y, stride 1 along rows: line_kernel.h */
     size_t weights_bytes, task_bytes, sums_at;
     char impl[32];
 } direct;
@@ -85,6 +85,14 @@ static void pack_block(void *ctx, int64_t block)
         }
 }
 
+/* The description of `rows` rows of outputs for line_kernel.h. */
+static wb__line line_of(const direct *p, int64_t rows)
+{
+    return (wb__line){ .kh = p->d.kh, .kw = p->d.kw, .line = p->width_in,
+                       .step = p->stride[0] * p->width_in, .rows = rows, .n = p->ow, .k = p->k,
+                       .relu = p->act.relu };
+}
+
 static void forward_task(void *ctx, int64_t task)
 {
     const job *j = ctx;
@@ -109,10 +117,8 @@ static void forward_task(void *ctx, int64_t task)
         const float *x = band_of(p, j->x, n, i0, rows, mine);
         float *y = (float *)j->y + (n * p->oh + i0) * p->ow * p->k;
         if (p->line) {
-            const wb__line l = { kh, p->d.kw, p->width_in, p->k, p->act.relu };
-            for (int64_t i = 0; i < rows; i++)
-                p->line(&l, p->ow, x + i * p->stride[0] * p->width_in, j->workspace,
-                        j->bias ? bias : NULL, y + i * p->ow * p->k);
+            const wb__line l = line_of(p, rows);
+            p->isa->line(&l, x, j->workspace, j->bias ? bias : NULL, y);
         } else
         for (int64_t k0 = 0; k0 < p->k; k0 += p->width) {
             const int nr = (int)WB__MIN(p->width, p->k - k0);
@@ -125,6 +131,23 @@ static void forward_task(void *ctx, int64_t task)
                                     w, y + (i * p->ow + q) * p->k + k0, &t);
         }
         if (p->act.row) p->act.row(y, y, NULL, NULL, rows * p->ow * p->k);
+    }
+}
+
+/* Does the same as weights_task for an image of one channel. */
+static void weights_of_lines(const job *j, int64_t from, int64_t to, float *band, float *sums)
+{
+    const direct *p = j->p;
+    const wb__line l = line_of(p, p->oh);
+    const int64_t lanes = p->kernel->lanes, all = l.kh * l.kw * l.k;
+    memset(sums, 0, (size_t)(all * lanes) * sizeof *sums);
+    for (int64_t n = from; n < to; n++)
+        p->isa->line_weights(&l, band_of(p, j->x, n, 0, p->oh, band),
+                             j->y + n * p->oh * p->ow * p->k, sums);
+    for (int64_t i = 0; i < all; i++) {
+        float sum = 0;
+        for (int64_t lane = 0; lane < lanes; lane++) sum += sums[i * lanes + lane];
+        sums[i] = sum;
     }
 }
 
@@ -146,7 +169,12 @@ static void weights_task(void *ctx, int64_t task)
                    .bs0 = p->k,
                    .b_outer = p->ow * p->k,
                    .cs0 = p->k };
-    for (int64_t n = p->n * task / p->tasks; n < p->n * (task + 1) / p->tasks; n++, t.add = true) {
+    const int64_t from = p->n * task / p->tasks, to = p->n * (task + 1) / p->tasks;
+    if (p->line) {
+        weights_of_lines(j, from, to, (float *)mine, sums);
+        return;
+    }
+    for (int64_t n = from; n < to; n++, t.add = true) {
         const float *x = band_of(p, j->x, n, 0, p->oh, (float *)mine),
                     *dy = j->y + n * p->oh * p->ow * p->k;
         for (int64_t k0 = 0; k0 < p->k; k0 += p->width)
@@ -221,10 +249,8 @@ static void lay_out(direct *p)
     const int lanes = p->kernel->lanes, most = p->kernel->nr / lanes;
     const int64_t vectors = (p->k + lanes - 1) / lanes, blocks = (vectors + most - 1) / most;
     p->width = (vectors + blocks - 1) / blocks * lanes;
-    if (d->kind == WB__CONV_FORWARD && p->c == 1 && p->k <= 8 && p->stride[1] == 1) {
-        p->line = wb__isa_best()->line;
-        p->width = 8;
-    }
+    p->line = d->kind != WB__CONV_GRAD_INPUT && p->c == 1 && p->k <= 8 && p->stride[1] == 1;
+    if (p->line) p->width = 8;
     const int64_t threads =
         (double)p->n * (double)(p->oh * p->ow * p->c * p->k) * (double)(d->kh * d->kw) < 200e3
             ? 1
@@ -242,7 +268,7 @@ static void lay_out(direct *p)
     p->sums_at = band;
     p->task_bytes = band;
     if (d->kind == WB__CONV_GRAD_WEIGHT)
-        p->task_bytes += align((size_t)(inner * p->k) * sizeof(float));
+        p->task_bytes += align((size_t)(inner * p->k * (p->line ? lanes : 1)) * sizeof(float));
     else p->weights_bytes = align((size_t)(inner * WB__MAX(blocks * p->width, 8)) * sizeof(float));
     p->op.workspace = p->weights_bytes + (size_t)p->tasks * p->task_bytes;
 }
@@ -257,6 +283,7 @@ int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op)
     direct *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return WB_ERROR_MEMORY;
     p->d = *d;
+    p->isa = isa;
     p->kernel = isa->gemm_f32;
     p->act = wb__act_of(d->act, WB_F32);
     p->op.run = run_direct;
