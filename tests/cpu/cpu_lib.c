@@ -306,7 +306,8 @@ static void test_same_bits(void **unused)
         const wb_dtype type = i < 16 && i / 4 % 2 ? WB_BF16 : WB_F32;
         const int64_t n = i < 8 ? 1 : 5, few = i < 16 ? 32 : i < 22 ? 1 : 3;
         wb__conv_desc d = { .dtype = type, .kind = (wb__conv_kind)(i % 3), .n = n, .c = few,
-                            .h = 18, .w = 17, .k = few < 32 ? 7 : 48, .kh = 3, .kw = 3, .oh = 18, .ow = 17,
+                            .h = 18, .w = 17, .k = few < 32 ? 7 : 48, .kh = 3, .kw = 3, .oh = 18,
+                            .ow = 17,
                             .stride = { 1, 1 }, .dilation = { 1, 1 }, .pad = { 1, 1, 1, 1 },
                             .groups = 1 };
         wb__matmul_desc m = { .dtype = type, .batch = { n, 1 }, .m = 130, .n = 120, .k = 200,

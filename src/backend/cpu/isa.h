@@ -79,14 +79,14 @@ typedef void wb__gather_kernel(const wb__conv_desc *d, int64_t channels, const v
                                void *image);
 
 /* Rows of n outputs of a convolution of a one-channel image, with kh x kw taps and k <= 8 output
- * channels; the stride along a row is 1.  Rows of x are `line` elements apart; the first taps of two
- * rows of outputs are `step` elements apart. */
+ * channels; the stride along a row is 1.  Rows of x are `line` elements apart; the first taps of
+ * two rows of outputs are `step` elements apart. */
 typedef struct {
     int64_t kh, kw, line, step, rows, n, k;
     bool relu;
 } wb__line;
-/* Computes y [rows, n, k].  w is [kh*kw, 8], and the bias has 8 elements or is NULL; both are 0 from
- * channel k on. */
+/* Computes y [rows, n, k].  w is [kh*kw, 8], and the bias has 8 elements or is NULL; both are 0
+ * from channel k on. */
 typedef void wb__line_kernel(const wb__line *l, const void *x, const void *w, const void *bias,
                              void *y);
 /* Adds the gradient of the weights to sums [kh*kw, k, lanes], whose sum over the lanes it is. */

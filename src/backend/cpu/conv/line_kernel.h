@@ -38,8 +38,8 @@ static inline V NAME(load_units)(const T *x, const NAME(unit) *unit, int v)
 #endif
 }
 
-/* Writes the pixels of a unit from [channel][LANES].  Beside them, up to 8 pixels may be overwritten
- * whose units are written later. */
+/* Writes the pixels of a unit from [channel][LANES].  Beside them, up to 8 pixels may be
+ * overwritten whose units are written later. */
 static inline void NAME(put_unit)(const wb__line *l, const NAME(unit) *u, const T *from, T *y)
 {
     T *to = y + u->pixel * l->k;
@@ -100,12 +100,13 @@ static void NAME(line)(const wb__line *l, const void *x, const void *w, const vo
 
 enum { NAME(AT_A_TIME) = 36,            /* vectors whose dy is transposed at a time */
        NAME(UNITS) = NAME(AT_A_TIME) * LANES / UNIT,
-       NAME(TAPS) = 5 };                /* taps, and at most CHANNELS channels, of a block of sums */
+       NAME(TAPS) = 5 };                /* taps, and at most CHANNELS channels, of a block */
 #define CHANNELS (LANES == 16 ? 4 : 2)
 
 /* Transposes n units of dy to `to`: AT_A_TIME vectors for each channel.  Pixels that do not exist
  * are 0. */
-static inline void NAME(turn)(const wb__line *l, int n, const NAME(unit) *unit, const T *dy, T *to)
+static inline void NAME(turn)(const wb__line *l, int n, const NAME(unit) *unit, const T *dy,
+                              T *to)
 {
     for (int i = 0; i < n; i++, to += UNIT) {
         const T *from = dy + unit[i].pixel * l->k;
@@ -120,7 +121,7 @@ static inline void NAME(turn)(const wb__line *l, int n, const NAME(unit) *unit, 
     }
 }
 
-/* Adds to sums[tap][channel][LANES] for TAPS taps from tap t on and `k` channels, over n vectors. */
+/* Adds to sums[tap][channel][LANES] for TAPS taps from tap t on and k channels, over n vectors. */
 static inline __attribute__((always_inline)) void
 NAME(add_taps)(const int k, const wb__line *l, int64_t t, int n, const NAME(unit) *unit, const T *x,
                const T *dy, T *sums)

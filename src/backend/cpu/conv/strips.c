@@ -3,9 +3,9 @@
  * With channels innermost, a pixel of dy changes a strip of kw*c contiguous numbers in each of kh
  * rows of dx.  A vector holds neighbouring numbers of a strip, so few of its lanes are empty
  * although there are few channels.  For each row of dx, the strips of a row of pixels are one
- * matrix product, [ow, kh*k] by [kh*k, kw*c], whose inner index runs over the rows of dy that change
- * the row; then the strips, which overlap, are added up (strips_kernel.h).  Rows are independent, so
- * the bits are the same for each number of threads. */
+ * matrix product, [ow, kh*k] by [kh*k, kw*c], whose inner index runs over the rows of dy that
+ * change the row; then the strips, which overlap, are added up (strips_kernel.h).  Rows are
+ * independent, so the bits are the same for each number of threads. */
 #include "backend/cpu/conv/direct.h"
 
 #include "backend/cpu/isa.h"
