@@ -7,7 +7,7 @@ one of the tests named beside it fails.
 A fault replaces a text that must occur exactly once: a row that no longer fits the sources is a
 failure.  Prints a line for each fault.  The exit status is 1 if a fault survives, cannot be planted
 or does not compile.  The copy is built without oneDNN, so that Weber's own kernels and thread pool
-are tested.  It takes some minutes and is part of ./run test --all.
+are tested; a second one, for faults in onednn/, with it.  It takes some minutes and is part of ./run test --all.
 """
 import argparse
 import filecmp
@@ -119,7 +119,7 @@ TABLE = [
     ("a product reads the packed form of another view", "src/engine/plan/packs.c", "a->view.buffer == b->view.buffer &&\n           wb__same_view(&a->view, &b->view);", "a->view.buffer == b->view.buffer;", ["engine_plans"]),
     ("a product reads the packed form of another value", "src/engine/plan/packs.c", "return a->allocation == b->allocation &&", "return", ["engine_plans"]),
     ("three products are enough to pack", "src/engine/plan/packs.c", "FEWEST = 4,", "FEWEST = 3,", ["engine_plans"]),
-    ("a piece is at the wrong place of the packed form", "src/backend/cpu/product/gemm.c", "w->j0 * g->k + w->k0 * round_up(", "w->k0 * round_up(", ["cpu_products"]),
+    ("a piece is at the wrong place of the packed form", "src/backend/cpu/product/gemm.c", "piece * g->k + k0 * wide", "k0 * wide", ["cpu_products"]),
     ("a piece of a product begins with the first column", "src/backend/cpu/onednn/dnnl_split.c", "p->at[1] = from * d->b_s[1], p->at[2]", "p->at[2]", ["cpu_products"]),
     ("one row counts as few", "src/backend/cpu/product/gemm.c", "if (d->m < 2 ||", "if (", ["engine_plans"]),
     ("the CPU keeps the slopes of gates", "src/engine/plan/remake.c", "MOST_ON_CPU = 2", "MOST_ON_CPU = 0", ["engine_plans"]),
@@ -131,8 +131,13 @@ TABLE = [
     ("rows of a large B: the elements behind the last vectors", "src/backend/cpu/product/gemm_kernel.h", "for (; p < n; p += LANES) {", "for (; p + LANES <= n; p += LANES) {", ["cpu_products"]),
     ("a caller that shall compute alone does not", "src/base/parallel.c", "if (begun < caller.alone_until && !blocks) {", "if (begun < 0 && !blocks) {", ["base_parallel"]),
     ("an error of the job before is one of the next", "src/base/parallel.c", "wb_clear_error();               /* of a body that ran before */", "", ["base_parallel"]),
-    ("bf16 rows of many inner indices", "src/backend/cpu/product/gemm.c", "p->wide = !p->dots && g->c_type", "p->wide = g->c_type", ["cpu_products"]),
-    ("a bias of the wrong column", "src/backend/cpu/product/gemm.c", "g.bias = shift(g.bias, j0, size);", "g.bias = shift(g.bias, 0, size);", ["cpu_products"]),
+    ("narrow sums are rounded between the pieces of k", "src/backend/cpu/product/gemm.c", "&& g->k > p->method.kc;", "&& !g->k;", ["cpu_products"]),
+    ("a bias of the wrong column", "src/backend/cpu/product/gemm.c", "g->bias_rows ? i0 : j0, size);", "0, size);", ["cpu_products"]),
+    ("a part of a product begins with the first row", "src/backend/cpu/product/gemm.c", "p->a_b[1] + i0 * g->as0, size);", "p->a_b[1], size);", ["cpu_products"]),
+    ("a part of a product has the panels of the columns before", "src/backend/cpu/product/gemm.c", "w.ready = p->one_piece && g.b == b;", "w.ready = p->one_piece && b;", ["cpu_products"]),
+    ("a part of a product has the panels of the last piece only", "src/backend/cpu/product/gemm.c", "w.ready = p->one_piece && g.b == b;", "w.ready = g.b == b;", ["cpu_products"]),
+    ("a packed part begins with the first column", "src/backend/cpu/product/gemm.c", "w->packed = buffers[y], w->from = j0;", "w->packed = buffers[y];", ["cpu_products"]),
+    ("small products use oneDNN's kernel that is slow to begin", "src/backend/cpu/onednn/dnnl_split.c", "d->dtype == WB_F32 && work < SOON", "d->dtype == WB_F64 && work < SOON", ["cpu_products"]),
     ("a pool without elements is not dense", "src/backend/cpu/cpu_library.c", "size *= WB__MAX(v->dims[axis], 1);", "size *= v->dims[axis];",
      [PRODUCT, "graph_fuzz --seeds 6000"]),
     ("a slice is taken of a broadcast axis", "src/engine/plan/values.c", "bool whole = p->dims[i] == 1;",
@@ -966,10 +971,10 @@ class Copy:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, target)
 
-    def configure(self):
+    def configure(self, onednn):
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         return run(["cmake", "-S", str(self.root), "-B", str(self.build), *generator,
-                    "-DCMAKE_BUILD_TYPE=Release", "-DWEBER_ONEDNN=OFF", "-DWEBER_EXAMPLES=OFF",
+                    "-DCMAKE_BUILD_TYPE=Release", f"-DWEBER_ONEDNN={onednn}", "-DWEBER_EXAMPLES=OFF",
                     "-DWEBER_BENCH=OFF", "-DWEBER_TESTS=ON"])
 
     def make(self, tests):
@@ -1041,6 +1046,29 @@ def try_fault(copy, fault):
         os.utime(path)
 
 
+def try_all(folder, onednn, chosen):
+    """The number of faults that survive, which is that of all if the tests cannot be built."""
+    copy = Copy(folder)
+    made = copy.configure(onednn)
+    tests = sorted({test for number in chosen for test in TABLE[number][4]})
+    if not made.returncode:
+        made = copy.make(targets(tests))
+    if made.returncode:
+        print(made.stdout[-3000:])
+        return len(chosen)
+    for test in tests:
+        if copy.fails(test):
+            print(f"{test} fails without any fault: no fault can be tested")
+            return len(chosen)
+    survivors = 0
+    for number in chosen:
+        test, reason = try_fault(copy, TABLE[number])
+        survivors += test is None
+        result = "caught by " + test if test else reason
+        print(f"{number:3} {TABLE[number][0]:72} {result}", flush=True)
+    return survivors
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -1056,23 +1084,10 @@ def main():
     folder = Path(options.build or tempfile.mkdtemp(prefix="weber-faults-"))
     survivors = 0
     try:
-        copy = Copy(folder)
-        made = copy.configure()
-        tests = sorted({test for number in chosen for test in TABLE[number][4]})
-        if not made.returncode:
-            made = copy.make(targets(tests))
-        if made.returncode:
-            print(made.stdout[-3000:])
-            return 1
-        for test in tests:
-            if copy.fails(test):
-                print(f"{test} fails without any fault: no fault can be tested")
-                return 1
-        for number in chosen:
-            test, reason = try_fault(copy, TABLE[number])
-            survivors += test is None
-            result = "caught by " + test if test else reason
-            print(f"{number:3} {TABLE[number][0]:72} {result}", flush=True)
+        for onednn in ("OFF", "ON"):
+            some = [n for n in chosen if ("/onednn/" in TABLE[n][1]) == (onednn == "ON")]
+            if some:
+                survivors += try_all(folder / onednn, onednn, some)
     finally:
         if not options.build:
             shutil.rmtree(folder, ignore_errors=True)

@@ -141,30 +141,73 @@ static void test_matmul_large(void **unused)
     assert_true(packed_products > 0);
 }
 
-/* A product of f32 or bf16 gives the same bits for each number of threads. */
+/* A product of our own gives the same bits for each number of threads: in each dtype, alone and in
+ * a batch with one B, with each operand by rows and by columns, and with B packed. */
 static void test_matmul_threads(void **unused)
 {
     static const int64_t shapes[][3] = {{70, 1100, 33}, {64, 65, 700}, {1, 300, 777},
-                                        {300, 1, 64}, {129, 500, 1281}};
+                                        {300, 1, 64}, {129, 500, 1281}, {64, 256, 784},
+                                        {256, 784, 64}, {2, 400, 300}, {33, 1, 4000}};
+    static const int threads[] = {1, 2, 3, 40};
     const int before = wb__threads();
-    for (int i = 0; i < 3 * (int)WB__COUNT(shapes); i++) {
-        const int64_t *s = shapes[i / 3];
-        const wb_dtype type = i % 3 == 0 ? WB_BF16 : WB_F32;
-        wb__matmul_desc d = {.dtype = type, .round = i % 3 == 1, .batch = {1, 2}, .m = s[0],
-                             .n = s[1], .k = s[2], .a_b = {0, s[0] * s[2]}, .a_s = {s[2], 1},
-                             .b_s = {1, s[2]}, .c_b = {0, s[0] * s[1]}, .c_s = {s[1], 1}};
-        buffer a = make(type, 2 * s[0] * s[2], true), b = make(type, s[1] * s[2], true), c[3];
-        for (int t = 0; t < 3; t++) {
-            wb__cpu_op *op;
-            c[t] = make(type, 2 * s[0] * s[1], false);
-            wb__set_threads(t + 1);
-            assert_int_equal(wb__cpu_matmul(&d, &op), 0);
-            run(op, (void *[]){a.data, b.data, c[t].data, NULL});
-            assert_memory_equal(c[t].data, c[0].data, (size_t)c[0].n * wb__dtype_size(type));
-        }
-        drop(&a), drop(&b), drop(&c[0]), drop(&c[1]), drop(&c[2]);
+    for (int i = 0; i < 20 * (int)WB__COUNT(shapes); i += 3 * fewer()) {
+        const int64_t *s = shapes[i / 20], m = s[0], n = s[1], k = s[2];
+        const int kind = i % 5;                 /* f32, f32 rounded to bf16, bf16, f16, f64 */
+        const wb_dtype type = kind < 2 ? WB_F32 : kind == 2 ? WB_BF16 : kind == 3 ? WB_F16 : WB_F64;
+        const bool a_rows = i / 5 % 2, b_rows = i / 10 % 2, c_rows = (i / 5 + kind) % 3;
+        wb__matmul_desc d = {.dtype = type, .round = kind == 1, .batch = {1, 1 + i % 2}, .m = m,
+                             .n = n, .k = k, .a_b = {0, m * k}, .c_b = {0, m * n},
+                             .has_bias = i % 3, .act = i % 4 == 3 ? WB__OP_tanh : WB__OP_relu};
+        d.a_s[0] = a_rows ? k : 1, d.a_s[1] = a_rows ? 1 : m;
+        d.b_s[0] = b_rows ? n : 1, d.b_s[1] = b_rows ? 1 : k;
+        d.c_s[0] = c_rows ? n : 1, d.c_s[1] = c_rows ? 1 : m;
+        buffer a = make(type, 2 * m * k, true), b = make(type, n * k, true),
+               bias = make(type, n, true), c[2][WB__COUNT(threads)];
+        for (size_t t = 0; t < WB__COUNT(threads); t++)
+            for (int packed = 0; packed < 2; packed++) {
+                wb__set_threads(threads[t]);
+                buffer *to = &c[packed][t];
+                *to = make(type, 2 * m * n, false);
+                const int64_t bytes = packed && d.batch[1] == 1 ? wb__cpu_matmul_packed(&d) : 0;
+                if (packed && !bytes) continue;
+                buffer form = make(WB_F64, (bytes + 7) / 8, false);
+                wb__cpu_op *op;
+                if (packed) {
+                    assert_int_equal(wb__cpu_matmul_pack(&d, &op), 0);
+                    run(op, (void *[]){b.data, form.data});
+                }
+                d.packed = packed;
+                assert_int_equal(wb__cpu_matmul(&d, &op), 0);
+                d.packed = false;
+                run(op, (void *[]){a.data, packed ? form.data : b.data, to->data, bias.data});
+                check_guards(to);
+                assert_memory_equal(to->data, c[packed][0].data,
+                                    (size_t)to->n * wb__dtype_size(type));
+                drop(&form);
+            }
+        drop(&a), drop(&b), drop(&bias);
+        for (size_t t = 0; t < 2 * WB__COUNT(threads); t++) drop(&c[0][0] + t);
     }
     wb__set_threads(before);
+}
+
+/* Where the rows of an operand, or of a piece for a thread, are not adjacent, oneDNN has only
+ * "gemm:jit", whose first run takes 30 ms: small products of f32 do not use it. */
+static void test_matmul_soon(void **unused)
+{
+    static const int64_t shapes[][4] = {{64, 256, 784, 0}, {256, 784, 64, 0}, {120, 256, 64, 0},
+                                        {64, 256, 120, 0}, {512, 130, 200, 0}, {64, 256, 784, 3}};
+    for (int i = 0; i < 4 * (int)WB__COUNT(shapes); i++) {
+        const int64_t *s = shapes[i / 4], m = s[0], n = s[1], k = s[2], apart = s[3];
+        wb__matmul_desc d = {.dtype = WB_F32, .batch = {1, 1}, .m = m, .n = n, .k = k,
+                             .a_s = {k + apart, 1}, .b_s = {n, 1}, .c_s = {n + apart, 1}};
+        if (i % 2) d.a_s[0] = 1, d.a_s[1] = m + apart;
+        if (i / 2 % 2) d.b_s[0] = 1, d.b_s[1] = k;
+        wb__cpu_op *op;
+        assert_int_equal(wb__cpu_matmul(&d, &op), 0);
+        assert_null(strstr(op->impl, "gemm:jit"));
+        op->destroy(op);
+    }
 }
 
 /* A number from a normal distribution, about: the sum of 12 uniform ones. */
@@ -233,7 +276,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         WAYS(test_matmul_drawn), WAYS(test_matmul_large), OWN_WAYS(test_matmul_threads),
-        PIECES(test_matmul_large) WAYS(test_accuracy)
+        WAYS(test_matmul_soon), PIECES(test_matmul_large) WAYS(test_accuracy)
     };
     if (argc > 1 && !strcmp(argv[1], "--table")) {
         void *print = &print;

@@ -15,10 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* LEAST: the multiply-adds below which a piece costs more than it saves.  MOST_COPIED: elements of
- * all copies of the weights, unless two copies have more. */
+/* LEAST: the multiply-adds below which a piece costs more than it saves.  SOON: those of a product
+ * below which "gemm:jit" is not used.  MOST_COPIED: elements of all copies of the weights, unless
+ * two copies have more. */
 enum { BUFFERS = 4, ROUND = 16, MOST_COPIED = 32 << 20 };
-static const double LEAST = 400e3;
+static const double LEAST = 400e3, SOON = 20e6;
 
 typedef struct {
     wb__cpu_op *op;
@@ -217,11 +218,18 @@ int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **reas
     const int64_t units = batch > 1 ? batch : (WB__MAX(d->m, d->n) + ROUND - 1) / ROUND;
     const int count = is_one_batch(d) ? pieces_for(work, units) : 1;
     *op = NULL;
-    if (count > 1) {
-        const int error = split_matmul(d, count, op, reason);
-        if (error || *op) return error;
+    int error = count > 1 ? split_matmul(d, count, op, reason) : 0;
+    if (!error && !*op) error = wb__dnnl_matmul_piece(d, op, reason);
+    /* oneDNN falls back to "gemm:jit" where the rows of an operand are not adjacent, as in pieces
+     * of columns.  The first run of a process in it takes 30 ms; our own product is as fast, but
+     * not that of bf16. */
+    const bool late = *op && d->dtype == WB_F32 && work < SOON && strstr((*op)->impl, "gemm:jit");
+    if (!error && late) {
+        (*op)->destroy(*op);
+        *op = NULL;
+        *reason = "our own product is ready at once";
     }
-    return wb__dnnl_matmul_piece(d, op, reason);
+    return error;
 }
 
 /* ---- convolutions ---------------------------------------------------------------------------- */

@@ -1,26 +1,28 @@
 /* The matrix product.  This file decides whether to compute the transpose, in which blocks, and on
  * which threads.
  *
- * C is computed in pieces of at most kc inner indices and nc columns of the kernel.  First, a piece
- * of B is packed into panels, unless reading B in place is faster.  Then tasks compute the products
- * of the piece, each for some rows and columns of C.  The pieces depend on the shape only, so the
- * result does not depend on the number of threads.
+ * The rows and columns of C are divided into parts.  One thread computes a part, in pieces of at
+ * most kc inner indices and nc columns: it packs a piece of B into panels, unless reading B in
+ * place is faster.  Several threads may pack the same piece; that takes less time than waiting for
+ * each other.  The pieces of k depend on the shape only, so the result does not depend on the
+ * number of threads.
  *
  * Products with the same B may share its packed form, in which all pieces follow each other. */
 #include "backend/cpu/product/gemm.h"
 
 #include "backend/cpu/onednn/dnnl.h"
 
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
-    SERIAL = 120 * 1000,    /* with fewer multiply-adds, one thread is faster */
+    SERIAL = 120 * 1000,    /* with fewer multiply-adds, one thread is faster than two */
     IN_PLACE_ROWS = 64,     /* with more rows than this, B is always packed */
     PACKED_ROWS = 64,       /* with more rows than this, packing B takes little of the time */
-    /* limit, in bytes, of the workspace of a chunk of the batch; one product alone may exceed it */
-    CHUNK_BYTES = 4 << 20,
+    PER_THREAD = 3,         /* parts for each thread, at most */
+    MOST_TASKS = 4,         /* tasks for each thread, or 1 if those have more bytes of workspace */
+    TASKS_BYTES = 4 << 20,
     CACHED = 1 << 20                    /* bytes of B that stay in the cache between two runs */
 };
 
@@ -34,6 +36,7 @@ static const wb__gemm_kernel *kernel_for(const wb__gemm *g)
 static wb_dtype computed_type(wb_dtype t) { return t == WB_F64 ? WB_F64 : WB_F32; }
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* The length of a piece if k is divided into about equal pieces of at most the kernel's kc. */
 static int64_t inner_piece(const wb__gemm_kernel *kernel, int64_t k)
@@ -56,32 +59,64 @@ static bool reads_in_place(const wb__gemm *g, const wb__gemm_kernel *kernel)
         && (g->bs0 || !kernel->narrow) && (kernel->masked || g->n % kernel->lanes == 0);
 }
 
+/* How one thread computes a product: with pieces of kc inner indices, and B as it is stored, from
+ * its packed form, or packed by this thread. */
+typedef struct {
+    const wb__gemm_kernel *kernel;
+    int64_t kc;
+    bool in_place, ready;               /* ready: the panels of the only piece are in `scratch` */
+    const char *packed;                 /* the packed form of all of B, or NULL */
+    int64_t columns, from;              /* of this form; the first one that the product needs */
+} method;
+
+/* The place of panels of the packed form of B: from column j on, inner indices [k0, k0 + pk) of k.
+ * All pieces of nc columns follow each other. */
+static size_t packed_at(const method *w, const wb__gemm *g, int64_t j, int64_t k0, int64_t pk)
+{
+    const int64_t piece = j / w->kernel->nc * w->kernel->nc,
+                  wide = round_up(WB__MIN(w->kernel->nc, w->columns - piece), w->kernel->nr);
+    return (size_t)(piece * g->k + k0 * wide + (j - piece) * pk)
+         * wb__dtype_size(computed_type(g->b_type));
+}
+
+static void multiply(const method *w, const wb__gemm *g, void *scratch)
+{
+    const wb__gemm_kernel *kernel = w->kernel;
+    for (int64_t j0 = 0, j1; j0 < g->n; j0 = j1) {
+        const int64_t piece = w->packed ? (w->from + j0) % kernel->nc : 0;
+        j1 = WB__MIN(j0 - piece + kernel->nc, g->n);
+        int64_t k0 = 0;
+        do {
+            const int64_t pk = WB__MIN(w->kc, g->k - k0);
+            const void *panels = w->in_place ? NULL : scratch;
+            if (w->packed) panels = w->packed + packed_at(w, g, w->from + j0, k0, pk);
+            else if (!w->in_place && !w->ready) kernel->pack_b(g, k0, pk, j0, j1, scratch);
+            kernel->block(g, k0, pk, 0, g->m, j0, j1, panels, k0 == 0, k0 + pk >= g->k);
+            k0 += pk;
+        } while (k0 < g->k);
+    }
+}
+
+static size_t scratch_for(const wb__gemm *g, const wb__gemm_kernel *kernel)
+{
+    return packed_bytes(kernel, g->a_type, inner_piece(kernel, g->k),
+                        round_up(WB__MIN(g->n, kernel->nc), kernel->nr));
+}
+
 /* For conv.c: a product on one thread. */
 
 size_t wb__gemm_scratch(const wb__gemm *g)
 {
     const wb__gemm_kernel *kernel = kernel_for(g);
-    if (reads_in_place(g, kernel)) return 0;
-    return packed_bytes(kernel, g->a_type, inner_piece(kernel, g->k),
-                        round_up(WB__MIN(g->n, kernel->nc), kernel->nr));
+    return reads_in_place(g, kernel) ? 0 : scratch_for(g, kernel);
 }
 
 void wb__gemm_run(const wb__gemm *g, void *scratch)
 {
     const wb__gemm_kernel *kernel = kernel_for(g);
-    const int64_t kc = inner_piece(kernel, g->k);
-    const bool in_place = reads_in_place(g, kernel);
-    for (int64_t j0 = 0; j0 < g->n; j0 += kernel->nc) {
-        const int64_t j1 = WB__MIN(j0 + kernel->nc, g->n);
-        int64_t p0 = 0;
-        do {
-            const int64_t pk = WB__MIN(kc, g->k - p0);
-            if (!in_place) kernel->pack_b(g, p0, pk, j0, j1, scratch);
-            kernel->block(g, p0, pk, 0, g->m, j0, j1, in_place ? NULL : scratch, p0 == 0,
-                          p0 + pk >= g->k);
-            p0 += pk;
-        } while (p0 < g->k);
-    }
+    const method w = { .kernel = kernel, .kc = inner_piece(kernel, g->k),
+                       .in_place = reads_in_place(g, kernel) };
+    multiply(&w, g, scratch);
 }
 
 /* A prepared product. */
@@ -89,191 +124,96 @@ void wb__gemm_run(const wb__gemm *g, void *scratch)
 typedef struct {
     wb__cpu_op op;
     wb__gemm g; /* one product of the batch, with NULL pointers; transposed if `transposed` */
-    const wb__gemm_kernel *kernel;
-    bool transposed, in_place, dots, serial;
+    method method;
+    bool transposed, dots;
     bool packed;                        /* B is in its packed form */
-    bool simple;                        /* one product in one piece, on one thread */
-    bool has_bias, shared_b;            /* shared_b: the whole batch has one B */
-    int64_t batch[2], a_b[2], b_b[2], c_b[2], count, chunk, kc;
-    size_t packed_each, wide_at; /* bytes of a packed piece; offset of the f32 copy of C */
+    bool has_bias;
+    int64_t batch[2], a_b[2], b_b[2], c_b[2], count;
+    /* A product is divided into parts of so many rows and columns at most.  A task computes some
+     * parts one after the other, with scratch memory of its own. */
+    int64_t rows, columns, row_parts, column_parts, parts, tasks;
+    bool one_piece;                     /* a part has all inner indices and columns in a piece */
     bool wide;                          /* C is kept in f32 between the pieces of k */
+    size_t wide_at, each;               /* bytes: offset of this copy in the workspace of a task,
+                                           size of the workspace */
     char impl[32];
 } product;
-
-/* The data that a run shares with its tasks. */
-typedef struct {
-    const product *p;
-    void *const *buffers;
-    char *workspace, *panels;           /* panels: the packed piece */
-    int64_t b0, b1;                     /* products of the batch in this chunk */
-    int64_t k0, pk, j0, j1;             /* the piece */
-    int64_t rows, row_tasks, columns, column_tasks;
-    bool first, last;
-} piece;
 
 static const void *shift(const void *base, int64_t elements, size_t size)
 {
     return (const char *)base + elements * (int64_t)size;
 }
 
-static void place(const piece *w, int64_t b, wb__gemm *g)
+/* Sets g to a part.  Those of neighbouring products and rows follow each other: they may have the
+ * same columns of B. */
+static void place(const product *p, void *const *buffers, int64_t part, wb__gemm *g, method *w)
 {
-    const product *p = w->p;
     const size_t size = wb__dtype_size(p->g.a_type);
-    const int64_t i0 = b / p->batch[1], i1 = b % p->batch[1];
+    const int64_t rest = part / p->row_parts, b = rest % p->count;
+    const int64_t i0 = part % p->row_parts * p->rows, j0 = rest / p->count * p->columns;
+    const int64_t b0 = b / p->batch[1], b1 = b % p->batch[1];
     const int x = p->transposed, y = !p->transposed;
     *g = p->g;
-    g->a = shift(w->buffers[x], i0 * p->a_b[0] + i1 * p->a_b[1], size);
-    g->b = shift(w->buffers[y], i0 * p->b_b[0] + i1 * p->b_b[1], size);
-    g->bias = p->has_bias ? w->buffers[3] : NULL;
-    if (p->wide) {
-        g->c = w->workspace + p->wide_at + (size_t)((b - w->b0) * g->m * g->n) * sizeof(float);
-        g->c_type = WB_F32;
-        g->cs0 = g->n;
-        g->cs1 = 1;
-    } else
-        g->c = (void *)shift(w->buffers[2], i0 * p->c_b[0] + i1 * p->c_b[1], size);
+    *w = p->method;
+    g->m = WB__MIN(p->rows, g->m - i0);
+    g->n = WB__MIN(p->columns, g->n - j0);
+    g->a = shift(buffers[x], b0 * p->a_b[0] + b1 * p->a_b[1] + i0 * g->as0, size);
+    g->c = (void *)shift(buffers[2], b0 * p->c_b[0] + b1 * p->c_b[1] + i0 * g->cs0 + j0 * g->cs1,
+                         size);
+    if (p->has_bias) g->bias = shift(buffers[3], g->bias_rows ? i0 : j0, size);
+    if (p->packed) w->packed = buffers[y], w->from = j0;
+    else g->b = shift(buffers[y], b0 * p->b_b[0] + b1 * p->b_b[1] + j0 * g->bs1, size);
 }
 
-enum { PANELS = 4 };                    /* panels of B that one task packs */
-
-static void pack_task(void *ctx, int64_t i)
+/* Computes C in f32, and converts it to its narrow dtype. */
+static void multiply_wide(const method *w, const wb__gemm *g, void *scratch, float *wide)
 {
-    const piece *w = ctx;
-    const product *p = w->p;
-    const int64_t step = PANELS * p->kernel->nr, tasks = ceil_div(w->j1 - w->j0, step);
-    const int64_t b = w->b0 + i / tasks, j = w->j0 + i % tasks * step;
-    wb__gemm g;
-    place(w, b, &g);
-    char *to = w->panels + (size_t)(b - w->b0) * p->packed_each
-             + packed_bytes(p->kernel, g.b_type, w->pk, j - w->j0);
-    p->kernel->pack_b(&g, w->k0, w->pk, j, WB__MIN(j + step, w->j1), to);
+    wb__gemm f32 = *g;
+    f32.c = wide;
+    f32.c_type = WB_F32;
+    f32.cs0 = g->n;
+    f32.cs1 = 1;
+    multiply(w, &f32, scratch);
+    for (int64_t i = 0; i < g->m; i++, wide += g->n) {
+        uint16_t *to = (uint16_t *)g->c + i * g->cs0;
+        if (g->cs1 == 1) wb__narrow(to, g->c_type, wide, g->n);
+        else for (int64_t j = 0; j < g->n; j++)
+            wb__narrow(to + j * g->cs1, g->c_type, wide + j, 1);
+    }
 }
 
-static int64_t pack_tasks(const piece *w)
-{
-    return ceil_div(w->j1 - w->j0, PANELS * w->p->kernel->nr);
-}
+/* The data that a run shares with its tasks. */
+typedef struct {
+    const product *p;
+    void *const *buffers;
+    char *workspace;
+} product_run;
 
-/* The place of a piece in the packed form of B. */
-static char *packed_piece(const piece *w, void *packed)
+static void run_parts(void *ctx, int64_t task)
 {
-    const wb__gemm *g = &w->p->g;
-    const int64_t at = w->j0 * g->k + w->k0 * round_up(w->j1 - w->j0, w->p->kernel->nr);
-    return (char *)packed + (size_t)at * wb__dtype_size(computed_type(g->b_type));
-}
-
-static void block_task(void *ctx, int64_t i)
-{
-    const piece *w = ctx;
-    const product *p = w->p;
-    const int64_t column = i % w->column_tasks, rest = i / w->column_tasks;
-    const int64_t b = w->b0 + rest / w->row_tasks, i0 = rest % w->row_tasks * w->rows;
-    const int64_t j0 = w->j0 + column * w->columns;
-    wb__gemm g;
-    place(w, b, &g);
-    const char *packed = NULL;
-    if (!p->in_place)
-        packed = w->panels + (p->shared_b ? 0 : (size_t)(b - w->b0) * p->packed_each)
-               + packed_bytes(p->kernel, g.b_type, w->pk, j0 - w->j0);
-    p->kernel->block(&g, w->k0, w->pk, i0, WB__MIN(i0 + w->rows, g.m), j0,
-                     WB__MIN(j0 + w->columns, w->j1), packed, w->first, w->last);
-}
-
-static void dots_task(void *ctx, int64_t i)
-{
-    const piece *w = ctx;
-    const int64_t b = w->b0 + i / w->column_tasks, j0 = i % w->column_tasks * w->columns;
-    wb__gemm g;
-    place(w, b, &g);
-    const size_t size = wb__dtype_size(g.a_type);
-    g.b = shift(g.b, j0 * g.bs1, size);
-    g.c = (void *)shift(g.c, j0 * g.cs1, size);
-    if (g.bias && !g.bias_rows) g.bias = shift(g.bias, j0, size);
-    g.n = WB__MIN(w->columns, g.n - j0);
-    w->p->kernel->dots(&g, 0, g.m);
-}
-
-/* Converts a row of f32 sums to the narrow dtype of C. */
-static void narrow_task(void *ctx, int64_t i)
-{
-    const piece *w = ctx;
-    const product *p = w->p;
-    const int64_t b = w->b0 + i / p->g.m, row = i % p->g.m, n = p->g.n;
-    const float *from =
-        (const float *)(w->workspace + p->wide_at) + ((b - w->b0) * p->g.m + row) * n;
-    uint16_t *to = (uint16_t *)w->buffers[2] + b / p->batch[1] * p->c_b[0]
-                   + b % p->batch[1] * p->c_b[1] + row * p->g.cs0;
-    if (p->g.cs1 == 1) wb__narrow(to, p->g.c_type, from, n);
-    else for (int64_t j = 0; j < n; j++) wb__narrow(to + j * p->g.cs1, p->g.c_type, from + j, 1);
-}
-
-static void spread_over(bool serial, int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
-{
-    if (!serial) wb__parallel(n, body, ctx);
-    else for (int64_t i = 0; i < n; i++) body(ctx, i);
-}
-
-/* Cuts a piece into tasks, about three per thread. */
-static void cut(piece *w, int threads)
-{
-    const product *p = w->p;
-    const int mr = p->kernel->mr, nr = p->kernel->nr;
-    const int64_t panels = ceil_div(p->g.m, mr), n = w->j1 - w->j0;
-    const int64_t want = threads > 1 ? ceil_div(3 * threads, w->b1 - w->b0) : 1;
-    /* few rows and packed columns: a thread reads only its columns of B */
-    const int64_t most = p->packed && n >= want * nr ? 1 : panels;
-    w->rows = ceil_div(panels, WB__MIN(want, most)) * mr;
-    w->row_tasks = ceil_div(p->g.m, w->rows);
-    w->columns = round_up(ceil_div(n, ceil_div(want, w->row_tasks)), nr);
-    w->column_tasks = ceil_div(n, w->columns);
+    const product_run *r = ctx;
+    const product *p = r->p;
+    char *mine = r->workspace + (size_t)task * p->each;
+    const void *b = NULL;
+    const int64_t end = p->parts * (task + 1) / p->tasks;
+    for (int64_t part = p->parts * task / p->tasks; part < end; part++) {
+        wb__gemm g;
+        method w;
+        place(p, r->buffers, part, &g, &w);
+        w.ready = p->one_piece && g.b == b;
+        b = g.b;
+        if (p->dots) p->method.kernel->dots(&g, 0, g.m);
+        else if (p->wide) multiply_wide(&w, &g, mine, (float *)(mine + p->wide_at));
+        else multiply(&w, &g, mine);
+    }
 }
 
 static void run_product(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
     const product *p = (const product *)op;
-    const wb__gemm *g = &p->g;
-    if (!p->count || !g->m || !g->n) return;
-    piece w = { .p = p, .buffers = buffers, .workspace = workspace };
-    if (p->simple) { /* for a tiny product the overhead dominates */
-        wb__gemm one = *g;
-        one.a = buffers[p->transposed], one.b = buffers[!p->transposed], one.c = buffers[2];
-        one.bias = p->has_bias ? buffers[3] : NULL;
-        if (p->packed) workspace = buffers[1];
-        else if (!p->in_place) p->kernel->pack_b(&one, 0, g->k, 0, g->n, workspace);
-        p->kernel->block(&one, 0, g->k, 0, g->m, 0, g->n, p->in_place ? NULL : workspace, true,
-                         true);
-        return;
-    }
-    const int threads = p->serial ? 1 : wb__threads();
-    for (w.b0 = 0; w.b0 < p->count; w.b0 = w.b1) {
-        w.b1 = WB__MIN(w.b0 + p->chunk, p->count);
-        const int64_t products = w.b1 - w.b0;
-        if (p->dots) {
-            int64_t want = threads > 1 ? ceil_div(3 * threads, products) : 1;
-            w.columns = round_up(ceil_div(g->n, want), 4);
-            w.column_tasks = ceil_div(g->n, w.columns);
-            spread_over(threads == 1, products * w.column_tasks, dots_task, &w);
-            continue;
-        }
-        for (w.j0 = 0; w.j0 < g->n; w.j0 = w.j1) {
-            w.j1 = WB__MIN(w.j0 + p->kernel->nc, g->n);
-            cut(&w, threads);
-            w.k0 = 0;
-            do {
-                w.pk = WB__MIN(p->kc, g->k - w.k0);
-                w.first = w.k0 == 0;
-                w.last = w.k0 + w.pk >= g->k;
-                w.panels = p->packed ? packed_piece(&w, buffers[1]) : workspace;
-                if (!p->in_place && !p->packed)
-                    spread_over(threads == 1, (p->shared_b ? 1 : products) * pack_tasks(&w),
-                                pack_task, &w);
-                spread_over(threads == 1, products * w.row_tasks * w.column_tasks, block_task, &w);
-                w.k0 += w.pk;
-            } while (w.k0 < g->k);
-        }
-        if (p->wide) spread_over(threads == 1, products * g->m, narrow_task, &w);
-    }
+    product_run r = { p, buffers, workspace };
+    if (p->tasks > 1) wb__parallel(p->tasks, run_parts, &r);
+    else if (p->tasks) run_parts(&r, 0);
 }
 
 static void destroy_product(wb__cpu_op *op) { wb__free(op); }
@@ -311,27 +251,72 @@ static bool suits_dots(const wb__gemm *g, const wb__gemm_kernel *kernel)
         && (g->a_type == computed_type(g->a_type) || (kernel->narrow && g->a_type == WB_BF16));
 }
 
-static void lay_out(product *p)
+/* Estimates the cycles of a part: of its product, of fetching A and B, of writing C beside another
+ * thread, since a processor also fetches the next lines, and of starting it. */
+static double part_cost(const product *p, int64_t rows, int64_t columns)
+{
+    wb__gemm g = p->g;
+    g.m = rows;
+    g.n = columns;
+    if (p->packed) g.bs1 = 1;           /* no copy: as if B were read in place */
+    double fetched = 0.2 * (double)g.k * (double)(rows + columns);
+    if (g.as1 != 1) fetched += 0.1 * (double)g.k * (double)rows;
+    if (columns < p->g.n && g.cs1 == 1) fetched += 150 * (double)rows;
+    if (rows < p->g.m && g.cs0 == 1) fetched += 150 * (double)columns;
+    return cost(&g, p->method.kernel) + fetched + 600;
+}
+
+/* Divides each product into the parts of which all take the least time on so many threads.  Many
+ * parts may take a little longer: their threads end at the same time also if one is slower. */
+static void divide(product *p, int threads)
 {
     const wb__gemm *g = &p->g;
-    const int64_t size = (int64_t)wb__dtype_size(computed_type(g->a_type));
-    p->in_place = !p->packed && reads_in_place(g, p->kernel);
-    p->kc = inner_piece(p->kernel, g->k);
-    p->shared_b = !p->b_b[0] && !p->b_b[1];
-    p->wide = !p->dots && g->c_type != computed_type(g->c_type) && g->k > p->kc;
-    p->chunk = WB__MAX(p->count, 1);
-    const int64_t columns = round_up(WB__MIN(g->n, p->kernel->nc), p->kernel->nr);
-    int64_t each = p->in_place || p->dots || p->packed
-                     ? 0 : (int64_t)packed_bytes(p->kernel, g->a_type, p->kc, columns);
-    int64_t wide = p->wide ? g->m * g->n * size : 0;
-    if (each || wide)
-        p->chunk =
-            WB__MIN(p->chunk, WB__MAX(CHUNK_BYTES / ((p->shared_b ? 0 : each) + wide + 1), 1));
-    p->packed_each = (size_t)each;
-    p->wide_at = (size_t)(p->shared_b ? each : each * p->chunk);
-    p->op.workspace = p->wide_at + (size_t)(wide * p->chunk);
-    p->simple = p->serial && p->count == 1 && !p->dots && g->k <= p->kc
-             && g->n <= p->kernel->nc;
+    const int row = p->method.kernel->mr,
+              column = p->packed ? p->method.kernel->nr : p->method.kernel->lanes;
+    double best = INFINITY;
+    for (int per_thread = PER_THREAD; per_thread > 0; per_thread--) {
+        const int64_t want = ceil_div(per_thread * threads, p->count);
+        for (int64_t c = 1; c <= WB__MIN(want, ceil_div(g->n, column)); c++) {
+            const int64_t rows = round_up(ceil_div(g->m, ceil_div(want, c)), row),
+                          columns = round_up(ceil_div(g->n, c), column);
+            const int64_t parts = p->count * ceil_div(g->m, rows) * ceil_div(g->n, columns);
+            const double time = (double)ceil_div(parts, threads)
+                              * part_cost(p, WB__MIN(rows, g->m), WB__MIN(columns, g->n));
+            if (time > 0.97 * best) continue;
+            best = time;
+            p->rows = rows;
+            p->columns = columns;
+        }
+    }
+}
+
+static void lay_out(product *p, int threads)
+{
+    const wb__gemm *g = &p->g;
+    const wb__gemm_kernel *kernel = p->method.kernel;
+    p->method.kc = inner_piece(kernel, g->k);
+    p->method.columns = g->n;
+    p->wide = !p->dots && g->c_type != computed_type(g->c_type) && g->k > p->method.kc;
+    if (!p->count || !g->m || !g->n) return;
+    p->rows = g->m;
+    p->columns = g->n;
+    if (threads > 1 && p->dots)
+        p->columns = round_up(ceil_div(g->n, ceil_div(PER_THREAD * threads, p->count)), 4);
+    else if (threads > 1) divide(p, threads);
+    p->row_parts = ceil_div(g->m, p->rows);
+    p->column_parts = ceil_div(g->n, p->columns);
+    p->parts = p->count * p->row_parts * p->column_parts;
+    wb__gemm part = *g;
+    part.m = WB__MIN(p->rows, g->m);
+    part.n = WB__MIN(p->columns, g->n);
+    p->method.in_place = !p->packed && reads_in_place(&part, kernel);
+    p->one_piece = g->k <= p->method.kc && part.n <= kernel->nc;
+    const bool packs = !p->method.in_place && !p->dots && !p->packed;
+    p->wide_at = packs ? align(scratch_for(&part, kernel)) : 0;
+    p->each = align(p->wide_at + (p->wide ? (size_t)(part.m * part.n) * sizeof(float) : 0));
+    p->tasks = threads > 1 ? WB__MIN(p->parts, MOST_TASKS * threads) : 1;
+    if ((size_t)p->tasks * p->each > TASKS_BYTES) p->tasks = WB__MIN(p->tasks, threads);
+    p->op.workspace = p->each * (size_t)p->tasks;
 }
 
 /* Whether our product is faster than oneDNN's: for small products, because a call of oneDNN has a
@@ -382,16 +367,17 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
                        .bias_type = d->dtype,
                        .round = !d->packed && (d->dtype == WB_BF16 || rounds(d)),
                        .act = wb__act_of(d->act, computed_type(d->dtype)) };
-    p->kernel = kernel_for(&p->g);
+    const wb__gemm_kernel *kernel = kernel_for(&p->g);
+    p->method.kernel = kernel;
     p->has_bias = d->has_bias;
     p->count = d->batch[0] * d->batch[1];
     wb__gemm transposed = transposed_product(&p->g);
     p->packed = d->packed;
-    p->dots = !d->packed && suits_dots(&p->g, p->kernel);
-    p->transposed = !d->packed && !p->dots && (suits_dots(&transposed, p->kernel)
-                                 || cost(&transposed, p->kernel) < cost(&p->g, p->kernel));
+    p->dots = !d->packed && suits_dots(&p->g, kernel);
+    p->transposed = !d->packed && !p->dots && (suits_dots(&transposed, kernel)
+                                 || cost(&transposed, kernel) < cost(&p->g, kernel));
     if (p->transposed) {
-        p->dots = suits_dots(&transposed, p->kernel);
+        p->dots = suits_dots(&transposed, kernel);
         p->g = transposed;
     }
     p->g.streams = p->g.n * p->g.k * (int64_t)wb__dtype_size(d->dtype) > CACHED;
@@ -401,10 +387,10 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
         p->b_b[i] = p->transposed ? d->a_b[i] : d->b_b[i];
         p->c_b[i] = d->c_b[i];
     }
-    p->serial = (double)p->count * (double)d->m * (double)d->n * (double)WB__MAX(d->k, 1) < SERIAL;
-    lay_out(p);
+    const double work = (double)p->count * (double)d->m * (double)d->n * (double)WB__MAX(d->k, 1);
+    lay_out(p, (int)WB__MAX(WB__MIN(wb__threads(), 2 * work / SERIAL), 1));
     snprintf(p->impl, sizeof p->impl, "%s %s%s", p->dots ? "dot" : "gemm", wb__isa_best()->name,
-             p->kernel->narrow ? " bf16" : "");
+             kernel->narrow ? " bf16" : "");
     p->op.impl = p->impl;
     *op = &p->op;
     return 0;
@@ -412,20 +398,28 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
 
 /* ---- packed operands ------------------------------------------------------------------------- */
 
+static void pack_panel(void *ctx, int64_t i)
+{
+    const product_run *r = ctx;
+    const product *p = r->p;
+    const wb__gemm_kernel *kernel = p->method.kernel;
+    wb__gemm g = p->g;
+    g.b = r->buffers[0];
+    const int64_t j = i * kernel->nr;
+    for (int64_t k0 = 0; k0 < g.k; k0 += p->method.kc) {
+        const int64_t pk = WB__MIN(p->method.kc, g.k - k0);
+        kernel->pack_b(&g, k0, pk, j, WB__MIN(j + kernel->nr, g.n),
+                       (char *)r->buffers[1] + packed_at(&p->method, &g, j, k0, pk));
+    }
+}
+
 static void run_pack(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
     const product *p = (const product *)op;
-    const wb__gemm *g = &p->g;
-    void *const at[4] = { buffers[0], buffers[0], buffers[1], NULL };
-    piece w = { .p = p, .buffers = at, .workspace = workspace, .b1 = 1 };
-    for (w.j0 = 0; w.j0 < g->n; w.j0 = w.j1) {
-        w.j1 = WB__MIN(w.j0 + p->kernel->nc, g->n);
-        for (w.k0 = 0; w.k0 < g->k; w.k0 += w.pk) {
-            w.pk = WB__MIN(p->kc, g->k - w.k0);
-            w.panels = packed_piece(&w, buffers[1]);
-            spread_over(p->serial, pack_tasks(&w), pack_task, &w);
-        }
-    }
+    product_run r = { p, buffers, workspace };
+    const int64_t panels = ceil_div(p->g.n, p->method.kernel->nr);
+    if (p->tasks > 1) wb__parallel(panels, pack_panel, &r);
+    else for (int64_t i = 0; i < panels; i++) pack_panel(&r, i);
 }
 
 int wb__cpu_matmul_pack(const wb__matmul_desc *d, wb__cpu_op **op)
@@ -438,10 +432,10 @@ int wb__cpu_matmul_pack(const wb__matmul_desc *d, wb__cpu_op **op)
     p->op.impl = wb__isa_best()->name;
     p->g = (wb__gemm){ .n = d->n, .k = d->k, .bs0 = d->b_s[0], .bs1 = d->b_s[1],
                        .a_type = d->dtype, .b_type = d->dtype };
-    p->kernel = kernel_for(&p->g);
-    p->batch[0] = p->batch[1] = p->count = 1;
-    p->kc = inner_piece(p->kernel, d->k);
-    p->serial = d->n * d->k < SERIAL;
+    p->method.kernel = kernel_for(&p->g);
+    p->method.kc = inner_piece(p->method.kernel, d->k);
+    p->method.columns = d->n;
+    p->tasks = d->n * d->k < SERIAL ? 1 : wb__threads();
     return 0;
 }
 

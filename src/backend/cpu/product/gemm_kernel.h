@@ -261,7 +261,7 @@ static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, i
     _Alignas(64) T panel[MR * WB__GEMM_KC], tile[MR * NR], bias[MR > NR ? MR : NR];
     const bool narrow = g->a_type != TYPE, in_place = g->cs1 == 1 && g->c_type == TYPE;
     /* A is copied if its dtype is narrow, or if it is not contiguous along k and is read often */
-    const bool copy = narrow || (g->as1 != 1 && j1 - j0 > 4 * NR && pk > 64);
+    const bool copy = narrow || (g->as1 != 1 && j1 - j0 > 4 * NR && pk >= 8);
     wb__elementwise_fn *row = last ? g->act.row : NULL;
     for (int64_t i = i0; i < i1; i += MR) {
         const int mr = (int)WB__MIN(i1 - i, MR);
