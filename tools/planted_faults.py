@@ -5,9 +5,10 @@ one of the tests named beside it fails.
     planted_faults.py [--only N,N...] [--list] [--build FOLDER]
 
 A fault replaces a text that must occur exactly once: a row that no longer fits the sources is a
-failure.  Prints a line for each fault.  The exit status is 1 if a fault survives, cannot be planted
-or does not compile.  The copy is built without oneDNN, so that Weber's own kernels and thread pool
-are tested; a second one, for faults in onednn/, with it.  It takes some minutes and is part of ./run test --all.
+failure. Prints a line for each fault. The exit status is 1 if a fault survives, cannot be planted
+or does not compile. The copy is built without oneDNN, so that Weber's own kernels and thread pool
+are tested; a second one, for faults in onednn/, with it. It takes some minutes and is part of ./run
+test --all.
 """
 import argparse
 import filecmp
