@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""Tokens per second of a GPT with a cache of keys and values: Weber beside PyTorch.
+"""Tokens per second of a GPT with a cache of keys and values: Weber, PyTorch and llama.cpp.
 
   bench/generate.py BUILD [--model small|gpt2] [--dtype f32|bf16] [--tokens N] [--batch 1]
                     [--threads 1] [--rounds 5]
 
 BUILD is a build folder with bench/generate_bench.  small: 256 characters of a small GPT; gpt2: 64
-tokens of GPT-2 124M.  All sides have the same weights, generate the most likely token each time,
-and must write the same text; in bf16, where sides round differently, the page has the number of
-equal tokens.  They run in turns; the figures are the medians over the rounds of each round's
-fastest repeat.
+tokens of GPT-2 124M.  All sides have the same weights and generate the most likely token each time.
+The page has the number of tokens that equal Weber's; in f32 PyTorch's must be all.  In bf16 sides
+round differently, and llama.cpp rounds GELU, keys and values to f16.  The sides run in turns; the
+figures are the medians over the rounds of each round's fastest repeat.
 
 Each token reads all weights once, so the memory's bandwidth is the limit of gpt2.  It is measured
 in the same run, with as many threads, as the fastest reading of 512 MiB.
 
 The Python must have PyTorch (./run bench --rivals).  PyTorch is eager, with one product for query,
-key and value.  llama.cpp is not measured: PyPI has it as source only, which takes long to build.
+key and value.  llama.cpp is measured if the Python has it.  PyPI has its source, which pip compiles
+for this machine's processor (seven minutes on one core):
+
+  CMAKE_ARGS=-DLLAVA_BUILD=OFF build/bench-venv/bin/pip install llama-cpp-python gguf
 """
 import argparse
 import json
+import logging
 import pathlib
 import statistics
 import struct
@@ -144,6 +148,90 @@ def torch_side(torch, w, tokens, batch):
     return generate
 
 
+def save_gguf(gguf, w, path):
+    """Writes the weights by llama.cpp's names: matrices in the dtype, vectors in f32 as always."""
+    import numpy as np
+    dtype = getattr(gguf.GGMLQuantizationType, options.dtype.upper())
+    file = gguf.GGUFWriter(path, "gpt2")
+    file.add_vocab_size(CLASSES)
+    file.add_context_length(LENGTH)
+    file.add_embedding_length(WIDTH)
+    file.add_feed_forward_length(4 * WIDTH)
+    file.add_block_count(BLOCKS)
+    file.add_head_count(HEADS)
+    file.add_layer_norm_eps(1e-5)
+    file.add_tokenizer_model("no_vocab")
+
+    def put(name, *parts):
+        x = np.concatenate([w[part].numpy() for part in parts])
+        kind = dtype if x.ndim > 1 else gguf.GGMLQuantizationType.F32
+        file.add_tensor(name, gguf.quantize(x, kind), raw_dtype=kind)
+
+    def both(name, *parts, weight="weight"):
+        put(name + ".weight", *(f"{part}.{weight}" for part in parts))
+        put(name + ".bias", *(f"{part}.bias" for part in parts))
+
+    put("token_embd.weight", "layers.0.layers.0.weight")
+    put("position_embd.weight", "layers.0.layers.1.layers.1.weight")
+    for i in range(BLOCKS):
+        to, at = f"blk.{i}.", f"layers.{i + 1}.layers."
+        attention, perceptron = at + "0.layers.layers.", at + "1.layers.layers."
+        both(to + "attn_norm", attention + "0", weight="scale")
+        both(to + "attn_qkv", *(f"{attention}1.{part}_proj" for part in "qkv"))
+        both(to + "attn_output", attention + "1.out_proj")
+        both(to + "ffn_norm", perceptron + "0", weight="scale")
+        both(to + "ffn_up", perceptron + "1")
+        both(to + "ffn_down", perceptron + "2")
+    both("output_norm", f"layers.{BLOCKS + 1}", weight="scale")
+    if not TIED:
+        put("output.weight", HEAD)
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+
+
+def llama_side(w, path, tokens, batch):
+    """Returns the name of the side and a function as torch_side's; None without llama.cpp."""
+    try:
+        import gguf
+        import llama_cpp as llama
+        import numpy as np
+    except ImportError as error:
+        print(f"llama.cpp is left out: {error} (the head of generate.py says how to get it).")
+        return None
+    logging.getLogger("llama-cpp-python").setLevel(logging.ERROR)
+    save_gguf(gguf, w, path)
+    settings = llama.llama_context_default_params()
+    settings.n_ctx, settings.n_seq_max = LENGTH * batch, batch
+    settings.n_threads = settings.n_threads_batch = options.threads
+    model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
+    context = llama.llama_init_from_model(model, settings) if model else None
+    if not context:
+        sys.exit("llama.cpp does not load the model")
+    now = llama.llama_batch_init(batch, 0, 1)
+
+    def step(x, at):
+        now.n_tokens = batch
+        for i in range(batch):
+            now.token[i], now.pos[i], now.logits[i] = x[i], at, True
+            now.n_seq_id[i], now.seq_id[i][0] = 1, i
+        if llama.llama_decode(context, now):
+            sys.exit("llama.cpp fails")
+        scores = np.ctypeslib.as_array(llama.llama_get_logits(context), (batch, CLASSES))
+        return scores.argmax(-1).tolist()
+
+    def generate():
+        llama.llama_memory_clear(llama.llama_get_memory(context), False)
+        x = [i % CLASSES for i in range(batch)]
+        line = list(x)
+        for at in range(tokens):
+            x = step(x, at)
+            line += x
+        return line
+    return f"llama.cpp (llama-cpp-python {llama.__version__})", generate
+
+
 def timed(generate):
     """(the seconds of the fastest repeat, the text)"""
     best = float("inf")
@@ -177,6 +265,9 @@ def main():
         torch_generate = torch_side(torch, w, tokens, options.batch)
         sides = {"Weber": lambda: weber_side(file, tokens, rates),
                  f"PyTorch {torch.__version__}": lambda: timed(torch_generate)}
+        llama = llama_side(w, pathlib.Path(folder) / "gpt.gguf", tokens, options.batch)
+        if llama:
+            sides[llama[0]] = lambda: timed(llama[1])
         seconds, texts = {side: [] for side in sides}, {}
         for _ in range(options.rounds):
             for side, measure in sides.items():
@@ -195,8 +286,8 @@ def main():
                      len(line)) // options.batch - 1
         print(f"| {side} | {options.batch / t:.1f} | {1e6 * t:.0f} us | {need / t / rate:.2f} "
               f"| {equal} of {tokens} |")
-    print("| llama.cpp | not measured | | | |")
-    if options.dtype == "f32" and any(text != line for text in texts.values()):
+    if options.dtype == "f32" and any(text != line for side, text in texts.items()
+                                      if not side.startswith("llama.cpp")):
         sys.exit("the texts differ")
 
 

@@ -7,7 +7,7 @@
  * small is a GPT of characters; gpt2 has the sizes of GPT-2 124M and a tied head.  Prints a line of
  * JSON: the seconds of each repeat, the memory's bandwidth before each (the reading of a buffer
  * larger than the caches, with as many threads), and the tokens of the last one.  generate.py
- * writes the weights, runs this program and compares it with PyTorch. */
+ * writes the weights, runs this program and compares it with PyTorch and llama.cpp. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
