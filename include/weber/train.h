@@ -499,10 +499,10 @@ typedef struct wb_train_options {
  * .resume: a program that was stopped at any time continues from its last checkpoint when it is run
  * again.  The checkpoint restores model, state, loader and random numbers.  .epochs also counts the
  * epochs before the checkpoint.  The results have the same bits as those of a training that was
- * never stopped (on CUDA and AMDGPU with wb_set_deterministic); what the program keeps in .ctx,
- * such as the state of a recurrent layer, is not in it.  A training that .stop ended does not go
- * on, unless .wait is larger than its count.  If one program calls wb_train several times, each
- * call needs its own .name or file.
+ * never stopped (on GPUs with wb_set_deterministic); what the program keeps in .ctx, such as the
+ * state of a recurrent layer, is not in it.  A training that .stop ended does not go on, unless
+ * .wait is larger than its count.  If one program calls wb_train several times, each call needs its
+ * own .name or file.
  *
  * Errors: a loader without batches; negative .epochs; .checkpoint and .folder together; .resume
  * without either; .keep_best without .folder; .higher without .folder, .stop or .reduce;

@@ -533,7 +533,7 @@ int wb__dnnl_conv_piece(const wb__conv_desc *d, bool wide_weights, wb__cpu_op **
     else if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->kh || !d->kw || !d->oh || !d->ow)
         *reason = "an empty convolution";
     else if (type == dnnl_bf16 && d->kind == WB__CONV_GRAD_WEIGHT && d->ow == 1 && d->stride[1] > 1)
-        *reason = "oneDNN 2.6 does not write all of this gradient";  /* where a tap has only padding */
+        *reason = "oneDNN 2.6 does not write all of this gradient";     /* taps on padding only */
     else if (d->groups < 1 || d->c % d->groups || d->k % d->groups) return 0;
     else {
         dnnl_op *p = begin(reason);
