@@ -746,6 +746,8 @@ TABLE = [
      "p.by_timing = !*reason && !step->deterministic && is_worth_timing(d, &p);",
      "p.by_timing = !*reason && is_worth_timing(d, &p);", ["cuda_timing", "cuda_dnn"]),
     ("a candidate that takes long is run four times", "src/backend/gpu/runtime/timing.c", "if (!code && ms < MOST_MS) {", "if (!code) {", ["cuda_timing"]),
+    ("a part of B is read in place beyond its end", "src/backend/cpu/product/gemm.c", "const bool whole = kernel->masked || g->n % kernel->lanes == 0;", "const bool whole = true;", ["cpu_products"]),
+    ("the CPU supports no attention", "src/backend/cpu/cpu.c", ".supports = wb__cpu_supports", ".supports = NULL", ["cpu_attention"]),
     ("oneDNN computes gradients that it leaves unset", "src/backend/cpu/onednn/dnnl.c", "d->ow == 1 && d->stride[1] > 1)", "d->ow == 1 && d->stride[1] > 9)", ["cpu_lib"]),
     ("the choice on the disk is not read", "src/backend/gpu/runtime/timing.c",
      "if (c->fingerprint[i] == kept) return i;", "if (c->mark[i] == kept && i >= c->n) return i;", ["cuda_timing"]),

@@ -536,6 +536,23 @@ TEST(attentions)
     }
 }
 
+/* Sizes for which the CPU has a kernel, and others of which blocks are not whole. */
+TEST(attentions_by_blocks)
+{
+    static const int64_t sizes[][6] = {         /* n, heads, queries, keys, depth, width */
+        {1, 4, 33, 37, 9, 5}, {2, 3, 70, 70, 16, 16}, {1, 5, 40, 40, 8, 11}};
+    for (int i = 0; i < 6; i++) {
+        const int64_t *s = sizes[i / 2];
+        const array q = draw_array(4, (int64_t[]){s[0], s[1], s[2], s[4]}, -1, 1),
+                    k = draw_array(4, (int64_t[]){s[0], s[1], s[3], s[4]}, -1, 1),
+                    v = draw_array(4, (int64_t[]){s[0], s[1], s[3], s[5]}, -1, 1);
+        wb_scope *scope = wb_scope_open();
+        same_gradients(i % 2 ? wb_causal_mask(s[2], s[3]) : WB_NONE, (array[]){q, k, v});
+        wb_scope_close(scope);
+        ref_forget();
+    }
+}
+
 /* A device's own attention kernels never store the scores [heads, T, T] in memory. */
 TEST_IN_SCOPE(attention_memory)
 {

@@ -3,6 +3,9 @@
  * on 1 to 8 threads. */
 #include "cpu_operations.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 static int64_t draw_size(void)
 {
     if (chance(25)) return 0;
@@ -157,7 +160,7 @@ static void test_matmul_threads(void **unused)
         const bool a_rows = i / 5 % 2, b_rows = i / 10 % 2, c_rows = (i / 5 + kind) % 3;
         wb__matmul_desc d = {.dtype = type, .round = kind == 1, .batch = {1, 1 + i % 2}, .m = m,
                              .n = n, .k = k, .a_b = {0, m * k}, .c_b = {0, m * n},
-                             .has_bias = i % 3, .act = i % 4 == 3 ? WB__OP_tanh : WB__OP_relu};
+                             .has_bias = i / 3 % 2, .act = i % 4 == 3 ? WB__OP_tanh : WB__OP_relu};
         d.a_s[0] = a_rows ? k : 1, d.a_s[1] = a_rows ? 1 : m;
         d.b_s[0] = b_rows ? n : 1, d.b_s[1] = b_rows ? 1 : k;
         d.c_s[0] = c_rows ? n : 1, d.c_s[1] = c_rows ? 1 : m;
@@ -189,6 +192,48 @@ static void test_matmul_threads(void **unused)
         for (size_t t = 0; t < 2 * WB__COUNT(threads); t++) drop(&c[0][0] + t);
     }
     wb__set_threads(before);
+}
+
+/* Nothing behind B is read, which here ends at the end of a page that can be read; several threads
+ * have columns of it, and those of the last one are not whole vectors. */
+static void test_end_of_b(void **unused)
+{
+    enum { M = 8, N = 1030, K = 64 };
+    static const char *const isas[] = {"portable", "avx2", "avx512"};
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = sizeof(float) * N * K;
+    const size_t pages = (bytes + page - 1) / page * page;
+    const int before = wb__threads();
+    char *all = mmap(NULL, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(all != MAP_FAILED && !mprotect(all + pages, page, PROT_NONE));
+    float *b = (float *)(void *)(all + pages - bytes);
+    buffer a = make(WB_F32, M * K, true);
+    for (int i = 0; i < N * K; i++) b[i] = (float)(i % 17 - 8);
+    for (size_t i = 0; i < WB__COUNT(isas); i++)
+        for (int threads = 1; threads < 9; threads++) {
+            setenv("WEBER_ISA", isas[i], 1);
+            wb__set_threads(threads);
+            buffer c = make(WB_F32, M * N, false);
+            wb__matmul_desc d = {.dtype = WB_F32, .batch = {1, 1}, .m = M, .n = N, .k = K,
+                                 .a_s = {K, 1}, .b_s = {N, 1}, .c_s = {N, 1}};
+            wb__cpu_op *op;
+            assert_int_equal(wb__cpu_matmul(&d, &op), 0);
+            run(op, (void *[]){a.data, b, c.data, NULL});
+            for (int e = 0; e < M * N; e++) {
+                double sum = 0, magnitude = 0;
+                for (int k = 0; k < K; k++) {
+                    const double term = a.real[e / N * K + k] * (double)b[k * N + e % N];
+                    sum += term;
+                    magnitude += fabs(term);
+                }
+                assert_true(fabs(element(c.data, WB_F32, e) - sum) <= 0x1p-20 * magnitude);
+            }
+            check_guards(&c);
+            drop(&c);
+        }
+    unsetenv("WEBER_ISA");
+    wb__set_threads(before);
+    munmap(all, pages + page);
+    drop(&a);
 }
 
 /* Where the rows of an operand, or of a piece for a thread, are not adjacent, oneDNN has only
@@ -276,6 +321,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         WAYS(test_matmul_drawn), WAYS(test_matmul_large), OWN_WAYS(test_matmul_threads),
+        OWN_WAYS(test_end_of_b),
         WAYS(test_matmul_soon), PIECES(test_matmul_large) WAYS(test_accuracy)
     };
     if (argc > 1 && !strcmp(argv[1], "--table")) {

@@ -129,7 +129,7 @@ static double error_of(const problem *p, const float *got, double *most)
     *most = 0;
     for (int64_t i = 0; i < p->sizes[p->written]; i++) {
         const double e = fabs(got[i] - p->want[i]);
-        if (!(e <= *most)) *most = e;
+        if (!isnan(*most) && !(e <= *most)) *most = e;
         sum += e * e;
     }
     return sqrt(sum / (double)p->sizes[p->written]);

@@ -6,6 +6,9 @@
  *     p = exp(scale q·kᵀ - lse)     dv = Σ pᵀ·do     ds = scale p (do·vᵀ - sum(do o))
  *     dq = ds·k                     dk = Σ dsᵀ·q     sums over the blocks of queries, last first
  *
+ * p is exact to about 2^-23 |lse|, since lse is rounded.  Where a block of queries has keys that some
+ * of them do not see, their weight is 0, and 0 times a NaN or infinity there is NaN.
+ *
  * A head is computed by one thread, so the result does not depend on their number.  Rows of p are
  * computed by functions of tile programs, products by the kernel of gemm.c. */
 #include "backend/cpu/cpu.h"
@@ -18,8 +21,8 @@
 
 enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV };    /* the views of the step */
 /* BLOCK: queries of a block.  LEAST: for fewer queries or keys, or fewer heads, the composed form
- * is not slower, and divides its work among more threads.  MAX_DEPTH: less than the kc of a
- * product. */
+ * is not slower, and divides its work among more threads.  MAX_DEPTH: longer rows have not been
+ * measured. */
 enum { BLOCK = 32, LEAST = 32, LEAST_HEADS = 4, MAX_DEPTH = 256, LINE = 16 };
 
 typedef struct {
@@ -32,7 +35,7 @@ typedef struct {
     bool causal, grad;
     int workers;
     /* offsets, in floats, in the scratch of a worker: packed k and v, scores, the gradient of p, a
-     * row of each block's sums, do o */
+     * sum for each row of a block, the products do o; and the floats of this scratch */
     int64_t packed_k, packed_v, p, dp, sum, product, scratch;
 } attention;
 
@@ -40,7 +43,7 @@ typedef struct {
     const attention *k;
     char *base[9];
     float *workspace;
-    atomic_int next;
+    atomic_llong next;
 } run;
 
 /* A head, with the addresses of its first rows. */
@@ -103,7 +106,8 @@ static void to_queries(const head *h, const block *b, const float *p, int x, int
                            .cs0 = stride(h, y)}, NULL);
 }
 
-/* The seen rows of y get pᵀ·x, with the block's rows of x; all but the last block add it. */
+/* The seen rows of y get pᵀ·x, with the block's rows of x.  The last block, which is computed first,
+ * overwrites them; the others add to them. */
 static void add_to_keys(const head *h, const block *b, const float *p, int x, int64_t width, int y)
 {
     multiply(h, (wb__gemm){.m = b->seen, .n = width, .k = b->rows, .a = p, .as0 = 1, .as1 = b->seen,
@@ -188,7 +192,7 @@ static void worker(void *ctx, int64_t i)
     const attention *k = r->k;
     head h = {.k = k, .scratch = r->workspace + i * k->scratch};
     for (;;) {
-        const int n = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
+        const int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
         if (n >= k->heads) return;
         const int64_t n0 = n / k->views[Q].dims[1], n1 = n % k->views[Q].dims[1];
         for (int v = 0; v < (k->grad ? 9 : 5); v++)
@@ -217,7 +221,8 @@ static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 bool wb__cpu_supports(const wb_device *d, const wb__step *s)
 {
     (void)d;
-    if (s->kind != WB__STEP_ATTENTION || s->precision == WB__PRECISION_MEDIUM) return false;
+    if (s->kind != WB__STEP_ATTENTION) return false;
+    if (s->precision == WB__PRECISION_MEDIUM && wb__isa_gemm_bf16()) return false;
     const wb__gemm_kernel *gemm = wb__isa_best()->gemm_f32;
     const int64_t *q = s->views[Q].dims, *k = s->views[KEYS].dims;
     for (int i = 0; i < s->n_views; i++) {
@@ -228,6 +233,7 @@ bool wb__cpu_supports(const wb_device *d, const wb__step *s)
         if (!v->dims[3] || (!gemm->masked && v->dims[3] % gemm->lanes)) return false;
     }
     if (q[0] * q[1] < LEAST_HEADS || q[2] < LEAST || k[2] < LEAST) return false;
+    if (2 * q[0] * q[1] < wb__threads()) return false;          /* most threads would be idle */
     return !s->attention.causal || q[2] <= k[2];
 }
 

@@ -278,8 +278,6 @@ int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op)
     *op = NULL;
     if (!suits(d)) return 0;
     const wb__isa *isa = wb__isa_best();
-    if (d->kind == WB__CONV_GRAD_WEIGHT && !isa->gemm_f32->masked && d->k % isa->gemm_f32->lanes)
-        return 0;
     direct *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return WB_ERROR_MEMORY;
     p->d = *d;
@@ -289,6 +287,11 @@ int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op)
     p->op.run = run_direct;
     p->op.destroy = destroy_direct;
     lay_out(p);
+    if (d->kind == WB__CONV_GRAD_WEIGHT && !p->line && !p->kernel->masked &&
+        d->k % p->kernel->lanes) {
+        destroy_direct(&p->op);
+        return 0;
+    }
     snprintf(p->impl, sizeof p->impl, "direct %s", isa->name);
     p->op.impl = p->impl;
     *op = &p->op;

@@ -103,9 +103,12 @@ static void run_gradient(const wb__cpu_op *op, void *const *buffers, void *works
 
 static void destroy_gradient(wb__cpu_op *op) { wb__free(op); }
 
+/* A strip reads all weights of its taps, which must stay in the second-level cache. */
 static bool suits(const wb__conv_desc *d)
 {
-    return d->kind == WB__CONV_GRAD_INPUT && d->dtype == WB_F32 && d->groups == 1 &&
+    enum { WEIGHTS = 128 << 10 };
+    return (double)(d->kh * d->kw) * (double)d->c * (double)d->k <= WEIGHTS &&
+           d->kind == WB__CONV_GRAD_INPUT && d->dtype == WB_F32 && d->groups == 1 &&
            d->dilation[0] == 1 && d->dilation[1] == 1 && !d->has_bias && !d->act && d->n && d->c &&
            d->h && d->w && d->k && d->oh && d->ow && d->kh && d->kw;
 }

@@ -309,7 +309,8 @@ static void lay_out(product *p, int threads)
     wb__gemm part = *g;
     part.m = WB__MIN(p->rows, g->m);
     part.n = WB__MIN(p->columns, g->n);
-    p->method.in_place = !p->packed && reads_in_place(&part, kernel);
+    const bool whole = kernel->masked || g->n % kernel->lanes == 0;     /* also the last part */
+    p->method.in_place = !p->packed && whole && reads_in_place(&part, kernel);
     p->one_piece = g->k <= p->method.kc && part.n <= kernel->nc;
     const bool packs = !p->method.in_place && !p->dots && !p->packed;
     p->wide_at = packs ? align(scratch_for(&part, kernel)) : 0;

@@ -418,8 +418,9 @@ static void fetch_ahead(const tile_compiler *c)
         call->ahead = (call->kind == CALL_BIND || call->kind == CALL_LOAD) && !call->row &&
                       call->level[0] == LEVEL_FULL;
         for (int k = p->hoist_to; k < i && call->ahead; k++) {
+            if (!p->calls[k].ahead) continue;
             const tile_view *a = &c->s->views[call->arg], *b = &c->s->views[p->calls[k].arg];
-            if (p->calls[k].ahead && a->buffer == b->buffer && a->offset == b->offset)
+            if (a->buffer == b->buffer && a->offset == b->offset)
                 call->ahead = false;            /* a variable is read and written */
         }
     }

@@ -55,8 +55,10 @@ static inline __attribute__((always_inline)) void fetch_next(const tile_run *r, 
     if (v->n[ROWS] > 1 || v->n[COLS] > 1 || inner(v, COLS) != 1) return;
     if (r->rows > 1 && inner(v, ROWS) != r->cols) return;
     const int64_t bytes = r->rows * r->cols * v->size;
-    const char *next = at + (down ? r->rows * inner(v, ROWS) * v->size : bytes);
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(next + i, 0, 2);
+    const uintptr_t next =
+        (uintptr_t)at + (uintptr_t)(down ? r->rows * inner(v, ROWS) * v->size : bytes);
+    for (int64_t i = 0; i < bytes; i += 64)     /* which may be beyond the end of the view */
+        __builtin_prefetch((const void *)(next + (uintptr_t)i), 0, 2);
 }
 
 static void load(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols, int64_t c0)

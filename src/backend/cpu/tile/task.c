@@ -295,9 +295,12 @@ static int64_t bytes_ahead(const tile_kernel *k)
     for (int i = 0; i < k->n_segments; i++) {
         const tile_segment *s = &k->segments[i];
         const tile_program *p = &k->programs[s->program];
-        for (int j = 0; j < p->n_calls; j++)
-            if (p->calls[j].ahead)
-                bytes += s->n[OUTER] * s->n[ROWS] * s->n[COLS] * s->views[p->calls[j].arg].size;
+        for (int j = 0; j < p->n_calls; j++) {
+            if (!p->calls[j].ahead) continue;
+            const tile_view *v = &s->views[p->calls[j].arg];
+            const bool one_row = v->n[ROWS] == 1 && !v->stride[v->at[ROWS]];    /* for all rows */
+            bytes += s->n[OUTER] * (one_row ? 1 : s->n[ROWS]) * s->n[COLS] * v->size;
+        }
     }
     return bytes;
 }
