@@ -198,7 +198,7 @@ static void test_matmul_threads(void **unused)
  * have columns of it, and those of the last one are not whole vectors. */
 static void test_end_of_b(void **unused)
 {
-    enum { M = 8, N = 1030, K = 64 };
+    enum { M = 32, N = 1030, K = 64 };
     static const char *const isas[] = {"portable", "avx2", "avx512"};
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = sizeof(float) * N * K;
     const size_t pages = (bytes + page - 1) / page * page;
