@@ -256,6 +256,40 @@ static void test_nan(void **unused)
     forget(&p);
 }
 
+/* Infinite scores: the keys with +Inf share the weight of a query; if all scores are -Inf, all keys
+ * that it sees do. */
+static void test_infinite(void **unused)
+{
+    enum { T = 40, D = 16, KEY = 7 };
+    (void)unused;
+    for (int i = 0; i < 4; i++) {
+        const bool none = i & 1, causal = i & 2;
+        problem p = pose((shape){1, 4, T, T, D, D, causal, false, 1});
+        for (int64_t e = 0; e < p.size[Q]; e++) p.at[Q][e] = 1;
+        for (int64_t e = 0; e < p.size[KEYS]; e++)
+            p.at[KEYS][e] = none ? -INFINITY : e / D % T == KEY ? INFINITY : 1;
+        compute(&p, WB__ATTENTION_FORWARD, 1);
+        compute(&p, WB__ATTENTION_GRAD, 1);
+        for (int64_t h = 0; h < 4; h++) for (int64_t c = 0; c < D; c++) {
+            double gradient[T] = {0};
+            for (int64_t q = 0; q < T; q++) {
+                const int64_t seen = causal ? q + 1 : T;
+                const bool all = none || KEY >= seen;           /* of equal weight */
+                double mean = 0;
+                for (int64_t j = 0; j < seen; j++) {
+                    const double w = all ? 1.0 / (double)seen : j == KEY;
+                    mean += w * (double)p.at[V][at(&p, V, h, j, c)];
+                    gradient[j] += w * (double)p.at[DO][at(&p, DO, h, q, c)];
+                }
+                assert_true(fabs((double)p.at[O][at(&p, O, h, q, c)] - mean) < 1e-5);
+            }
+            for (int64_t j = 0; j < T; j++)
+                assert_true(fabs((double)p.at[DV][at(&p, DV, h, j, c)] - gradient[j]) < 1e-4);
+        }
+        forget(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +297,7 @@ int main(void)
         cmocka_unit_test_prestate(test_shapes, "avx2"),
         cmocka_unit_test_prestate(test_shapes, "portable"),
         cmocka_unit_test(test_choice), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_infinite),
     };
     return cmocka_run_group_tests_name("cpu_attention", tests, NULL, NULL);
 }

@@ -1,13 +1,13 @@
 /* Attention in f32, one head after the other, for blocks of queries whose scores stay in the cache:
  * the weights p are never in memory, and what the causal mask hides is not computed.
  *
- * The gradients compute p again from the scores and lse (the notation is that of ops/ops.h):
+ * The gradients compute p again from the scores (the notation is that of ops/ops.h):
  *
- *     p = exp(scale q·kᵀ - lse)     dv = Σ pᵀ·do     ds = scale p (do·vᵀ - sum(do o))
- *     dq = ds·k                     dk = Σ dsᵀ·q     sums over the blocks of queries, last first
+ *     p = softmax(scale q·kᵀ)     dv = Σ pᵀ·do     ds = scale p (do·vᵀ - sum(do o))
+ *     dq = ds·k                   dk = Σ dsᵀ·q     sums over the blocks of queries, last first
  *
- * p is exact to about 2^-23 |lse|, since lse is rounded.  Where a block of queries has keys that some
- * of them do not see, their weight is 0, and 0 times a NaN or infinity there is NaN.
+ * They do not read lse, whose rounding would make p wrong by 2^-24 of it.  Where some queries of a
+ * block do not see a key that others see, its weight is 0, and 0 times a NaN or infinity is NaN.
  *
  * A head is computed by one thread, so the result does not depend on their number.  Rows of p are
  * computed by functions of tile programs, products by the kernel of gemm.c. */
@@ -34,9 +34,10 @@ typedef struct {
     float scale;
     bool causal, grad;
     int workers;
-    /* offsets, in floats, in the scratch of a worker: packed k and v, scores, the gradient of p, a
-     * sum for each row of a block, the products do o; and the floats of this scratch */
-    int64_t packed_k, packed_v, p, dp, sum, product, scratch;
+    /* offsets, in floats, in the scratch of a worker: packed k and v, scores, the gradient of p, two
+     * numbers for each row of a block, the products do o, do divided by the sums of p; and the
+     * floats of this scratch */
+    int64_t packed_k, packed_v, p, dp, sum, product, shared, scratch;
 } attention;
 
 typedef struct {
@@ -67,11 +68,17 @@ static block block_at(const attention *k, int64_t i0)
     return b;
 }
 
+/* How many keys query i of the block sees. */
+static int64_t seen_by(const attention *k, const block *b, int64_t i)
+{
+    return k->causal ? b->seen - b->rows + i + 1 : b->seen;
+}
+
 /* Sets what the causal mask hides in a block's matrix. */
 static void hide(const attention *k, const block *b, float *p, float value)
 {
     for (int64_t i = 0; k->causal && i < b->rows; i++)
-        for (int64_t j = b->seen - b->rows + i + 1; j < b->seen; j++) p[i * b->seen + j] = value;
+        for (int64_t j = seen_by(k, b, i); j < b->seen; j++) p[i * b->seen + j] = value;
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -106,41 +113,58 @@ static void to_queries(const head *h, const block *b, const float *p, int x, int
                            .cs0 = stride(h, y)}, NULL);
 }
 
-/* The seen rows of y get pᵀ·x, with the block's rows of x.  The last block, which is computed first,
+/* The seen rows of y get pᵀ·x, with x [rows, width].  The last block, which is computed first,
  * overwrites them; the others add to them. */
-static void add_to_keys(const head *h, const block *b, const float *p, int x, int64_t width, int y)
+static void add_to_keys(const head *h, const block *b, const float *p, const float *x,
+                        int64_t x_stride, int64_t width, int y)
 {
     multiply(h, (wb__gemm){.m = b->seen, .n = width, .k = b->rows, .a = p, .as0 = 1, .as1 = b->seen,
-                           .b = row(h, x, b->i0), .bs0 = stride(h, x), .c = h->at[y],
-                           .cs0 = stride(h, y),
+                           .b = x, .bs0 = x_stride, .c = h->at[y], .cs0 = stride(h, y),
                            .add_to_c = b->i0 + b->rows < h->k->queries}, NULL);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static void exp_of(const attention *k, float *p, int64_t n)
+/* x = x times `factor` */
+static void scale_by(const attention *k, float *to, const float *x, float factor, int64_t n)
 {
-    k->table->row[WB__OP_exp][WB__REG_F32][WB__VVV](p, p, NULL, NULL, n);
+    k->table->row[WB__OP_mul][WB__REG_F32][WB__VSV](to, x, &factor, NULL, n);
+}
+
+/* Row i of scores, whose maximum is infinite, gets scores with the weights that softmax has by its
+ * definition: +Inf elements share the sum 1, and if all are -Inf, all have the same. */
+static void replace_infinite(const attention *k, const block *b, int64_t i, float *s, float most)
+{
+    for (int64_t j = 0; j < seen_by(k, b, i); j++) s[j] = s[j] == most ? 0 : -INFINITY;
+}
+
+/* Computes exp(scale (s - max s)) of the block's queries, the maxima and the sums of rows. */
+static void weigh(const head *h, const block *b, float *p, float *most, float *sum)
+{
+    const attention *k = h->k;
+    to_keys(h, b, Q, k->depth, h->scratch + k->packed_k, p);
+    hide(k, b, p, -INFINITY);
+    k->table->reduction[1][WB__REG_F32](most, p, b->rows, b->seen);
+    for (int64_t i = 0; i < b->rows; i++) {
+        float *s = p + i * b->seen;
+        const float from = isinf(most[i]) ? 0 : most[i];
+        if (isinf(most[i])) replace_infinite(k, b, i, s, most[i]);
+        k->table->pair[WB__PAIR_SUB][WB__PAIR_MUL][3](s, s, &from, &k->scale, b->seen);
+    }
+    k->table->row[WB__OP_exp][WB__REG_F32][WB__VVV](p, p, NULL, NULL, b->rows * b->seen);
+    k->table->reduction[0][WB__REG_F32](sum, p, b->rows, b->seen);
 }
 
 static void forward(const head *h, const block *b)
 {
     const attention *k = h->k;
     float *p = h->scratch + k->p, *sum = h->scratch + k->sum, most[BLOCK];
-    to_keys(h, b, Q, k->depth, h->scratch + k->packed_k, p);
-    hide(k, b, p, -INFINITY);
-    k->table->reduction[1][WB__REG_F32](most, p, b->rows, b->seen);
-    for (int64_t i = 0; i < b->rows; i++)               /* scale (s - max s) */
-        k->table->pair[WB__PAIR_SUB][WB__PAIR_MUL][3](p + i * b->seen, p + i * b->seen, most + i,
-                                                      &k->scale, b->seen);
-    exp_of(k, p, b->rows * b->seen);
-    k->table->reduction[0][WB__REG_F32](sum, p, b->rows, b->seen);
+    weigh(h, b, p, most, sum);
     to_queries(h, b, p, V, k->width, O);
     float *lse = row(h, LSE, b->i0);
     for (int64_t i = 0; i < b->rows; i++) {
-        const float share = 1 / sum[i];
         float *o = row(h, O, b->i0 + i);
-        k->table->row[WB__OP_mul][WB__REG_F32][WB__VSV](o, o, &share, NULL, k->width);
+        scale_by(k, o, o, 1 / sum[i], k->width);
         lse[i * stride(h, LSE)] = k->scale * most[i] + logf(sum[i]);
     }
 }
@@ -149,27 +173,26 @@ static void backward(const head *h, const block *b)
 {
     const attention *k = h->k;
     float *p = h->scratch + k->p, *ds = h->scratch + k->dp, *sum = h->scratch + k->sum;
-    float *product = h->scratch + k->product;
-    to_keys(h, b, Q, k->depth, h->scratch + k->packed_k, p);
+    float *product = h->scratch + k->product, *shared = h->scratch + k->shared;
+    float *inner = sum + BLOCK, most[BLOCK];            /* inner: sum(do o) */
+    weigh(h, b, p, most, sum);
     for (int64_t i = 0; i < b->rows; i++) {
-        k->table->pair[WB__PAIR_MUL][WB__PAIR_SUB][3](p + i * b->seen, p + i * b->seen, &k->scale,
-                                                      row(h, LSE, b->i0 + i), b->seen);
-        k->table->row[WB__OP_mul][WB__REG_F32][WB__VVV](product + i * k->width,
-                                                        row(h, DO, b->i0 + i),
+        const float *gradient = row(h, DO, b->i0 + i);
+        scale_by(k, shared + i * k->width, gradient, 1 / sum[i], k->width);
+        k->table->row[WB__OP_mul][WB__REG_F32][WB__VVV](product + i * k->width, gradient,
                                                         row(h, O, b->i0 + i), NULL, k->width);
     }
-    hide(k, b, p, -INFINITY);
-    exp_of(k, p, b->rows * b->seen);
-    add_to_keys(h, b, p, DO, k->width, DV);
-    k->table->reduction[0][WB__REG_F32](sum, product, b->rows, k->width);
+    add_to_keys(h, b, p, shared, k->width, k->width, DV);
+    k->table->reduction[0][WB__REG_F32](inner, product, b->rows, k->width);
     to_keys(h, b, DO, k->width, h->scratch + k->packed_v, ds);
-    for (int64_t i = 0; i < b->rows; i++)
-        k->table->pair[WB__PAIR_SUB][WB__PAIR_MUL][1](ds + i * b->seen, ds + i * b->seen, sum + i,
-                                                      p + i * b->seen, b->seen);
-    k->table->row[WB__OP_mul][WB__REG_F32][WB__VSV](ds, ds, &k->scale, NULL, b->rows * b->seen);
+    for (int64_t i = 0; i < b->rows; i++) {
+        float *to = ds + i * b->seen;
+        k->table->pair[WB__PAIR_SUB][WB__PAIR_MUL][1](to, to, inner + i, p + i * b->seen, b->seen);
+        scale_by(k, to, to, k->scale / sum[i], b->seen);
+    }
     hide(k, b, ds, 0);
     to_queries(h, b, ds, KEYS, k->depth, DQ);
-    add_to_keys(h, b, ds, Q, k->depth, DK);
+    add_to_keys(h, b, ds, row(h, Q, b->i0), stride(h, Q), k->depth, DK);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
@@ -241,8 +264,10 @@ static void lay_out(attention *k)
 {
     const int64_t columns = up(k->keys, k->gemm->nr), scores = up(BLOCK * k->keys, LINE);
     const int64_t size[] = {columns * k->depth, k->grad ? columns * k->width : 0, scores,
-                            k->grad ? scores : 0, BLOCK, k->grad ? BLOCK * k->width : 0};
-    int64_t *const at[] = {&k->packed_k, &k->packed_v, &k->p, &k->dp, &k->sum, &k->product};
+                            k->grad ? scores : 0, 2 * BLOCK, k->grad ? BLOCK * k->width : 0,
+                            k->grad ? BLOCK * k->width : 0};
+    int64_t *const at[] = {&k->packed_k, &k->packed_v, &k->p, &k->dp, &k->sum, &k->product,
+                           &k->shared};
     for (int i = 0; i < (int)WB__COUNT(size); i++) {
         *at[i] = k->scratch;
         k->scratch += up(size[i], LINE);
