@@ -751,7 +751,7 @@ TABLE = [
     ("oneDNN computes gradients that it leaves unset", "src/backend/cpu/onednn/dnnl.c", "if (at >= d->w || at > first", "if (at > first", ["cpu_lib"]),
     ("oneDNN computes gradients of groups with dilation", "src/backend/cpu/onednn/dnnl.c", "if (d->groups > 1 && (d->dilation[0] > 1", "if (d->groups > 99 && (d->dilation[0] > 1", ["cpu_lib"]),
     ("oneDNN computes gradients of odd channels", "src/backend/cpu/onednn/dnnl.c", "return d->kh == 1 && d->kw == 1 && d->k / d->groups % 2;", "return false;", ["cpu_lib"]),
-    ("a softmax with infinite scores is NaN", "src/backend/cpu/cpu_attention.c", "if (isinf(most[i])) replace_infinite(k, b, i, s, most[i]);", "", ["cpu_attention"]),
+    ("a softmax with infinite scores is NaN", "src/backend/cpu/cpu_attention.c", "if (isinf(most[i])) replace_infinite(k, b, i, s, most[i]);", "if (isinf(most[i]) && !k) replace_infinite(k, b, i, s, most[i]);", ["cpu_attention"]),
     ("the choice on the disk is not read", "src/backend/gpu/runtime/timing.c",
      "if (c->fingerprint[i] == kept) return i;", "if (c->mark[i] == kept && i >= c->n) return i;", ["cuda_timing"]),
     ("scratch memory of timing is not freed", "src/backend/gpu/runtime/timing.c",
