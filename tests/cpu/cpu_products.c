@@ -203,7 +203,8 @@ static void test_end_of_b(void **unused)
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = sizeof(float) * N * K;
     const size_t pages = (bytes + page - 1) / page * page;
     const int before = wb__threads();
-    char *all = mmap(NULL, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *all =
+        mmap(NULL, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(all != MAP_FAILED && !mprotect(all + pages, page, PROT_NONE));
     float *b = (float *)(void *)(all + pages - bytes);
     buffer a = make(WB_F32, M * K, true);

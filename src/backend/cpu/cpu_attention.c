@@ -34,8 +34,8 @@ typedef struct {
     float scale;
     bool causal, grad;
     int workers;
-    /* offsets, in floats, in the scratch of a worker: packed k and v, scores, the gradient of p, two
-     * numbers for each row of a block, the products do o, do divided by the sums of p; and the
+    /* offsets, in floats, in the scratch of a worker: packed k and v, scores, the gradient of p,
+     * two numbers for each row of a block, the products do o, do divided by the sums of p; and the
      * floats of this scratch */
     int64_t packed_k, packed_v, p, dp, sum, product, shared, scratch;
 } attention;
