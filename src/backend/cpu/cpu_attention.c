@@ -1,5 +1,5 @@
-/* Attention in f32, one head after the other, for blocks of queries whose scores stay in the cache:
- * the weights p are never in memory, and what the causal mask hides is not computed.
+/* Attention in f32, one head after the other, for blocks of queries: a thread has the scores and
+ * weights of one block only, and what the causal mask hides is not computed.
  *
  * The gradients compute p again from the scores (the notation is that of ops/ops.h):
  *
