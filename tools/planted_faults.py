@@ -753,7 +753,7 @@ TABLE = [
     ("oneDNN computes gradients of odd channels", "src/backend/cpu/onednn/dnnl.c", "return d->kh == 1 && d->kw == 1 && d->k / d->groups % 2;", "return false;", ["cpu_lib"]),
     ("a softmax with infinite scores is NaN", "src/backend/cpu/cpu_attention.c", "if (isinf(most[i])) replace_infinite(k, b, i, s, most[i]);", "if (isinf(most[i]) && !k) replace_infinite(k, b, i, s, most[i]);", ["cpu_attention"]),
     ("the choice on the disk is not read", "src/backend/gpu/runtime/timing.c",
-     "if (c->fingerprint[i] == kept) return i;", "if (c->mark[i] == kept && i >= c->n) return i;", ["cuda_timing"]),
+     "if (c->fingerprint[i] == kept) return i;", "if (c->fingerprint[i] == kept && i >= c->n) return i;", ["cuda_timing"]),
     ("scratch memory of timing is not freed", "src/backend/gpu/runtime/timing.c",
      "    d->driver->release(d, scratch);\n", "", ["cuda_timing"]),
     ("the fingerprint of an engine ignores its knobs", "src/backend/cuda/dnn_graph.c",

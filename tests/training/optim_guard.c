@@ -81,7 +81,10 @@ static void assert_counts(const training *t, int64_t n)
 {
     const int64_t steps = n / t->accumulate;
     wb__opt_undo_failed(t->state);
-    for (int i = 0; i < 2; i++) assert_int_equal(t->state->slots[i].steps, steps);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(t->state->slots[i].steps, steps);
+        assert_int_equal(t->state->slots[i].summed, n % t->accumulate > 0);
+    }
     assert_int_equal(t->state->updates, steps);
     assert_int_equal(t->state->accumulated, n % t->accumulate);
 }
