@@ -104,7 +104,7 @@ static size_t must_plan(const wb__dnn_target *t, const wb__step *step, const cha
     return workspace;
 }
 
-/* cuDNN must find several plans, each of which it finds again by its mark. */
+/* cuDNN must find several plans, each of which it finds again by its fingerprint. */
 static void must_plan_several(const wb__dnn_target *t, const wb__step *step, int least)
 {
     wb__dnn_graph *g = wb__alloc(sizeof *g);

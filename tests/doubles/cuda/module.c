@@ -4,7 +4,6 @@
 #include "inside.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,11 +48,9 @@ static CUresult check_image(const vgpu_image *image)
 
 void *vgpu_open_code(const void *code, size_t bytes)
 {
-    static int n;
     char path[256];
-    snprintf(path, sizeof path, "%s/vgpu-%ld-%d.so", vgpu_env("TMPDIR", "/tmp"), (long)getpid(),
-             n++);
-    const int file = open(path, O_CREAT | O_EXCL | O_WRONLY, 0700);
+    snprintf(path, sizeof path, "%s/vgpu-XXXXXX.so", vgpu_env("TMPDIR", "/tmp"));
+    const int file = mkstemps(path, 3);
     void *handle = NULL;
     if (file < 0) {
         perror(path);
