@@ -3,6 +3,7 @@
 
 #include "backend/kernel_cache.h"
 
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -123,13 +124,12 @@ static struct {
 } test_disk[TEST_CACHE];
 int test_kept, test_hits;
 bool test_spoiled;
+/* Devices look for kernels in threads of their own. */
+static pthread_mutex_t test_disk_lock = PTHREAD_MUTEX_INITIALIZER;
 
-void *__wrap_wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes,
-                                  size_t *bytes);
-void *__wrap_wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes,
-                                  size_t *bytes)
+/* A copy of the image of KEY, or NULL.  The caller holds the lock. */
+static void *test_disk_find(const char *key, size_t key_bytes, size_t *bytes)
 {
-    (void)kind;
     for (int i = 0; i < test_kept; i++) {
         if (test_disk[i].key_bytes != key_bytes || memcmp(test_disk[i].key, key, key_bytes))
             continue;
@@ -147,20 +147,36 @@ void *__wrap_wb__kernel_cache_get(const char *kind, const char *key, size_t key_
     return NULL;
 }
 
+void *__wrap_wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes,
+                                  size_t *bytes);
+void *__wrap_wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes,
+                                  size_t *bytes)
+{
+    (void)kind;
+    pthread_mutex_lock(&test_disk_lock);
+    void *data = test_disk_find(key, key_bytes, bytes);
+    pthread_mutex_unlock(&test_disk_lock);
+    return data;
+}
+
 void __wrap_wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes,
                                  const void *data, size_t bytes);
 void __wrap_wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes,
                                  const void *data, size_t bytes)
 {
     (void)kind;
-    if (test_kept == TEST_CACHE) return;
-    char *k = malloc(key_bytes), *d = malloc(bytes);
-    memcpy(k, key, key_bytes);
-    memcpy(d, data, bytes);
-    test_disk[test_kept].key = k;
-    test_disk[test_kept].key_bytes = key_bytes;
-    test_disk[test_kept].data = d;
-    test_disk[test_kept++].bytes = bytes;
+    pthread_mutex_lock(&test_disk_lock);
+    if (test_kept < TEST_CACHE) {
+        char *k = malloc(key_bytes), *d = malloc(bytes);
+        if (!k || !d) abort();
+        memcpy(k, key, key_bytes);
+        memcpy(d, data, bytes);
+        test_disk[test_kept].key = k;
+        test_disk[test_kept].key_bytes = key_bytes;
+        test_disk[test_kept].data = d;
+        test_disk[test_kept++].bytes = bytes;
+    }
+    pthread_mutex_unlock(&test_disk_lock);
 }
 
 void test_disk_empty(void)

@@ -260,8 +260,8 @@ static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
 
 static void release(wb__gpu_device *d, uint64_t at)
 {
-    block *m = gpu_memory;
     pthread_mutex_lock(&lock);
+    block *m = gpu_memory;
     while (m && at != (uint64_t)(uintptr_t)(gpu_driver.objects ? (void *)m : m->data)) m = m->next;
     if (m) gpu_put(queue_of(d, WB__GPU_COMPUTE), (command){.action = FREE, .block = m});
     else is_wrong("release");
@@ -299,28 +299,31 @@ static bool is_pinned(const unsigned char *at, size_t bytes)
     return false;
 }
 
-/* Queues a copy; a copy whose host memory is not pinned has run when the call returns. */
-static int move(const char *name, wb__gpu_device *d, wb__gpu_queue q, unsigned char *to,
-                const unsigned char *from, size_t bytes, const void *host, bool wait)
+/* Queues a copy; a copy whose host memory is not pinned has run when the call returns.  The caller
+ * holds the lock. */
+static void move(const char *name, queue *q, unsigned char *to, const unsigned char *from,
+                 size_t bytes, const void *host, bool wait)
 {
-    CALL(name, of(d),
-         if (!to || !from || (!wait && !is_pinned(host, bytes))) is_wrong(name);
-         else gpu_put(queue_of(d, q), (command){.action = COPY, .to = to, .from = from,
-                                                .host = host, .bytes = bytes});
-         if (wait) gpu_run_queue(queue_of(d, q));
-         code = of(d)->fault);
+    if (!to || !from || (!wait && !is_pinned(host, bytes))) is_wrong(name);
+    else gpu_put(q, (command){.action = COPY, .to = to, .from = from, .host = host,
+                              .bytes = bytes});
+    if (wait) gpu_run_queue(q);
 }
 
 static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
               size_t bytes, bool wait)
 {
-    return move("up", d, q, gpu_reach(to, at, bytes), from, bytes, from, wait);
+    CALL("up", of(d),
+         move("up", queue_of(d, q), gpu_reach(to, at, bytes), from, bytes, from, wait);
+         code = of(d)->fault);
 }
 
 static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
                 size_t bytes, bool wait)
 {
-    return move("down", d, q, to, gpu_reach(from, at, bytes), bytes, to, wait);
+    CALL("down", of(d),
+         move("down", queue_of(d, q), to, gpu_reach(from, at, bytes), bytes, to, wait);
+         code = of(d)->fault);
 }
 
 static bool reaches(const wb__gpu_device *d, const wb__gpu_device *source)
@@ -355,8 +358,9 @@ static int copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *so
                 size_t from_at, size_t bytes, void **wanted)
 {
     queue *q = queue_of(d, WB__GPU_COMPUTE);
-    unsigned char *t = gpu_reach(to, to_at, bytes), *f = gpu_reach(from, from_at, bytes);
     CALL("copy", of(d),
+         unsigned char *t = gpu_reach(to, to_at, bytes);
+         unsigned char *f = gpu_reach(from, from_at, bytes);
          if (!t || !f || !reaches(d, source)) is_wrong("copy");
          else gpu_put(q, (command){.action = COPY, .to = t, .from = f, .bytes = bytes});
          make_event(q, wanted));
@@ -376,8 +380,7 @@ static int record(wb__gpu_device *d, wb__gpu_queue q, void **e)
 
 static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *e)
 {
-    ticket *t = ((event *)e)->last;
-    CALL("wait_event", of(d), if (t && !t->reached) {
+    CALL("wait_event", of(d), ticket *t = ((event *)e)->last; if (t && !t->reached) {
         t->users++;
         gpu_put(queue_of(d, q), (command){.action = WAIT, .ticket = t});
     });
@@ -385,14 +388,15 @@ static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *e)
 
 static int sync_event(void *e)
 {
-    ticket *t = ((event *)e)->last;
-    CALL("sync_event", NULL, while (t && !t->reached) gpu_run_one(t->queue));
+    CALL("sync_event", NULL, ticket *t = ((event *)e)->last; while (t && !t->reached) gpu_run_one(t->queue));
 }
 
 static bool done(void *e, int *how)
 {
+    bool reached;
+    GIVEN_BACK(reached = ((event *)e)->last->reached);
     *how = 0;
-    return ((event *)e)->last->reached;
+    return reached;
 }
 
 static int flush(wb__gpu_device *d)
