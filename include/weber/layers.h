@@ -427,9 +427,8 @@ WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options 
 /** A cache of keys and values for generation, for wb_call_cached(model, cache, x).  It has room for
  * `length` positions in `batch` sequences, in each causal MultiHeadAttention of the model, with the
  * dtype and on the device of their weights.  It is a tree of variables that are not trained:
- * "keys", with one tensor [batch, kv_heads, d, length] for each layer, "values", with one [batch,
- * length, kv_heads, d], and "position", i32 [1], the number of positions in the cache.  It belongs
- * to the current scope.
+ * "keys" and "values", with one tensor [batch, kv_heads, length, d] for each layer, and "position",
+ * i32 [1], the number of positions in the cache.  It belongs to the current scope.
  *
  * To begin a new text, assign 0 to the position:
  *     wb_assign(wb_get(cache, "position"), wb_full_array(0, WB_I32, 1, (int64_t[]){1}));

@@ -121,6 +121,14 @@ static wb_tensor *weighted(const wb__attended *x, wb_tensor *weights)
     return wb_add(wb_matmul(wb_where(x->here, zero, weights), x->v), wb_mul(now, x->v_now));
 }
 
+/* Returns y, which the plan may compute as one step that reads only the positions in use. */
+static wb_tensor *from_cache(const wb__attended *x, wb_tensor *y)
+{
+    wb_tensor *operands[6] = {x->q};
+    for (int i = 0; i < 5; i++) operands[1 + i] = x->cached[i];
+    return wb__attention_cached(y, operands, 1 / sqrt((double)x->q->dims[3]));
+}
+
 /* ---- checks and masks ------------------------------------------------------------------------ */
 
 static bool sizes_fit(const options *o, wb_tensor *const *in)
@@ -203,6 +211,7 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **output
     if (drops || o->weights || !wb_is_none(x.bias) || !wb_is_none(x.here)) {
         weights = weights_of(&x, drops ? o->dropout : 0);
         y = weighted(&x, weights);
+        if (!drops && !o->weights && n < 4 && !wb_is_none(x.here)) y = from_cache(&x, y);
     } else {
         y = wb_attention(x.q, x.k, x.v, x.mask);
     }

@@ -7,8 +7,12 @@
 /* The operands of attention in heads: q [N, heads, Tq, d], k and v [N, heads, Tk, d]. `mask` (bool)
  * and `bias` (floating, added to the scores) are WB_NONE if there is none. If `here`, bool [Tk], is
  * not WB_NONE, it names one key and value of which k and v have old numbers: k_now and v_now,
- * [N, heads, 1, d], count instead. So k and v need not be computed before attention reads them. */
-typedef struct { wb_tensor *q, *k, *v, *mask, *bias, *here, *k_now, *v_now; } wb__attended;
+ * [N, heads, 1, d], count instead. So k and v need not be computed before attention reads them.
+ * Then `cached` has k, v, k_now and v_now as they are before heads share them, and the position. */
+typedef struct {
+    wb_tensor *q, *k, *v, *mask, *bias, *here, *k_now, *v_now;
+    wb_tensor *cached[5];
+} wb__attended;
 
 /* Whether wb_call_cached is running on this thread. */
 bool wb__cache_used(void);

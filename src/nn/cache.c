@@ -63,8 +63,8 @@ static bool put_pair(const wb_layer *l, void *ctx)
     const wb_MultiHeadAttention_options *o = l->options;
     wb_tensor *weight = wb__layer_child(wb__layer_child(l, 1), 0);
     const wb_device *device = wb_device_of(weight);
-    const int64_t dk[4] = {p->batch, o->kv_heads, o->qk_dim / o->heads, p->length},
-                  dv[4] = {p->batch, p->length, o->kv_heads, o->v_dim / o->heads};
+    const int64_t dk[4] = {p->batch, o->kv_heads, p->length, o->qk_dim / o->heads},
+                  dv[4] = {p->batch, o->kv_heads, p->length, o->v_dim / o->heads};
     char name[16];
     snprintf(name, sizeof name, "%d", p->n);
     wb_tensor *k = state(device, (wb_dtype)weight->dtype, 4, dk);
@@ -111,33 +111,22 @@ wb_tensor *wb_positions(int64_t n)
     return using && x ? wb_add(x, part(using->cache, POSITION)) : x;
 }
 
-/* The axes of a cache: keys are [N, heads, d, length], since a product of one query reads them
- * faster so, and values [N, length, heads, d]. Both permutations are their own inverse. */
-static const int64_t axes_of[2][4] = {{0, 1, 3, 2}, {0, 2, 1, 3}};
-static const int length_axis[2] = {3, 1};
-
-/* Assigns x, [N, heads, T, d], to the positions `at`, [T], of the variable `cached`, which has keys
- * (which: 0) or values (1). Returns the new cache as [N, heads, length, d]. One step returns the
- * old cache: then nothing else reads the new one, and a plan writes only the step's elements. */
-static wb_tensor *write_to(wb_tensor *cached, int which, wb_tensor *x, wb_tensor *at)
+/* Assigns x, [N, heads, T, d], to the positions `at`, [T], of the variable `cached`, [N, heads,
+ * length, d]. Returns the new cache. One step returns the old cache: then nothing else reads the new
+ * one, and a plan writes only the step's elements. */
+static wb_tensor *write_to(wb_tensor *cached, wb_tensor *x, wb_tensor *at)
 {
-    const bool one = x->dims[2] == 1;
-    const int axis = length_axis[which];
-    int64_t dims[4] = {1, 1, 1, 1};
-    dims[axis] = -1;
-    wb_tensor *now = wb_permute_array(x, 4, axes_of[which]);
-    wb_tensor *all = wb_scatter_along(cached, wb_reshape_array(at, 4, dims), now, axis,
-                                      .reduce = WB_SCATTER_SET);
-    wb_tensor *both = all ? wb_permute_array(one ? cached : all, 4, axes_of[which]) : NULL;
-    return both && !wb_assign(cached, all) ? both : NULL;
+    wb_tensor *old = x->dims[2] == 1 ? wb__bind(cached) : NULL;
+    wb_tensor *all = wb_scatter_along(cached, wb_reshape_array(at, 4, (int64_t[]){1, 1, -1, 1}), x,
+                                      2, .reduce = WB_SCATTER_SET);
+    return all && !wb_assign(cached, all) ? old ? old : all : NULL;
 }
 
-static bool pair_fits(const wb_tensor *cached, int which, const wb_tensor *x)
+static bool pair_fits(const wb_tensor *cached, const wb_tensor *x)
 {
-    const int64_t *axes = axes_of[which];
     bool fits = cached->ndim == 4 && cached->dtype == x->dtype;
     for (int i = 0; fits && i < 4; i++)
-        fits = axes[i] == 2 ? cached->dims[i] >= x->dims[2] : cached->dims[i] == x->dims[axes[i]];
+        fits = i == 2 ? cached->dims[i] >= x->dims[i] : cached->dims[i] == x->dims[i];
     return fits;
 }
 
@@ -153,7 +142,7 @@ static bool next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
     if (using->layers && k->dims[2] != using->steps)
         return !wb__fail(WB_ERROR_SHAPE, "call_cached: one layer gets %lld steps, another %lld",
                          (long long)using->steps, (long long)k->dims[2]);
-    if (pair_fits(pair[0], 0, k) && pair_fits(pair[1], 1, v)) return true;
+    if (pair_fits(pair[0], k) && pair_fits(pair[1], v)) return true;
     return !wb__fail(WB_ERROR_SHAPE, "call_cached: layer %d has keys %s and values %s, its cache "
                      "%s and %s", using->layers, wb_describe(k), wb_describe(v),
                      wb_describe(pair[0]), wb_describe(pair[1]));
@@ -168,14 +157,16 @@ bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x)
     if (!next_pair(pair, x->k, x->v)) return false;
     using->steps = x->k->dims[2];
     using->layers++;
-    wb_tensor *at = wb_positions(using->steps), *all = wb_arange(pair[1]->dims[1], WB_I32);
+    wb_tensor *at = wb_positions(using->steps), *all = wb_arange(pair[1]->dims[2], WB_I32);
     if (using->steps == 1) {
         x->k_now = x->k;
         x->v_now = x->v;
         x->here = wb_eq(all, at);
     }
-    x->k = write_to(pair[0], 0, x->k, at);
-    x->v = write_to(pair[1], 1, x->v, at);
+    x->k = write_to(pair[0], x->k, at);
+    x->v = write_to(pair[1], x->v, at);
+    memcpy(x->cached, (wb_tensor *[]){x->k, x->v, x->k_now, x->v_now, part(using->cache, POSITION)},
+           sizeof x->cached);
     x->mask = wb_le(all, wb_reshape(at, -1, 1));
     return x->k && x->v && x->mask && x->here;
 }

@@ -267,7 +267,7 @@ static void writes_in(wb_dtype dtype, double within)
     writer w = {text_model(dtype), NULL};
     MADE(w.cache = wb_attention_cache(w.model, 2, 6));
     const wb_tensor *keys = wb_get(w.cache, "keys.2");
-    assert_memory_equal(wb_dims(keys), ((int64_t[]){2, 2, 2, 6}), 4 * sizeof(int64_t));
+    assert_memory_equal(wb_dims(keys), ((int64_t[]){2, 2, 6, 2}), 4 * sizeof(int64_t));
     assert_true(wb_dtype_of(keys) == dtype);
     wb_tensor *want = wb_call(w.model, letters(0, 6)), *y;
     wb_compiled *step = wb_compile(next, &w);
@@ -289,6 +289,28 @@ static void writes_in(wb_dtype dtype, double within)
 TEST_IN_SCOPE(cache_f32) { writes_in(WB_F32, 1e-5); }
 TEST_IN_SCOPE(cache_bf16) { writes_in(WB_BF16, 0.1); }
 
+/* The last of six steps with a cache, by itself and with a mask: its output, and the gradient of the
+ * step's input, which earlier outputs do not depend on. */
+TEST_IN_SCOPE(cache_gradients)
+{
+    wb_layer *l = wb_MultiHeadAttention(8, 4, .causal = true, .kv_heads = 2, .rotary = 100);
+    wb_tree *cache = wb_attention_cache(l, 2, 6);
+    wb_tensor *x = wb_randn(2, 6, 8), *c = wb_randn(2, 1, 8), *got[2], *want[2];
+    wb_tensor *mask = wb_ne(wb_arange(6, WB_I32), wb_scalar_int(2));
+    WORKS(wb_eval(wb_call_cached(l, cache, wb_slice(x, 1, 0, 5))));
+    for (int masked = 0; masked < 2; masked++) {
+        wb_tensor *last = wb_stop_gradient(wb_slice(x, 1, 5, 6));
+        wb_tensor *all = wb_concat(1, wb_slice(x, 1, 0, 5), last);
+        go_to(cache, 5);
+        got[0] = masked ? wb_call_cached(l, cache, last, last, last, mask)
+                        : wb_call_cached(l, cache, last);
+        want[0] = wb_slice(masked ? wb_call(l, all, all, all, mask) : wb_call(l, all), 1, 5, 6);
+        got[1] = wb_gradient(wb_sum(wb_mul(got[0], c)), last);
+        want[1] = wb_gradient(wb_sum(wb_mul(want[0], c)), last);
+        for (int i = 0; i < 2; i++) assert_true(difference(got[i], want[i]) < 1e-5);
+    }
+}
+
 /* After the first texts one plan serves all positions. */
 TEST_IN_SCOPE(one_plan)
 {
@@ -300,6 +322,18 @@ TEST_IN_SCOPE(one_plan)
         if (at == 1) built = wb_stats().plans_built;
     }
     assert_int_equal(wb_stats().plans_built, built);
+}
+
+/* A step writes its own key and value only: it has no memory for a copy of the cache. */
+TEST_IN_SCOPE(written_in_place)
+{
+    enum { LENGTH = 4096, CACHE = 2 * LENGTH * 8 * 4 };
+    wb_layer *l = wb_MultiHeadAttention(8, 4, .causal = true);
+    wb_tree *cache = wb_attention_cache(l, 1, LENGTH);
+    wb_memory need;
+    wb_tensor *x = wb_rand(1, 1, 8), *y = wb_call_cached(l, cache, x);
+    WORKS(wb_memory_estimate(1, &y, &need));
+    assert_in_range(need.arena, 1, CACHE / 4);
 }
 
 TEST_IN_SCOPE(wrong_uses)
@@ -327,7 +361,7 @@ TEST_IN_SCOPE(wrong_uses)
             "attention_cache");
     REFUSED(wb_call_cached(plain, cache, x), WB_ERROR_ARGUMENT, "MultiHeadAttention", ".causal");
     REFUSED(wb_call_cached(causal, cache, wb_zeros(3, 1, 4)), WB_ERROR_SHAPE, "[3,2,1,2] f32",
-            "[2,2,2,6] f32", "[2,6,2,2] f32");
+            "[2,2,6,2] f32");
     REFUSED(wb_call_cached(causal, cache, wb_zeros(2, 7, 4)), WB_ERROR_SHAPE, "[2,2,7,2] f32");
     REFUSED(wb_call_cached(causal, wb_tuple(x), x), WB_ERROR_ARGUMENT, "call_cached", "tree",
             "attention_cache");

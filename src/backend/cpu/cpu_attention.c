@@ -131,11 +131,23 @@ static void scale_by(const attention *k, float *to, const float *x, float factor
     k->table->row[WB__OP_mul][WB__REG_F32][WB__VSV](to, x, &factor, NULL, n);
 }
 
-/* Row i of scores, whose maximum is infinite, gets scores with the weights that softmax has by its
- * definition: +Inf elements share the sum 1, and if all are -Inf, all have the same. */
-static void replace_infinite(const attention *k, const block *b, int64_t i, float *s, float most)
+/* Replaces scores s, [rows, n], by exp(scale (s - max s)), and computes the maxima and the sums of
+ * the rows.  In row i, the scores from seen + i * more on are -Inf.  If the maximum of a row is
+ * infinite, its scores become those with the weights that softmax has by its definition: +Inf
+ * elements share the sum 1, and if all are -Inf, all have the same. */
+static void exponentials(const wb__tile_table *table, float scale, float *s, int64_t rows, int64_t n,
+                         int64_t seen, int64_t more, float *most, float *sum)
 {
-    for (int64_t j = 0; j < seen_by(k, b, i); j++) s[j] = s[j] == most ? 0 : -INFINITY;
+    table->reduction[1][WB__REG_F32](most, s, rows, n);
+    for (int64_t i = 0; i < rows; i++) {
+        float *row = s + i * n;
+        const float from = isinf(most[i]) ? 0 : most[i];
+        for (int64_t j = 0; isinf(most[i]) && j < seen + i * more; j++)
+            row[j] = row[j] == most[i] ? 0 : -INFINITY;
+        table->pair[WB__PAIR_SUB][WB__PAIR_MUL][3](row, row, &from, &scale, n);
+    }
+    table->row[WB__OP_exp][WB__REG_F32][WB__VVV](s, s, NULL, NULL, rows * n);
+    table->reduction[0][WB__REG_F32](sum, s, rows, n);
 }
 
 /* Computes exp(scale (s - max s)) of the block's queries, the maxima and the sums of rows. */
@@ -144,15 +156,7 @@ static void weigh(const head *h, const block *b, float *p, float *most, float *s
     const attention *k = h->k;
     to_keys(h, b, Q, k->depth, h->scratch + k->packed_k, p);
     hide(k, b, p, -INFINITY);
-    k->table->reduction[1][WB__REG_F32](most, p, b->rows, b->seen);
-    for (int64_t i = 0; i < b->rows; i++) {
-        float *s = p + i * b->seen;
-        const float from = isinf(most[i]) ? 0 : most[i];
-        if (isinf(most[i])) replace_infinite(k, b, i, s, most[i]);
-        k->table->pair[WB__PAIR_SUB][WB__PAIR_MUL][3](s, s, &from, &k->scale, b->seen);
-    }
-    k->table->row[WB__OP_exp][WB__REG_F32][WB__VVV](p, p, NULL, NULL, b->rows * b->seen);
-    k->table->reduction[0][WB__REG_F32](sum, p, b->rows, b->seen);
+    exponentials(k->table, k->scale, p, b->rows, b->seen, seen_by(k, b, 0), k->causal, most, sum);
 }
 
 static void forward(const head *h, const block *b)
@@ -239,12 +243,174 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
 
 static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
+/* ---- a cache --------------------------------------------------------------------------------- */
+
+/* One query in each head attends to the keys and values of a cache in f32, f16 or bf16, computed in
+ * f32.  Only the positions in use are read. */
+enum { KEY_NOW = O + 1, VALUE_NOW, POSITION, CACHED_VIEWS };
+enum { ROWS = 64 };     /* keys or values that are converted at once */
+
+typedef struct {
+    wb__cpu_kernel head;
+    const wb__tile_table *table;
+    const wb__gemm_kernel *gemm;
+    wb__view views[CACHED_VIEWS];
+    int64_t heads, queries, length, depth, width;   /* heads of keys; queries of one of these */
+    float scale;
+    int workers;
+    /* offsets, in floats, in the scratch of a worker: q, weights, maxima and sums, o, converted
+     * rows; and the floats of this scratch */
+    int64_t q, p, most, o, rows, scratch;
+} cached;
+
+/* A head of keys, with the addresses of its first rows. */
+typedef struct {
+    const cached *k;
+    const char *at[CACHED_VIEWS];
+    float *scratch;
+} cached_head;
+
+/* Whether products read the rows of a view where they are. */
+static bool in_place(const cached *k, int view)
+{
+    const wb__view *v = &k->views[view];
+    return v->dtype == WB_F32 && (k->gemm->masked || v->dims[3] % k->gemm->lanes == 0);
+}
+
+/* The rows of a view from row j on, the first n of these as floats; n <= ROWS unless they are read
+ * in place.  *stride: floats from one row to the next. */
+static const float *floats(const cached_head *h, int view, int64_t j, int64_t n, int64_t *stride)
+{
+    const wb__view *v = &h->k->views[view];
+    const int64_t width = v->dims[3];
+    const int64_t step = v->strides[2] * (int64_t)wb__dtype_size(v->dtype);
+    const char *from = h->at[view] + j * step;
+    *stride = in_place(h->k, view) ? v->strides[2] : up(width, LINE);
+    if (in_place(h->k, view)) return (const float *)(const void *)from;
+    float *to = h->scratch + h->k->rows;
+    if (v->strides[2] == *stride) wb__widen(to, from, v->dtype, n * *stride);
+    else for (int64_t i = 0; i < n; i++, from += step)
+        wb__widen(to + i * *stride, from, v->dtype, width);
+    return to;
+}
+
+/* The scores of n keys from the first on, of `total`, which begin at column `at`. */
+static void scores_of(const cached_head *h, int view, int64_t n, int64_t total, int64_t at)
+{
+    const cached *k = h->k;
+    const int64_t step = in_place(k, view) ? n : ROWS;
+    for (int64_t j = 0, some; j < n; j += some) {
+        int64_t stride;
+        some = WB__MIN(n - j, step);
+        const float *rows = floats(h, view, j, some, &stride);
+        const wb__gemm g = {.m = k->queries, .n = some, .k = k->depth, .a = h->scratch + k->q,
+                            .as0 = k->depth, .as1 = 1, .b = rows, .bs0 = 1, .bs1 = stride,
+                            .c = h->scratch + k->p + at + j, .cs0 = total, .cs1 = 1,
+                            .a_type = WB_F32, .b_type = WB_F32, .c_type = WB_F32};
+        k->gemm->dots(&g, 0, g.m);
+    }
+}
+
+/* Adds the products of weights from column `at` on and n values to o; or sets o, if `at` is 0. */
+static void add_values(const cached_head *h, int view, int64_t n, int64_t total, int64_t at)
+{
+    const cached *k = h->k;
+    const int64_t step = in_place(k, view) ? n : ROWS;
+    for (int64_t j = 0, some; j < n; j += some) {
+        int64_t stride;
+        some = WB__MIN(n - j, step);
+        const float *rows = floats(h, view, j, some, &stride);
+        const wb__gemm g = {.m = k->queries, .n = k->width, .k = some,
+                            .a = h->scratch + k->p + at + j, .as0 = total, .as1 = 1, .b = rows,
+                            .bs0 = stride, .bs1 = 1, .c = h->scratch + k->o, .cs0 = k->width,
+                            .cs1 = 1, .a_type = WB_F32, .b_type = WB_F32, .c_type = WB_F32,
+                            .add_to_c = at + j > 0};
+        k->gemm->block(&g, 0, g.k, 0, g.m, 0, g.n, NULL, true, true);
+    }
+}
+
+static void run_cached(const cached_head *h)
+{
+    const cached *k = h->k;
+    const int32_t position = *(const int32_t *)(const void *)h->at[POSITION];
+    const int64_t n = WB__MIN(WB__MAX(position, 0), k->length);
+    const int64_t now = position >= 0 && position < k->length, total = n + now;
+    const wb__view *q = &k->views[Q], *o = &k->views[O];
+    const int64_t size = (int64_t)wb__dtype_size(q->dtype);
+    float *p = h->scratch + k->p, *most = h->scratch + k->most, *sum = most + k->queries;
+    for (int64_t i = 0; i < k->queries; i++)
+        wb__widen(h->scratch + k->q + i * k->depth, h->at[Q] + i * q->strides[1] * size, q->dtype,
+                  k->depth);
+    scores_of(h, KEYS, n, total, 0);
+    scores_of(h, KEY_NOW, now, total, n);
+    if (total) exponentials(k->table, k->scale, p, k->queries, total, total, 0, most, sum);
+    add_values(h, V, n, total, 0);
+    add_values(h, VALUE_NOW, now, total, n);
+    for (int64_t i = 0; i < k->queries; i++) {
+        float *to = h->scratch + k->o + i * k->width;
+        for (int64_t j = 0; j < k->width; j++) to[j] = total ? to[j] / sum[i] : 0;
+        wb__narrow((char *)h->at[O] + i * o->strides[1] * size, o->dtype, to, k->width);
+    }
+}
+
+typedef struct {
+    const cached *k;
+    char *base[CACHED_VIEWS];
+    float *workspace;
+    atomic_llong next;
+} cached_run;
+
+static void cached_worker(void *ctx, int64_t i)
+{
+    cached_run *r = ctx;
+    const cached *k = r->k;
+    cached_head h = {.k = k, .scratch = r->workspace + i * k->scratch};
+    for (;;) {
+        const int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
+        if (n >= k->heads) return;
+        const int64_t n0 = n / k->views[KEYS].dims[1], n1 = n % k->views[KEYS].dims[1];
+        for (int v = 0; v < POSITION; v++) {
+            const wb__view *view = &k->views[v];
+            const int64_t many = v == Q || v == O ? k->queries : 1;
+            h.at[v] = r->base[v] + (n0 * view->strides[0] + n1 * many * view->strides[1]) *
+                                       (int64_t)wb__dtype_size(view->dtype);
+        }
+        h.at[POSITION] = r->base[POSITION];
+        run_cached(&h);
+    }
+}
+
+static int launch_cached(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                         const wb__number *numbers)
+{
+    (void)numbers;
+    const cached *k = (const cached *)kernel;
+    cached_run r = {.k = k, .workspace = workspace};
+    for (int v = 0; v < CACHED_VIEWS; v++) r.base[v] = wb__cpu_at(&k->views[v], buffers);
+    if (k->workers == 1) cached_worker(&r, 0);
+    else wb__parallel(k->workers, cached_worker, &r);
+    return 0;
+}
+
 /* ---- preparing ------------------------------------------------------------------------------- */
+
+static bool supports_cached(const wb__step *s)
+{
+    const wb_dtype t = s->views[Q].dtype;
+    bool good = t == WB_F32 || t == WB_F16 || t == WB_BF16;
+    for (int i = 0; i < POSITION; i++) {
+        const wb__view *v = &s->views[i];
+        good &= v->dtype == t && v->ndim == 4 && v->dims[3] > 0 &&
+                (v->strides[3] == 1 || v->dims[3] == 1);
+    }
+    return good && s->views[Q].dims[2] == 1 && s->views[POSITION].dtype == WB_I32;
+}
 
 bool wb__cpu_supports(const wb_device *d, const wb__step *s)
 {
     (void)d;
     if (s->kind != WB__STEP_ATTENTION) return false;
+    if (s->variant == WB__ATTENTION_CACHED) return supports_cached(s);
     if (s->precision == WB__PRECISION_MEDIUM && wb__isa_gemm_bf16()) return false;
     const wb__gemm_kernel *gemm = wb__isa_best()->gemm_f32;
     const int64_t *q = s->views[Q].dims, *k = s->views[KEYS].dims;
@@ -276,11 +442,47 @@ static void lay_out(attention *k)
     k->head.base.workspace = (size_t)(k->workers * k->scratch) * sizeof(float);
 }
 
+static void lay_out_cached(cached *k)
+{
+    const int64_t size[] = {k->queries * k->depth, k->queries * (k->length + 1), 2 * k->queries,
+                            k->queries * k->width, ROWS * up(WB__MAX(k->depth, k->width), LINE)};
+    int64_t *const at[] = {&k->q, &k->p, &k->most, &k->o, &k->rows};
+    for (int i = 0; i < (int)WB__COUNT(size); i++) {
+        *at[i] = k->scratch;
+        k->scratch += up(size[i], LINE);
+    }
+    k->workers = (int)WB__MIN(k->heads, wb__threads());
+    k->head.base.workspace = (size_t)(k->workers * k->scratch) * sizeof(float);
+}
+
+static int prepare_cached(const wb__step *s, wb__cpu_kernel **kernel)
+{
+    cached *k = wb__alloc_zero(1, sizeof *k);
+    if (!k) return WB_ERROR_MEMORY;
+    const int64_t *q = s->views[Q].dims, *keys = s->views[KEYS].dims;
+    k->table = wb__tile_table_here();
+    k->gemm = wb__isa_best()->gemm_f32;
+    memcpy(k->views, s->views, sizeof k->views);
+    k->heads = keys[0] * keys[1];
+    k->queries = keys[1] ? q[1] / keys[1] : 0;
+    k->length = keys[2];
+    k->depth = q[3];
+    k->width = s->views[V].dims[3];
+    k->scale = (float)s->attention.scale;
+    lay_out_cached(k);
+    k->head.launch = launch_cached;
+    k->head.destroy = destroy;
+    k->head.base.impl = "attention to a cache";
+    *kernel = &k->head;
+    return 0;
+}
+
 int wb__cpu_attention(const wb__step *s, wb__cpu_kernel **kernel)
 {
     if (!wb__cpu_supports(NULL, s))
         return wb__fail(WB_ERROR_UNSUPPORTED, "attention: not for %s in this layout",
                         wb_dtype_name(s->views[Q].dtype));
+    if (s->variant == WB__ATTENTION_CACHED) return prepare_cached(s, kernel);
     attention *k = wb__alloc_zero(1, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
     const int64_t *q = s->views[Q].dims;

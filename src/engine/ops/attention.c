@@ -1,7 +1,8 @@
 /* Attention.  If the operands are [N, H, T, D], nothing is broadcast, and the mask is none or the
  * causal mask, attention is an operation of its own.  A plan computes this operation as a step of
  * the backend, or composes it from other operations if the backend declines the step.  All other
- * attention is composed from other operations when wb_attention is called.
+ * attention is composed from other operations when wb_attention is called.  Attention to a cache
+ * has a step too, and an operand that is composed already.
  *
  * The gradients, with s = scale q·kᵀ (masked), p = softmax(s), o = p·v and g the gradient of o:
  *   a = g·vᵀ   ds = p (a - sum p a)   dq = scale ds·k   dk = scale dsᵀ·q   dv = pᵀ·g */
@@ -65,7 +66,25 @@ wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mas
                     (wb_tensor *[]){q, k, v, mask}, 2, attr);
 }
 
+wb_tensor *wb__attention_cached(wb_tensor *y, wb_tensor *const operands[6], double scale)
+{
+    if (!y) return NULL;
+    wb_tensor *in[7] = {y};
+    int64_t attr[2] = {0};
+    for (int i = 0; i < 6; i++)
+        if (!(in[1 + i] = operands[i])) return NULL;
+    memcpy(&attr[0], &scale, sizeof scale);
+    return wb__node(WB__OP_attention_cached, (wb_dtype)y->dtype, y->ndim, y->dims, 7, in, 2, attr);
+}
+
 /* ---- gradients ------------------------------------------------------------------------------- */
+
+/* All of the gradient is that of y. */
+GRADIENT(attention_cached)
+{
+    for (int i = 0; i < (int)node->n_in; i++)
+        if (wanted[i]) out[i] = i ? WB_NONE : g;
+}
 
 /* dq, dk and dv are separate operations.  A plan computes them in one step, or composes each from
  * other operations. */
@@ -251,18 +270,44 @@ COMPOSED(attention)
     return supported(a, s, in, x->attr) ? steps(&s->ir, x, in) : compose(&s->ir, x, in);
 }
 
+/* The value of attention to a cache, computed by the backend's step; or y, if it declines it. */
+COMPOSED(attention_cached)
+{
+    wb__ir *ir = &s->ir;
+    wb__step step = wb__step_blank(a, WB__STEP_ATTENTION);
+    wb__value like = ir->value[in[0]];
+    const int *operands = in + 1, order[7] = {operands[0], operands[1], operands[2], in[0],
+                                              operands[3], operands[4], operands[5]};
+    if (!a->device->backend->supports || like.ndim != 4) return in[0];
+    step.variant = WB__ATTENTION_CACHED;
+    step.n_views = 7;
+    memcpy(&step.attention.scale, x->attr, sizeof step.attention.scale);
+    for (int i = 0; i < 7; i++) {
+        wb__value v = ir->value[order[i]];
+        v.layout = WB__ROW_MAJOR;
+        wb__contiguous(&v, &step.views[i]);
+    }
+    if (!wb__supported(a, &step)) return in[0];
+    return step_of(ir, WB__OP_attention_cached, (wb_dtype)x->dtype, &like, like.dims[3], 6, operands,
+                   x->attr);
+}
+
 /* ---- the backend's step ---------------------------------------------------------------------- */
 
 FILL(ATTENTION)
 {
     const bool back = wb__ops[v->op].variant == WB__ATTENTION_GRAD;
+    const bool cached = wb__ops[v->op].variant == WB__ATTENTION_CACHED;
     const int64_t *attr = wb__attrs_of(m, v);
-    for (int i = 0; i < v->n_in; i++) wb__add_rows(m, wb__operand_of(m, v, i));
+    for (int i = 0; i < v->n_in; i++) {
+        if (cached && i == 3) wb__add_result(m, g, WB__OP_attention_cached, v);
+        wb__add_rows(m, wb__operand_of(m, v, i));
+    }
     if (back) {
         wb__add_result(m, g, WB__OP_attention_dq, v);
         wb__add_result(m, g, WB__OP_attention_dk, wb__ir_in(&m->values->ir, v, 1));
         wb__add_result(m, g, WB__OP_attention_dv, wb__ir_in(&m->values->ir, v, 2));
-    } else {
+    } else if (!cached) {
         wb__value lse = *v;
         lse.dims[3] = 1;
         lse.size = v->size / v->dims[3];
@@ -275,5 +320,5 @@ FILL(ATTENTION)
     memcpy(&d->step.attention.scale, attr, sizeof d->step.attention.scale);
     d->step.attention.causal = attr[1];
     static const char *const texts[2][2] = {{"", "gradients"}, {"causal", "causal, gradients"}};
-    d->text = wb__strdup(texts[attr[1] != 0][back]);
+    d->text = wb__strdup(cached ? "cached" : texts[attr[1] != 0][back]);
 }

@@ -56,7 +56,9 @@ bool wb__step_writes(const wb__step *s, int i)
         return i == (s->variant == WB__CONV_GRAD_INPUT    ? 0
                      : s->variant == WB__CONV_GRAD_WEIGHT ? 1
                                                           : 2);
-    case WB__STEP_ATTENTION: return s->variant == WB__ATTENTION_FORWARD ? i == 3 || i == 4 : i >= 6;
+    case WB__STEP_ATTENTION:
+        return s->variant == WB__ATTENTION_GRAD ? i >= 6
+                                                : i == 3 || (i == 4 && s->variant == WB__ATTENTION_FORWARD);
     default: return i == s->n_views - 1;
     }
 }
@@ -75,7 +77,7 @@ static double operations(const wb__step *s)
     case WB__STEP_MATMUL: return 2 * size_of(&v[2], 0) * (double)v[0].dims[v[0].ndim - 1];
     case WB__STEP_CONV: return 2 * size_of(&v[2], 0) * size_of(&v[1], 1);
     case WB__STEP_ATTENTION:                /* two products forwards, five backwards */
-        return (s->variant == WB__ATTENTION_FORWARD ? 4 : 10) * size_of(&v[0], 0) *
+        return (s->variant == WB__ATTENTION_GRAD ? 10 : 4) * size_of(&v[0], 0) *
                (double)v[1].dims[2] * (s->attention.causal ? 0.5 : 1);
     default: return 0;
     }
