@@ -316,9 +316,9 @@ wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);
 wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps);
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpose_b);
-/* Returns y, the attention of one query in each head to a cache.  A backend that can do so computes
- * it from the operands, which are those of WB__ATTENTION_CACHED (ops.h): q, k, v, k', v' and
- * position. */
+/* Returns a tensor with the value and the gradient of y, which is attention of one query in each
+ * head to a cache.  Its value is a step of the backend, if the backend accepts WB__ATTENTION_CACHED
+ * (ops.h), whose operands these are: q, k, v, k_now, v_now, position.  NULL: failed. */
 wb_tensor *wb__attention_cached(wb_tensor *y, wb_tensor *const operands[6], double scale);
 /* The attention score of a masked pair of query and key.  It is finite, so that a row in which all
  * pairs are masked has no NaN.  It is so low that its softmax is 0 beside usual scores. */

@@ -121,14 +121,6 @@ static wb_tensor *weighted(const wb__attended *x, wb_tensor *weights)
     return wb_add(wb_matmul(wb_where(x->here, zero, weights), x->v), wb_mul(now, x->v_now));
 }
 
-/* Returns y, which the plan may compute as one step that reads only the positions in use. */
-static wb_tensor *from_cache(const wb__attended *x, wb_tensor *y)
-{
-    wb_tensor *operands[6] = {x->q};
-    for (int i = 0; i < 5; i++) operands[1 + i] = x->cached[i];
-    return wb__attention_cached(y, operands, 1 / sqrt((double)x->q->dims[3]));
-}
-
 /* ---- checks and masks ------------------------------------------------------------------------ */
 
 static bool sizes_fit(const options *o, wb_tensor *const *in)
@@ -208,10 +200,13 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **output
     if (!x.q || !x.k || !x.v || !place(l, &x, self, n == 4 ? inputs[3] : NULL)) return -1;
     bool automatic, drops = wb__train_mode(l, &automatic) && o->dropout > 0;
     wb_tensor *y, *weights = NULL;
-    if (drops || o->weights || !wb_is_none(x.bias) || !wb_is_none(x.here)) {
+    const bool one = !wb_is_none(x.here), masked = n == 4;  /* one query with a cache; a mask of
+                                                               the program, which no step has */
+    if (drops || o->weights || !wb_is_none(x.bias) || one) {
         weights = weights_of(&x, drops ? o->dropout : 0);
         y = weighted(&x, weights);
-        if (!drops && !o->weights && n < 4 && !wb_is_none(x.here)) y = from_cache(&x, y);
+        if (one && !drops && !o->weights && !masked)
+            y = wb__attention_cached(y, x.operands, 1 / sqrt((double)x.q->dims[3]));
     } else {
         y = wb_attention(x.q, x.k, x.v, x.mask);
     }

@@ -8,10 +8,10 @@
  * and `bias` (floating, added to the scores) are WB_NONE if there is none. If `here`, bool [Tk], is
  * not WB_NONE, it names one key and value of which k and v have old numbers: k_now and v_now,
  * [N, heads, 1, d], count instead. So k and v need not be computed before attention reads them.
- * Then `cached` has k, v, k_now and v_now as they are before heads share them, and the position. */
+ * Then `operands` are those of wb__attention_cached: k and v before heads share them. */
 typedef struct {
     wb_tensor *q, *k, *v, *mask, *bias, *here, *k_now, *v_now;
-    wb_tensor *cached[5];
+    wb_tensor *operands[6];
 } wb__attended;
 
 /* Whether wb_call_cached is running on this thread. */

@@ -112,14 +112,15 @@ wb_tensor *wb_positions(int64_t n)
 }
 
 /* Assigns x, [N, heads, T, d], to the positions `at`, [T], of the variable `cached`, [N, heads,
- * length, d]. Returns the new cache. One step returns the old cache: then nothing else reads the new
- * one, and a plan writes only the step's elements. */
+ * length, d]. Returns the new cache; or, if T is 1, the old one: then nothing reads the new cache,
+ * and a plan writes only the elements of x. */
 static wb_tensor *write_to(wb_tensor *cached, wb_tensor *x, wb_tensor *at)
 {
-    wb_tensor *old = x->dims[2] == 1 ? wb__bind(cached) : NULL;
+    wb_tensor *old = wb__unchanged(cached);     /* the version before the assignment */
     wb_tensor *all = wb_scatter_along(cached, wb_reshape_array(at, 4, (int64_t[]){1, 1, -1, 1}), x,
                                       2, .reduce = WB_SCATTER_SET);
-    return all && !wb_assign(cached, all) ? old ? old : all : NULL;
+    if (!old || !all || wb_assign(cached, all)) return NULL;
+    return x->dims[2] == 1 ? old : all;
 }
 
 static bool pair_fits(const wb_tensor *cached, const wb_tensor *x)
@@ -158,15 +159,16 @@ bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x)
     using->steps = x->k->dims[2];
     using->layers++;
     wb_tensor *at = wb_positions(using->steps), *all = wb_arange(pair[1]->dims[2], WB_I32);
+    wb_tensor *k = x->k, *v = x->v;
+    x->k = write_to(pair[0], k, at);
+    x->v = write_to(pair[1], v, at);
     if (using->steps == 1) {
-        x->k_now = x->k;
-        x->v_now = x->v;
+        x->k_now = k;
+        x->v_now = v;
         x->here = wb_eq(all, at);
+        memcpy(x->operands, (wb_tensor *[]){x->q, x->k, x->v, k, v, part(using->cache, POSITION)},
+               sizeof x->operands);
     }
-    x->k = write_to(pair[0], x->k, at);
-    x->v = write_to(pair[1], x->v, at);
-    memcpy(x->cached, (wb_tensor *[]){x->k, x->v, x->k_now, x->v_now, part(using->cache, POSITION)},
-           sizeof x->cached);
     x->mask = wb_le(all, wb_reshape(at, -1, 1));
     return x->k && x->v && x->mask && x->here;
 }

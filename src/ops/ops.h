@@ -41,10 +41,10 @@ extern const char *const wb__step_names[WB__STEP_COUNT];
  *   FORWARD    q, k, v, o, lse                    lse [N, H, T, 1] f32 = log sum exp(s)
  *   GRAD       q, k, v, o, lse, do, dq, dk, dv    dq is the gradient of q, and so on
  * CACHED is attention of one query in each head, T = 1, to the keys and values of a cache at the
- * positions before `position`, i32 [1], and to those of the position itself, k' and v':
- *   CACHED     q, k, v, o, k', v', position       k [N, K, L, D], k' [N, K, 1, D], v likewise
- * A head of k and v serves H / K consecutive heads of q.  From position L on there is no k'; below
- * position 0, o is 0. */
+ * positions before `position`, i32 [1], and to those of the position itself, k_now and v_now:
+ *   CACHED     q, k, v, o, k_now, v_now, position   k [N, K, L, D], k_now [N, K, 1, D]; v alike
+ * A head of k and v serves H / K consecutive heads of q.  If position >= L, k_now and v_now are not
+ * used; if position < 0, o is 0. */
 typedef enum { WB__ATTENTION_FORWARD, WB__ATTENTION_GRAD, WB__ATTENTION_CACHED } wb__attention_kind;
 typedef struct {
     double scale;

@@ -279,16 +279,14 @@ static struct { unsigned char *at; size_t bytes; } pins[4];
 
 static int pin(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes)
 {
-    int i = 0;
-    CALL("pin", of(d), while (pins[i].at) i++; s->at = pins[i].at = made(PINNED, bytes);
+    CALL("pin", of(d), int i = 0; while (pins[i].at) i++; s->at = pins[i].at = made(PINNED, bytes);
          pins[i].bytes = bytes);
 }
 
 static void unpin(wb__gpu_device *d, wb__gpu_staging *s)
 {
-    int i = 0;
     (void)d;
-    GIVEN_BACK(run_all(); while (pins[i].at != s->at) i++; pins[i].at = NULL;
+    GIVEN_BACK(int i = 0; run_all(); while (pins[i].at != s->at) i++; pins[i].at = NULL;
                gpu_ended(PINNED, s->at));
 }
 
@@ -299,31 +297,29 @@ static bool is_pinned(const unsigned char *at, size_t bytes)
     return false;
 }
 
-/* Queues a copy; a copy whose host memory is not pinned has run when the call returns.  The caller
- * holds the lock. */
-static void move(const char *name, queue *q, unsigned char *to, const unsigned char *from,
-                 size_t bytes, const void *host, bool wait)
+/* Queues a copy, under the lock; one whose host memory is not pinned has run at the return. */
+static int move(const char *name, machine *d, wb__gpu_queue q, unsigned char *to,
+                const unsigned char *from, size_t bytes, const void *host, bool wait)
 {
     if (!to || !from || (!wait && !is_pinned(host, bytes))) is_wrong(name);
-    else gpu_put(q, (command){.action = COPY, .to = to, .from = from, .host = host,
-                              .bytes = bytes});
-    if (wait) gpu_run_queue(q);
+    else gpu_put(&d->queues[q], (command){COPY, .to = to, .from = from, .host = host,
+                                          .bytes = bytes});
+    if (wait) gpu_run_queue(&d->queues[q]);
+    return d->fault;
 }
 
 static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
               size_t bytes, bool wait)
 {
     CALL("up", of(d),
-         move("up", queue_of(d, q), gpu_reach(to, at, bytes), from, bytes, from, wait);
-         code = of(d)->fault);
+         code = move("up", of(d), q, gpu_reach(to, at, bytes), from, bytes, from, wait));
 }
 
 static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
                 size_t bytes, bool wait)
 {
     CALL("down", of(d),
-         move("down", queue_of(d, q), to, gpu_reach(from, at, bytes), bytes, to, wait);
-         code = of(d)->fault);
+         code = move("down", of(d), q, to, gpu_reach(from, at, bytes), bytes, to, wait));
 }
 
 static bool reaches(const wb__gpu_device *d, const wb__gpu_device *source)
@@ -359,8 +355,7 @@ static int copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *so
 {
     queue *q = queue_of(d, WB__GPU_COMPUTE);
     CALL("copy", of(d),
-         unsigned char *t = gpu_reach(to, to_at, bytes);
-         unsigned char *f = gpu_reach(from, from_at, bytes);
+         unsigned char *t = gpu_reach(to, to_at, bytes), *f = gpu_reach(from, from_at, bytes);
          if (!t || !f || !reaches(d, source)) is_wrong("copy");
          else gpu_put(q, (command){.action = COPY, .to = t, .from = f, .bytes = bytes});
          make_event(q, wanted));
@@ -388,13 +383,14 @@ static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *e)
 
 static int sync_event(void *e)
 {
-    CALL("sync_event", NULL, ticket *t = ((event *)e)->last; while (t && !t->reached) gpu_run_one(t->queue));
+    CALL("sync_event", NULL, ticket *t = ((event *)e)->last;
+         while (t && !t->reached) gpu_run_one(t->queue));
 }
 
 static bool done(void *e, int *how)
 {
-    bool reached;
-    GIVEN_BACK(reached = ((event *)e)->last->reached);
+    GIVEN_BACK(*how = !((event *)e)->last->reached);
+    const bool reached = !*how;
     *how = 0;
     return reached;
 }

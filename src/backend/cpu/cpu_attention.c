@@ -10,7 +10,9 @@
  * block do not see a key that others see, its weight is 0, and 0 times a NaN or infinity is NaN.
  *
  * A head is computed by one thread, so the result does not depend on their number.  Rows of p are
- * computed by functions of tile programs, products by the kernel of gemm.c. */
+ * computed by functions of tile programs, products by the kernel of gemm.c.
+ *
+ * Attention to a cache, at the end, has one query in each head, in f32, f16 or bf16. */
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/isa.h"
@@ -25,27 +27,30 @@ enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV };    /* the views of the step */
  * measured. */
 enum { BLOCK = 32, LEAST = 32, LEAST_HEADS = 4, MAX_DEPTH = 256, LINE = 16 };
 
-typedef struct {
-    wb__cpu_kernel head;
+/* What both kernels of this file have. */
+typedef struct common common;
+struct common {
+    wb__cpu_kernel kernel;
     const wb__tile_table *table;
     const wb__gemm_kernel *gemm;
     wb__view views[9];
-    int64_t heads, queries, keys, depth, width;         /* depth of q and k, width of v and o */
+    int n_views, workers;
+    int64_t heads, depth, width;        /* heads of k in all samples; depth of q and k, width of v
+                                           and o */
+    int64_t scratch;                    /* floats of a worker */
     float scale;
-    bool causal, grad;
-    int workers;
-    /* offsets, in floats, in the scratch of a worker: packed k and v, scores, the gradient of p,
-     * two numbers for each row of a block, the products do o, do divided by the sums of p; and the
-     * floats of this scratch */
-    int64_t packed_k, packed_v, p, dp, sum, product, shared, scratch;
-} attention;
+    /* Computes one of the heads; at: the addresses of the first rows of the views. */
+    void (*run_head)(const common *k, char *const *at, float *scratch);
+};
 
 typedef struct {
-    const attention *k;
-    char *base[9];
-    float *workspace;
-    atomic_llong next;
-} run;
+    common c;
+    int64_t queries, keys;
+    bool causal, grad;
+    /* offsets, in floats, in the scratch of a worker: packed k and v, scores, the gradient of p,
+     * two numbers for each row of a block, the products do o, do divided by the sums of p */
+    int64_t packed_k, packed_v, p, dp, sum, product, shared;
+} attention;
 
 /* A head, with the addresses of its first rows. */
 typedef struct {
@@ -55,7 +60,7 @@ typedef struct {
 
 static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-static int64_t stride(const head *h, int view) { return h->k->views[view].strides[2]; }
+static int64_t stride(const head *h, int view) { return h->k->c.views[view].strides[2]; }
 static float *row(const head *h, int view, int64_t i) { return h->at[view] + i * stride(h, view); }
 
 /* The block of queries [i0, i0 + rows), which reads the keys [0, seen). */
@@ -87,14 +92,14 @@ static void pack(const head *h, int view, int64_t depth, float *to)
 {
     const wb__gemm g = {.n = h->k->keys, .k = depth, .b = h->at[view], .bs0 = 1,
                         .bs1 = stride(h, view), .b_type = WB_F32};
-    h->k->gemm->pack_b(&g, 0, depth, 0, h->k->keys, to);
+    h->k->c.gemm->pack_b(&g, 0, depth, 0, h->k->keys, to);
 }
 
 static void multiply(const head *h, wb__gemm g, const float *packed)
 {
     g.a_type = g.b_type = g.c_type = g.bias_type = WB_F32;
     g.bs1 = g.cs1 = 1;
-    h->k->gemm->block(&g, 0, g.k, 0, g.m, 0, g.n, packed, true, true);
+    h->k->c.gemm->block(&g, 0, g.k, 0, g.m, 0, g.n, packed, true, true);
 }
 
 /* to [rows, seen] = x·packedᵀ, with the block's rows of x */
@@ -128,15 +133,15 @@ static void add_to_keys(const head *h, const block *b, const float *p, const flo
 /* x = x times `factor` */
 static void scale_by(const attention *k, float *to, const float *x, float factor, int64_t n)
 {
-    k->table->row[WB__OP_mul][WB__REG_F32][WB__VSV](to, x, &factor, NULL, n);
+    k->c.table->row[WB__OP_mul][WB__REG_F32][WB__VSV](to, x, &factor, NULL, n);
 }
 
-/* Replaces scores s, [rows, n], by exp(scale (s - max s)), and computes the maxima and the sums of
- * the rows.  In row i, the scores from seen + i * more on are -Inf.  If the maximum of a row is
- * infinite, its scores become those with the weights that softmax has by its definition: +Inf
- * elements share the sum 1, and if all are -Inf, all have the same. */
-static void exponentials(const wb__tile_table *table, float scale, float *s, int64_t rows, int64_t n,
-                         int64_t seen, int64_t more, float *most, float *sum)
+/* Replaces the scores s, [rows, n], by exp(scale (s - max s)), and computes the maximum and the sum
+ * of each row.  Row i has seen + i * more scores; the rest of the row is -Inf.  If the maximum is
+ * infinite, scores that equal it count as 0 and all others as -Inf: the former have equal
+ * weights. */
+static void exponentials(const wb__tile_table *table, float scale, float *s, int64_t rows,
+                         int64_t n, int64_t seen, int64_t more, float *most, float *sum)
 {
     table->reduction[1][WB__REG_F32](most, s, rows, n);
     for (int64_t i = 0; i < rows; i++) {
@@ -154,9 +159,10 @@ static void exponentials(const wb__tile_table *table, float scale, float *s, int
 static void weigh(const head *h, const block *b, float *p, float *most, float *sum)
 {
     const attention *k = h->k;
-    to_keys(h, b, Q, k->depth, h->scratch + k->packed_k, p);
+    to_keys(h, b, Q, k->c.depth, h->scratch + k->packed_k, p);
     hide(k, b, p, -INFINITY);
-    exponentials(k->table, k->scale, p, b->rows, b->seen, seen_by(k, b, 0), k->causal, most, sum);
+    exponentials(k->c.table, k->c.scale, p, b->rows, b->seen, seen_by(k, b, 0), k->causal, most,
+                 sum);
 }
 
 static void forward(const head *h, const block *b)
@@ -164,12 +170,12 @@ static void forward(const head *h, const block *b)
     const attention *k = h->k;
     float *p = h->scratch + k->p, *sum = h->scratch + k->sum, most[BLOCK];
     weigh(h, b, p, most, sum);
-    to_queries(h, b, p, V, k->width, O);
+    to_queries(h, b, p, V, k->c.width, O);
     float *lse = row(h, LSE, b->i0);
     for (int64_t i = 0; i < b->rows; i++) {
         float *o = row(h, O, b->i0 + i);
-        scale_by(k, o, o, 1 / sum[i], k->width);
-        lse[i * stride(h, LSE)] = k->scale * most[i] + logf(sum[i]);
+        scale_by(k, o, o, 1 / sum[i], k->c.width);
+        lse[i * stride(h, LSE)] = k->c.scale * most[i] + logf(sum[i]);
     }
 }
 
@@ -182,50 +188,65 @@ static void backward(const head *h, const block *b)
     weigh(h, b, p, most, sum);
     for (int64_t i = 0; i < b->rows; i++) {
         const float *gradient = row(h, DO, b->i0 + i);
-        scale_by(k, shared + i * k->width, gradient, 1 / sum[i], k->width);
-        k->table->row[WB__OP_mul][WB__REG_F32][WB__VVV](product + i * k->width, gradient,
-                                                        row(h, O, b->i0 + i), NULL, k->width);
+        scale_by(k, shared + i * k->c.width, gradient, 1 / sum[i], k->c.width);
+        k->c.table->row[WB__OP_mul][WB__REG_F32][WB__VVV](product + i * k->c.width, gradient,
+                                                        row(h, O, b->i0 + i), NULL, k->c.width);
     }
-    add_to_keys(h, b, p, shared, k->width, k->width, DV);
-    k->table->reduction[0][WB__REG_F32](inner, product, b->rows, k->width);
-    to_keys(h, b, DO, k->width, h->scratch + k->packed_v, ds);
+    add_to_keys(h, b, p, shared, k->c.width, k->c.width, DV);
+    k->c.table->reduction[0][WB__REG_F32](inner, product, b->rows, k->c.width);
+    to_keys(h, b, DO, k->c.width, h->scratch + k->packed_v, ds);
     for (int64_t i = 0; i < b->rows; i++) {
         float *to = ds + i * b->seen;
-        k->table->pair[WB__PAIR_SUB][WB__PAIR_MUL][1](to, to, inner + i, p + i * b->seen, b->seen);
-        scale_by(k, to, to, k->scale / sum[i], b->seen);
+        k->c.table->pair[WB__PAIR_SUB][WB__PAIR_MUL][1](to, to, inner + i, p + i * b->seen,
+                                                        b->seen);
+        scale_by(k, to, to, k->c.scale / sum[i], b->seen);
     }
     hide(k, b, ds, 0);
-    to_queries(h, b, ds, KEYS, k->depth, DQ);
-    add_to_keys(h, b, ds, row(h, Q, b->i0), stride(h, Q), k->depth, DK);
+    to_queries(h, b, ds, KEYS, k->c.depth, DQ);
+    add_to_keys(h, b, ds, row(h, Q, b->i0), stride(h, Q), k->c.depth, DK);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-static void run_head(const head *h)
+static void run_head(const common *c, char *const *at, float *scratch)
 {
-    const attention *k = h->k;
-    pack(h, KEYS, k->depth, h->scratch + k->packed_k);
-    if (k->grad) pack(h, V, k->width, h->scratch + k->packed_v);
+    const attention *k = (const attention *)c;
+    head h = {.k = k, .scratch = scratch};
+    for (int v = 0; v < c->n_views; v++) h.at[v] = (float *)(void *)at[v];
+    pack(&h, KEYS, c->depth, scratch + k->packed_k);
+    if (k->grad) pack(&h, V, c->width, scratch + k->packed_v);
     for (int64_t i = (k->queries - 1) / BLOCK * BLOCK; i >= 0; i -= BLOCK) {
         const block b = block_at(k, i);
-        if (k->grad) backward(h, &b);
-        else forward(h, &b);
+        if (k->grad) backward(&h, &b);
+        else forward(&h, &b);
     }
 }
+
+typedef struct {
+    const common *k;
+    char *base[9];
+    float *workspace;
+    atomic_llong next;
+} run;
 
 static void worker(void *ctx, int64_t i)
 {
     run *r = ctx;
-    const attention *k = r->k;
-    head h = {.k = k, .scratch = r->workspace + i * k->scratch};
+    const common *k = r->k;
+    const int64_t of_sample = k->views[KEYS].dims[1];
+    char *at[9];
     for (;;) {
         const int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
         if (n >= k->heads) return;
-        const int64_t n0 = n / k->views[Q].dims[1], n1 = n % k->views[Q].dims[1];
-        for (int v = 0; v < (k->grad ? 9 : 5); v++)
-            h.at[v] = (float *)(void *)r->base[v] + n0 * k->views[v].strides[0] +
-                      n1 * k->views[v].strides[1];
-        run_head(&h);
+        for (int v = 0; v < k->n_views; v++) {
+            const wb__view *view = &k->views[v];
+            const int64_t first = n % of_sample * view->dims[1] / of_sample;
+            at[v] = r->base[v];
+            if (view->ndim == 4)
+                at[v] += (n / of_sample * view->strides[0] + first * view->strides[1]) *
+                         (int64_t)wb__dtype_size(view->dtype);
+        }
+        k->run_head(k, at, r->workspace + i * k->scratch);
     }
 }
 
@@ -233,9 +254,9 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
                   const wb__number *numbers)
 {
     (void)numbers;
-    const attention *k = (const attention *)kernel;
+    const common *k = (const common *)kernel;
     run r = {.k = k, .workspace = workspace};
-    for (int v = 0; v < (k->grad ? 9 : 5); v++) r.base[v] = wb__cpu_at(&k->views[v], buffers);
+    for (int v = 0; v < k->n_views; v++) r.base[v] = wb__cpu_at(&k->views[v], buffers);
     if (k->workers == 1) worker(&r, 0);
     else wb__parallel(k->workers, worker, &r);
     return 0;
@@ -243,157 +264,119 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
 
 static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
-/* ---- a cache --------------------------------------------------------------------------------- */
+/* ---- attention to a cache -------------------------------------------------------------------- */
 
-/* One query in each head attends to the keys and values of a cache in f32, f16 or bf16, computed in
- * f32.  Only the positions in use are read. */
-enum { KEY_NOW = O + 1, VALUE_NOW, POSITION, CACHED_VIEWS };
-enum { ROWS = 64 };     /* keys or values that are converted at once */
+/* One query in each head of q attends to the keys and values of a cache, and to those of its own
+ * position.  Operands are f32, f16 or bf16, sums f32.  Only the positions in use are read. */
+enum { K_NOW = 4, V_NOW, POSITION, CACHED_VIEWS };      /* after O; the others are those above */
+enum { ROWS = 64 };     /* keys or values of one product: sums of more would round more */
 
 typedef struct {
-    wb__cpu_kernel head;
-    const wb__tile_table *table;
-    const wb__gemm_kernel *gemm;
-    wb__view views[CACHED_VIEWS];
-    int64_t heads, queries, length, depth, width;   /* heads of keys; queries of one of these */
-    float scale;
-    int workers;
+    common c;
+    int64_t group, length;              /* heads of q that share a head of k; positions */
     /* offsets, in floats, in the scratch of a worker: q, weights, maxima and sums, o, converted
-     * rows; and the floats of this scratch */
-    int64_t q, p, most, o, rows, scratch;
-} cached;
+     * rows */
+    int64_t q, p, most, o, rows;
+} cache_attention;
 
-/* A head of keys, with the addresses of its first rows. */
+/* A head of k. */
 typedef struct {
-    const cached *k;
-    const char *at[CACHED_VIEWS];
+    const cache_attention *k;
+    char *const *at;
     float *scratch;
-} cached_head;
+} cache_head;
 
 /* Whether products read the rows of a view where they are. */
-static bool in_place(const cached *k, int view)
+static bool in_place(const common *k, int view)
 {
     const wb__view *v = &k->views[view];
     return v->dtype == WB_F32 && (k->gemm->masked || v->dims[3] % k->gemm->lanes == 0);
 }
 
-/* The rows of a view from row j on, the first n of these as floats; n <= ROWS unless they are read
- * in place.  *stride: floats from one row to the next. */
-static const float *floats(const cached_head *h, int view, int64_t j, int64_t n, int64_t *stride)
+/* Returns rows [j, j + n) of a view as floats, in place or converted, n <= ROWS, and sets *stride
+ * to the floats from one row to the next. */
+static const float *floats(const cache_head *h, int view, int64_t j, int64_t n, int64_t *stride)
 {
-    const wb__view *v = &h->k->views[view];
+    const wb__view *v = &h->k->c.views[view];
     const int64_t width = v->dims[3];
-    const int64_t step = v->strides[2] * (int64_t)wb__dtype_size(v->dtype);
-    const char *from = h->at[view] + j * step;
-    *stride = in_place(h->k, view) ? v->strides[2] : up(width, LINE);
-    if (in_place(h->k, view)) return (const float *)(const void *)from;
+    const int64_t row_bytes = v->strides[2] * (int64_t)wb__dtype_size(v->dtype);
+    const char *from = h->at[view] + j * row_bytes;
+    *stride = in_place(&h->k->c, view) ? v->strides[2] : up(width, LINE);
+    if (in_place(&h->k->c, view)) return (const float *)(const void *)from;
     float *to = h->scratch + h->k->rows;
-    if (v->strides[2] == *stride) wb__widen(to, from, v->dtype, n * *stride);
-    else for (int64_t i = 0; i < n; i++, from += step)
+    if (width == *stride && v->strides[2] == width) wb__widen(to, from, v->dtype, n * width);
+    else for (int64_t i = 0; i < n; i++, from += row_bytes)
         wb__widen(to + i * *stride, from, v->dtype, width);
     return to;
 }
 
-/* The scores of n keys from the first on, of `total`, which begin at column `at`. */
-static void scores_of(const cached_head *h, int view, int64_t n, int64_t total, int64_t at)
+/* Computes the scores of the first n rows of a view of keys: columns [at, at + n) of the scores,
+ * [group, total]. */
+static void scores_of(const cache_head *h, int view, int64_t n, int64_t total, int64_t at)
 {
-    const cached *k = h->k;
-    const int64_t step = in_place(k, view) ? n : ROWS;
-    for (int64_t j = 0, some; j < n; j += some) {
+    const cache_attention *k = h->k;
+    for (int64_t j = 0, rows; j < n; j += rows) {
         int64_t stride;
-        some = WB__MIN(n - j, step);
-        const float *rows = floats(h, view, j, some, &stride);
-        const wb__gemm g = {.m = k->queries, .n = some, .k = k->depth, .a = h->scratch + k->q,
-                            .as0 = k->depth, .as1 = 1, .b = rows, .bs0 = 1, .bs1 = stride,
+        rows = WB__MIN(n - j, ROWS);
+        const float *keys = floats(h, view, j, rows, &stride);
+        const wb__gemm g = {.m = k->group, .n = rows, .k = k->c.depth, .a = h->scratch + k->q,
+                            .as0 = k->c.depth, .as1 = 1, .b = keys, .bs0 = 1, .bs1 = stride,
                             .c = h->scratch + k->p + at + j, .cs0 = total, .cs1 = 1,
                             .a_type = WB_F32, .b_type = WB_F32, .c_type = WB_F32};
-        k->gemm->dots(&g, 0, g.m);
+        k->c.gemm->dots(&g, 0, g.m);
     }
 }
 
-/* Adds the products of weights from column `at` on and n values to o; or sets o, if `at` is 0. */
-static void add_values(const cached_head *h, int view, int64_t n, int64_t total, int64_t at)
+/* Adds to o the first n rows of a view of values, times columns [at, at + n) of the weights,
+ * [group, total].  If `at` is 0, overwrites o. */
+static void add_values(const cache_head *h, int view, int64_t n, int64_t total, int64_t at)
 {
-    const cached *k = h->k;
-    const int64_t step = in_place(k, view) ? n : ROWS;
-    for (int64_t j = 0, some; j < n; j += some) {
+    const cache_attention *k = h->k;
+    for (int64_t j = 0, rows; j < n; j += rows) {
         int64_t stride;
-        some = WB__MIN(n - j, step);
-        const float *rows = floats(h, view, j, some, &stride);
-        const wb__gemm g = {.m = k->queries, .n = k->width, .k = some,
-                            .a = h->scratch + k->p + at + j, .as0 = total, .as1 = 1, .b = rows,
-                            .bs0 = stride, .bs1 = 1, .c = h->scratch + k->o, .cs0 = k->width,
+        rows = WB__MIN(n - j, ROWS);
+        const float *values = floats(h, view, j, rows, &stride);
+        const wb__gemm g = {.m = k->group, .n = k->c.width, .k = rows,
+                            .a = h->scratch + k->p + at + j, .as0 = total, .as1 = 1, .b = values,
+                            .bs0 = stride, .bs1 = 1, .c = h->scratch + k->o, .cs0 = k->c.width,
                             .cs1 = 1, .a_type = WB_F32, .b_type = WB_F32, .c_type = WB_F32,
                             .add_to_c = at + j > 0};
-        k->gemm->block(&g, 0, g.k, 0, g.m, 0, g.n, NULL, true, true);
+        k->c.gemm->block(&g, 0, g.k, 0, g.m, 0, g.n, NULL, true, true);
     }
 }
 
-static void run_cached(const cached_head *h)
+/* Computes o of the heads of q that share a head of k.  n: positions in use; now: 1 if the
+ * position's own key and value count, else 0. */
+static void run_cache_head(const common *c, char *const *at, float *scratch)
 {
-    const cached *k = h->k;
-    const int32_t position = *(const int32_t *)(const void *)h->at[POSITION];
+    const cache_attention *k = (const cache_attention *)c;
+    const cache_head h = {k, at, scratch};
+    const int32_t position = *(const int32_t *)(const void *)at[POSITION];
     const int64_t n = WB__MIN(WB__MAX(position, 0), k->length);
     const int64_t now = position >= 0 && position < k->length, total = n + now;
-    const wb__view *q = &k->views[Q], *o = &k->views[O];
+    const wb__view *q = &c->views[Q], *o = &c->views[O];
     const int64_t size = (int64_t)wb__dtype_size(q->dtype);
-    float *p = h->scratch + k->p, *most = h->scratch + k->most, *sum = most + k->queries;
-    for (int64_t i = 0; i < k->queries; i++)
-        wb__widen(h->scratch + k->q + i * k->depth, h->at[Q] + i * q->strides[1] * size, q->dtype,
-                  k->depth);
-    scores_of(h, KEYS, n, total, 0);
-    scores_of(h, KEY_NOW, now, total, n);
-    if (total) exponentials(k->table, k->scale, p, k->queries, total, total, 0, most, sum);
-    add_values(h, V, n, total, 0);
-    add_values(h, VALUE_NOW, now, total, n);
-    for (int64_t i = 0; i < k->queries; i++) {
-        float *to = h->scratch + k->o + i * k->width;
-        for (int64_t j = 0; j < k->width; j++) to[j] = total ? to[j] / sum[i] : 0;
-        wb__narrow((char *)h->at[O] + i * o->strides[1] * size, o->dtype, to, k->width);
+    float *most = scratch + k->most, *sum = most + k->group;
+    for (int64_t i = 0; i < k->group; i++)
+        wb__widen(scratch + k->q + i * c->depth, at[Q] + i * q->strides[1] * size, q->dtype,
+                  c->depth);
+    scores_of(&h, KEYS, n, total, 0);
+    scores_of(&h, K_NOW, now, total, n);
+    if (total)
+        exponentials(c->table, c->scale, scratch + k->p, k->group, total, total, 0, most, sum);
+    add_values(&h, V, n, total, 0);
+    add_values(&h, V_NOW, now, total, n);
+    for (int64_t i = 0; i < k->group; i++) {
+        float *to = scratch + k->o + i * c->width;
+        for (int64_t j = 0; j < c->width; j++) to[j] = total ? to[j] / sum[i] : 0;
+        wb__narrow(at[O] + i * o->strides[1] * size, o->dtype, to, c->width);
     }
-}
-
-typedef struct {
-    const cached *k;
-    char *base[CACHED_VIEWS];
-    float *workspace;
-    atomic_llong next;
-} cached_run;
-
-static void cached_worker(void *ctx, int64_t i)
-{
-    cached_run *r = ctx;
-    const cached *k = r->k;
-    cached_head h = {.k = k, .scratch = r->workspace + i * k->scratch};
-    for (;;) {
-        const int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
-        if (n >= k->heads) return;
-        const int64_t n0 = n / k->views[KEYS].dims[1], n1 = n % k->views[KEYS].dims[1];
-        for (int v = 0; v < POSITION; v++) {
-            const wb__view *view = &k->views[v];
-            const int64_t many = v == Q || v == O ? k->queries : 1;
-            h.at[v] = r->base[v] + (n0 * view->strides[0] + n1 * many * view->strides[1]) *
-                                       (int64_t)wb__dtype_size(view->dtype);
-        }
-        h.at[POSITION] = r->base[POSITION];
-        run_cached(&h);
-    }
-}
-
-static int launch_cached(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
-                         const wb__number *numbers)
-{
-    (void)numbers;
-    const cached *k = (const cached *)kernel;
-    cached_run r = {.k = k, .workspace = workspace};
-    for (int v = 0; v < CACHED_VIEWS; v++) r.base[v] = wb__cpu_at(&k->views[v], buffers);
-    if (k->workers == 1) cached_worker(&r, 0);
-    else wb__parallel(k->workers, cached_worker, &r);
-    return 0;
 }
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
+/* A head of k is the work of one thread, even where there are fewer of these than threads:
+ * composed, attention reads all positions. */
 static bool supports_cached(const wb__step *s)
 {
     const wb_dtype t = s->views[Q].dtype;
@@ -403,7 +386,8 @@ static bool supports_cached(const wb__step *s)
         good &= v->dtype == t && v->ndim == 4 && v->dims[3] > 0 &&
                 (v->strides[3] == 1 || v->dims[3] == 1);
     }
-    return good && s->views[Q].dims[2] == 1 && s->views[POSITION].dtype == WB_I32;
+    return good && s->views[KEYS].dims[1] > 0 && s->views[Q].dims[2] == 1 &&
+           s->views[POSITION].dtype == WB_I32;
 }
 
 bool wb__cpu_supports(const wb_device *d, const wb__step *s)
@@ -426,54 +410,66 @@ bool wb__cpu_supports(const wb_device *d, const wb__step *s)
     return !s->attention.causal || q[2] <= k[2];
 }
 
-static void lay_out(attention *k)
+/* Sets the offsets of n arrays in the scratch of a worker, and the kernel's workspace. */
+static void divide_scratch(common *k, int n, const int64_t *size, int64_t *const *at)
 {
-    const int64_t columns = up(k->keys, k->gemm->nr), scores = up(BLOCK * k->keys, LINE);
-    const int64_t size[] = {columns * k->depth, k->grad ? columns * k->width : 0, scores,
-                            k->grad ? scores : 0, 2 * BLOCK, k->grad ? BLOCK * k->width : 0,
-                            k->grad ? BLOCK * k->width : 0};
-    int64_t *const at[] = {&k->packed_k, &k->packed_v, &k->p, &k->dp, &k->sum, &k->product,
-                           &k->shared};
-    for (int i = 0; i < (int)WB__COUNT(size); i++) {
+    for (int i = 0; i < n; i++) {
         *at[i] = k->scratch;
         k->scratch += up(size[i], LINE);
     }
     k->workers = (int)WB__MIN(k->heads, wb__threads());
-    k->head.base.workspace = (size_t)(k->workers * k->scratch) * sizeof(float);
+    k->kernel.base.workspace = (size_t)(k->workers * k->scratch) * sizeof(float);
 }
 
-static void lay_out_cached(cached *k)
+static void lay_out(attention *k)
 {
-    const int64_t size[] = {k->queries * k->depth, k->queries * (k->length + 1), 2 * k->queries,
-                            k->queries * k->width, ROWS * up(WB__MAX(k->depth, k->width), LINE)};
+    const int64_t columns = up(k->keys, k->c.gemm->nr), scores = up(BLOCK * k->keys, LINE);
+    const int64_t rows = k->grad ? BLOCK * k->c.width : 0;
+    const int64_t size[] = {columns * k->c.depth, k->grad ? columns * k->c.width : 0, scores,
+                            k->grad ? scores : 0, 2 * BLOCK, rows, rows};
+    int64_t *const at[] = {&k->packed_k, &k->packed_v, &k->p, &k->dp, &k->sum, &k->product,
+                           &k->shared};
+    divide_scratch(&k->c, WB__COUNT(size), size, at);
+}
+
+static void lay_out_cached(cache_attention *k)
+{
+    const int64_t widest = up(WB__MAX(k->c.depth, k->c.width), LINE);
+    const int64_t size[] = {k->group * k->c.depth, k->group * (k->length + 1), 2 * k->group,
+                            k->group * k->c.width, ROWS * widest};
     int64_t *const at[] = {&k->q, &k->p, &k->most, &k->o, &k->rows};
-    for (int i = 0; i < (int)WB__COUNT(size); i++) {
-        *at[i] = k->scratch;
-        k->scratch += up(size[i], LINE);
-    }
-    k->workers = (int)WB__MIN(k->heads, wb__threads());
-    k->head.base.workspace = (size_t)(k->workers * k->scratch) * sizeof(float);
+    divide_scratch(&k->c, WB__COUNT(size), size, at);
+}
+
+/* A kernel of `bytes`, whose common part is set; NULL: out of memory. */
+static void *new_kernel(const wb__step *s, size_t bytes)
+{
+    common *k = wb__alloc_zero(1, bytes);
+    if (!k) return NULL;
+    const int64_t *keys = s->views[KEYS].dims;
+    k->kernel.launch = launch;
+    k->kernel.destroy = destroy;
+    k->table = wb__tile_table_here();
+    k->gemm = wb__isa_best()->gemm_f32;
+    k->n_views = s->n_views;
+    memcpy(k->views, s->views, sizeof k->views);
+    k->heads = keys[0] * keys[1];
+    k->depth = keys[3];
+    k->width = s->views[V].dims[3];
+    k->scale = (float)s->attention.scale;
+    return k;
 }
 
 static int prepare_cached(const wb__step *s, wb__cpu_kernel **kernel)
 {
-    cached *k = wb__alloc_zero(1, sizeof *k);
+    cache_attention *k = new_kernel(s, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
-    const int64_t *q = s->views[Q].dims, *keys = s->views[KEYS].dims;
-    k->table = wb__tile_table_here();
-    k->gemm = wb__isa_best()->gemm_f32;
-    memcpy(k->views, s->views, sizeof k->views);
-    k->heads = keys[0] * keys[1];
-    k->queries = keys[1] ? q[1] / keys[1] : 0;
-    k->length = keys[2];
-    k->depth = q[3];
-    k->width = s->views[V].dims[3];
-    k->scale = (float)s->attention.scale;
+    k->group = s->views[Q].dims[1] / s->views[KEYS].dims[1];
+    k->length = s->views[KEYS].dims[2];
     lay_out_cached(k);
-    k->head.launch = launch_cached;
-    k->head.destroy = destroy;
-    k->head.base.impl = "attention to a cache";
-    *kernel = &k->head;
+    k->c.run_head = run_cache_head;
+    k->c.kernel.base.impl = "attention to a cache";
+    *kernel = &k->c.kernel;
     return 0;
 }
 
@@ -483,24 +479,15 @@ int wb__cpu_attention(const wb__step *s, wb__cpu_kernel **kernel)
         return wb__fail(WB_ERROR_UNSUPPORTED, "attention: not for %s in this layout",
                         wb_dtype_name(s->views[Q].dtype));
     if (s->variant == WB__ATTENTION_CACHED) return prepare_cached(s, kernel);
-    attention *k = wb__alloc_zero(1, sizeof *k);
+    attention *k = new_kernel(s, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
-    const int64_t *q = s->views[Q].dims;
-    k->table = wb__tile_table_here();
-    k->gemm = wb__isa_best()->gemm_f32;
-    memcpy(k->views, s->views, sizeof k->views);
-    k->heads = q[0] * q[1];
-    k->queries = q[2];
+    k->queries = s->views[Q].dims[2];
     k->keys = s->views[KEYS].dims[2];
-    k->depth = q[3];
-    k->width = s->views[V].dims[3];
-    k->scale = (float)s->attention.scale;
     k->causal = s->attention.causal;
     k->grad = s->variant == WB__ATTENTION_GRAD;
     lay_out(k);
-    k->head.launch = launch;
-    k->head.destroy = destroy;
-    k->head.base.impl = "attention by blocks";
-    *kernel = &k->head;
+    k->c.run_head = run_head;
+    k->c.kernel.base.impl = "attention by blocks";
+    *kernel = &k->c.kernel;
     return 0;
 }

@@ -2,7 +2,7 @@
  * causal mask, attention is an operation of its own.  A plan computes this operation as a step of
  * the backend, or composes it from other operations if the backend declines the step.  All other
  * attention is composed from other operations when wb_attention is called.  Attention to a cache
- * has a step too, and an operand that is composed already.
+ * is an operation too, one of whose operands is its composed form.
  *
  * The gradients, with s = scale q·kᵀ (masked), p = softmax(s), o = p·v and g the gradient of o:
  *   a = g·vᵀ   ds = p (a - sum p a)   dq = scale ds·k   dk = scale dsᵀ·q   dv = pᵀ·g */
@@ -79,7 +79,7 @@ wb_tensor *wb__attention_cached(wb_tensor *y, wb_tensor *const operands[6], doub
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* All of the gradient is that of y. */
+/* The gradient goes to y; the other operands get none. */
 GRADIENT(attention_cached)
 {
     for (int i = 0; i < (int)node->n_in; i++)
@@ -270,7 +270,7 @@ COMPOSED(attention)
     return supported(a, s, in, x->attr) ? steps(&s->ir, x, in) : compose(&s->ir, x, in);
 }
 
-/* The value of attention to a cache, computed by the backend's step; or y, if it declines it. */
+/* Returns the value of the backend's step, or y if the backend declines the step. */
 COMPOSED(attention_cached)
 {
     wb__ir *ir = &s->ir;
@@ -278,7 +278,7 @@ COMPOSED(attention_cached)
     wb__value like = ir->value[in[0]];
     const int *operands = in + 1, order[7] = {operands[0], operands[1], operands[2], in[0],
                                               operands[3], operands[4], operands[5]};
-    if (!a->device->backend->supports || like.ndim != 4) return in[0];
+    if (!a->device->backend->supports) return in[0];
     step.variant = WB__ATTENTION_CACHED;
     step.n_views = 7;
     memcpy(&step.attention.scale, x->attr, sizeof step.attention.scale);
@@ -288,8 +288,8 @@ COMPOSED(attention_cached)
         wb__contiguous(&v, &step.views[i]);
     }
     if (!wb__supported(a, &step)) return in[0];
-    return step_of(ir, WB__OP_attention_cached, (wb_dtype)x->dtype, &like, like.dims[3], 6, operands,
-                   x->attr);
+    return step_of(ir, WB__OP_attention_cached, (wb_dtype)x->dtype, &like, like.dims[3], 6,
+                   operands, x->attr);
 }
 
 /* ---- the backend's step ---------------------------------------------------------------------- */
@@ -300,7 +300,7 @@ FILL(ATTENTION)
     const bool cached = wb__ops[v->op].variant == WB__ATTENTION_CACHED;
     const int64_t *attr = wb__attrs_of(m, v);
     for (int i = 0; i < v->n_in; i++) {
-        if (cached && i == 3) wb__add_result(m, g, WB__OP_attention_cached, v);
+        if (cached && i == 3) wb__add_result(m, g, WB__OP_attention_cached, v);     /* view 3 */
         wb__add_rows(m, wb__operand_of(m, v, i));
     }
     if (back) {

@@ -57,8 +57,9 @@ bool wb__step_writes(const wb__step *s, int i)
                      : s->variant == WB__CONV_GRAD_WEIGHT ? 1
                                                           : 2);
     case WB__STEP_ATTENTION:
-        return s->variant == WB__ATTENTION_GRAD ? i >= 6
-                                                : i == 3 || (i == 4 && s->variant == WB__ATTENTION_FORWARD);
+        return s->variant == WB__ATTENTION_GRAD      ? i >= 6
+               : s->variant == WB__ATTENTION_FORWARD ? i == 3 || i == 4
+                                                     : i == 3;
     default: return i == s->n_views - 1;
     }
 }
