@@ -311,12 +311,19 @@ TEST_IN_SCOPE(cache_gradients)
     }
 }
 
-static bool is_eager(void) { return getenv("WEBER_EAGER") != NULL; }
+static void skip_if(bool unfit, const char *reason)
+{
+    if (!unfit) return;
+    print_message("SKIP: %s\n", reason);
+    skip();
+}
+
+static const char eager[] = "with WEBER_EAGER each operation has a plan of its own";
 
 /* After the first texts one plan serves all positions. */
 TEST_IN_SCOPE(one_plan)
 {
-    if (is_eager()) skip();
+    skip_if(getenv("WEBER_EAGER") != NULL, eager);
     wb_layer *model = text_model(WB_F32);
     wb_tree *cache = wb_attention_cache(model, 2, 6);
     int64_t built = 0;
@@ -330,7 +337,8 @@ TEST_IN_SCOPE(one_plan)
 /* A step writes its own key and value only: it has no memory for a copy of the cache. */
 TEST_IN_SCOPE(written_in_place)
 {
-    if (is_eager() || wb_default_device() != wb_cpu_device()) skip();   /* others need workspace */
+    skip_if(getenv("WEBER_EAGER") != NULL, eager);
+    skip_if(wb_default_device() != wb_cpu_device(), "steps of other devices need workspace");
     enum { LENGTH = 4096, CACHE = 2 * LENGTH * 8 * 4 };
     wb_layer *l = wb_MultiHeadAttention(8, 4, .causal = true);
     wb_tree *cache = wb_attention_cache(l, 1, LENGTH);
