@@ -753,7 +753,7 @@ TABLE = [
     ("oneDNN computes gradients of odd channels", "src/backend/cpu/onednn/dnnl.c", "return d->kh == 1 && d->kw == 1 && d->k / d->groups % 2;", "return false;", ["cpu_lib"]),
     ("attention to a cache reads the position's old key", "src/backend/cpu/cpu_attention.c", "WB__MIN(WB__MAX(position, 0), k->length)", "WB__MIN(WB__MAX(position + 1, 0), k->length)", ["cpu_attention_cached"]),
     ("attention to a cache: the heads of q are found by the number of a head of k", "src/backend/cpu/cpu_attention.c", "n % of_sample * view->dims[1] / of_sample", "n % of_sample", ["cpu_attention_cached"]),
-    ("attention to a cache: the position's own value overwrites the sum of the others", "src/backend/cpu/cpu_attention.c", ".add_to_c = at + j > 0", ".add_to_c = j > 0", ["cpu_attention_cached"]),
+    ("attention to a cache: each piece of values overwrites those before", "src/backend/cpu/cpu_attention.c", ".add_to_c = at > 0", ".add_to_c = at < 0", ["cpu_attention_cached"]),
     ("attention to a cache sums all positions in one chain", "src/backend/cpu/cpu_attention.c", "enum { ROWS = 64 };", "enum { ROWS = 8192 };", ["cpu_attention_cached"]),
     ("attention to a cache has no gradient", "src/engine/ops/attention.c", "out[i] = i ? WB_NONE : g;", "out[i] = WB_NONE;", ["nn_sequences"]),
     ("a step with a cache reads the new one", "src/nn/cache.c", "x->dims[2] == 1 ? old : all", "all", ["nn_sequences"]),

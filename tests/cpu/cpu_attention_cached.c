@@ -192,7 +192,7 @@ static void test_positions(void **isa)
             assert_non_null(first);
             memcpy(first, p.at[O], bytes);
             compute(&p, 3);
-            assert_memory_equal(first, p.at[O], bytes);     /* the bits do not depend on it */
+            assert_memory_equal(first, p.at[O], bytes);     /* by any number of threads */
             free(first);
         }
         forget(&p);

@@ -1,9 +1,6 @@
 /* See by_hand.h. */
 #include "by_hand.h"
 
-#include "backend/kernel_cache.h"
-
-#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -389,9 +389,8 @@ static int sync_event(void *e)
 
 static bool done(void *e, int *how)
 {
-    GIVEN_BACK(*how = !((event *)e)->last->reached);
-    const bool reached = !*how;
-    *how = 0;
+    bool reached;
+    GIVEN_BACK(*how = 0; reached = ((event *)e)->last->reached);
     return reached;
 }
 

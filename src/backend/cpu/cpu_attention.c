@@ -269,7 +269,7 @@ static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 /* One query in each head of q attends to the keys and values of a cache, and to those of its own
  * position.  Operands are f32, f16 or bf16, sums f32.  Only the positions in use are read. */
 enum { K_NOW = 4, V_NOW, POSITION, CACHED_VIEWS };      /* after O; the others are those above */
-enum { ROWS = 64 };     /* keys or values of one product: sums of more would round more */
+enum { ROWS = 64 };     /* of a product: longer sums would round more */
 
 typedef struct {
     common c;
@@ -310,38 +310,44 @@ static const float *floats(const cache_head *h, int view, int64_t j, int64_t n, 
     return to;
 }
 
-/* Computes the scores of the first n rows of a view of keys: columns [at, at + n) of the scores,
- * [group, total]. */
-static void scores_of(const cache_head *h, int view, int64_t n, int64_t total, int64_t at)
+/* A product of n rows, [n, stride], and of columns [at, at + n) of the scores, [group, total]. */
+typedef void product(const cache_head *h, const float *rows, int64_t stride, int64_t n,
+                     int64_t total, int64_t at);
+
+/* Sets the columns to the scores of the keys `rows`. */
+static void score(const cache_head *h, const float *rows, int64_t stride, int64_t n, int64_t total,
+                  int64_t at)
 {
     const cache_attention *k = h->k;
-    for (int64_t j = 0, rows; j < n; j += rows) {
-        int64_t stride;
-        rows = WB__MIN(n - j, ROWS);
-        const float *keys = floats(h, view, j, rows, &stride);
-        const wb__gemm g = {.m = k->group, .n = rows, .k = k->c.depth, .a = h->scratch + k->q,
-                            .as0 = k->c.depth, .as1 = 1, .b = keys, .bs0 = 1, .bs1 = stride,
-                            .c = h->scratch + k->p + at + j, .cs0 = total, .cs1 = 1,
-                            .a_type = WB_F32, .b_type = WB_F32, .c_type = WB_F32};
-        k->c.gemm->dots(&g, 0, g.m);
-    }
+    const wb__gemm g = {.m = k->group, .n = n, .k = k->c.depth, .a = h->scratch + k->q,
+                        .as0 = k->c.depth, .as1 = 1, .b = rows, .bs0 = 1, .bs1 = stride,
+                        .c = h->scratch + k->p + at, .cs0 = total, .cs1 = 1,
+                        .a_type = WB_F32, .b_type = WB_F32, .c_type = WB_F32};
+    k->c.gemm->dots(&g, 0, g.m);
 }
 
-/* Adds to o the first n rows of a view of values, times columns [at, at + n) of the weights,
- * [group, total].  If `at` is 0, overwrites o. */
-static void add_values(const cache_head *h, int view, int64_t n, int64_t total, int64_t at)
+/* Adds the values `rows` times the columns, which are weights now, to o.  If `at` is 0, overwrites
+ * o. */
+static void add_values(const cache_head *h, const float *rows, int64_t stride, int64_t n,
+                       int64_t total, int64_t at)
 {
     const cache_attention *k = h->k;
-    for (int64_t j = 0, rows; j < n; j += rows) {
+    const wb__gemm g = {.m = k->group, .n = k->c.width, .k = n, .a = h->scratch + k->p + at,
+                        .as0 = total, .as1 = 1, .b = rows, .bs0 = stride, .bs1 = 1,
+                        .c = h->scratch + k->o, .cs0 = k->c.width, .cs1 = 1, .a_type = WB_F32,
+                        .b_type = WB_F32, .c_type = WB_F32, .add_to_c = at > 0};
+    k->c.gemm->block(&g, 0, g.k, 0, g.m, 0, g.n, NULL, true, true);
+}
+
+/* Computes the products of the first n rows of a view and of the columns from `at` on. */
+static void each_piece(const cache_head *h, product *f, int view, int64_t n, int64_t total,
+                       int64_t at)
+{
+    for (int64_t j = 0; j < n; j += ROWS) {
         int64_t stride;
-        rows = WB__MIN(n - j, ROWS);
-        const float *values = floats(h, view, j, rows, &stride);
-        const wb__gemm g = {.m = k->group, .n = k->c.width, .k = rows,
-                            .a = h->scratch + k->p + at + j, .as0 = total, .as1 = 1, .b = values,
-                            .bs0 = stride, .bs1 = 1, .c = h->scratch + k->o, .cs0 = k->c.width,
-                            .cs1 = 1, .a_type = WB_F32, .b_type = WB_F32, .c_type = WB_F32,
-                            .add_to_c = at + j > 0};
-        k->c.gemm->block(&g, 0, g.k, 0, g.m, 0, g.n, NULL, true, true);
+        const int64_t some = WB__MIN(n - j, ROWS);
+        const float *rows = floats(h, view, j, some, &stride);
+        f(h, rows, stride, some, total, at + j);
     }
 }
 
@@ -360,12 +366,12 @@ static void run_cache_head(const common *c, char *const *at, float *scratch)
     for (int64_t i = 0; i < k->group; i++)
         wb__widen(scratch + k->q + i * c->depth, at[Q] + i * q->strides[1] * size, q->dtype,
                   c->depth);
-    scores_of(&h, KEYS, n, total, 0);
-    scores_of(&h, K_NOW, now, total, n);
+    each_piece(&h, score, KEYS, n, total, 0);
+    each_piece(&h, score, K_NOW, now, total, n);
     if (total)
         exponentials(c->table, c->scale, scratch + k->p, k->group, total, total, 0, most, sum);
-    add_values(&h, V, n, total, 0);
-    add_values(&h, V_NOW, now, total, n);
+    each_piece(&h, add_values, V, n, total, 0);
+    each_piece(&h, add_values, V_NOW, now, total, n);
     for (int64_t i = 0; i < k->group; i++) {
         float *to = scratch + k->o + i * c->width;
         for (int64_t j = 0; j < c->width; j++) to[j] = total ? to[j] / sum[i] : 0;
