@@ -1,0 +1,107 @@
+/* A model file of ONNX, read and checked (model.c): the protobuf message ModelProto as structs.
+ *
+ * All memory of a model is one arena; names are ended by 0, and values of tensors stay in the file's
+ * bytes, which the caller keeps. */
+#ifndef WB__ONNX_MODEL_H
+#define WB__ONNX_MODEL_H
+
+#include "base/base.h"
+
+/* TensorProto.DataType */
+typedef enum {
+    WB__ONNX_UNDEFINED, WB__ONNX_FLOAT, WB__ONNX_UINT8, WB__ONNX_INT8, WB__ONNX_UINT16,
+    WB__ONNX_INT16, WB__ONNX_INT32, WB__ONNX_INT64, WB__ONNX_STRING, WB__ONNX_BOOL,
+    WB__ONNX_FLOAT16, WB__ONNX_DOUBLE, WB__ONNX_UINT32, WB__ONNX_UINT64, WB__ONNX_COMPLEX64,
+    WB__ONNX_COMPLEX128, WB__ONNX_BFLOAT16
+} wb__onnx_type;
+
+/* AttributeProto.AttributeType, of those that are read */
+typedef enum {
+    WB__ONNX_IS_FLOAT = 1, WB__ONNX_IS_INT, WB__ONNX_IS_STRING, WB__ONNX_IS_TENSOR,
+    WB__ONNX_IS_GRAPH, WB__ONNX_IS_FLOATS, WB__ONNX_IS_INTS, WB__ONNX_IS_STRINGS
+} wb__onnx_attr_type;
+
+typedef struct {
+    const char *name;
+    wb__onnx_type type;
+    int ndim;
+    int64_t dims[WB_MAX_DIMS], size;    /* size: elements */
+    const void *data;                   /* little-endian, row-major, maybe unaligned */
+} wb__onnx_tensor;
+
+typedef struct wb__onnx_graph wb__onnx_graph;
+
+typedef struct {
+    const char *name;
+    int type;                           /* wb__onnx_attr_type, or another number of the file */
+    int64_t i;
+    float f;
+    const char *s;                      /* ended by 0; s_bytes without it */
+    size_t s_bytes;
+    const wb__onnx_tensor *t;
+    wb__onnx_graph *g;
+    int n;                              /* elements of one of the following */
+    const int64_t *ints;
+    const float *floats;
+    const char *const *strings;
+} wb__onnx_attr;
+
+typedef struct wb__onnx_call wb__onnx_call;
+/* Computes a node's outputs (run.h).  false: failed, with the error set. */
+typedef bool wb__onnx_function(wb__onnx_call *c);
+
+typedef struct {
+    const char *op, *domain, *name;     /* domain "": ONNX's own; name may be "" */
+    int index;                          /* its place in its graph */
+    int64_t opset;                      /* the model's version of the domain */
+    int n_in, n_out, n_attrs;
+    const int *in, *out;                /* values of the graph; -1: left out */
+    const wb__onnx_attr *attrs;
+    wb__onnx_function *function;        /* NULL: not supported */
+} wb__onnx_node;
+
+/* An input, an initializer, a result of a node, or a value of an outer graph */
+typedef struct {
+    const char *name;
+    wb__onnx_type type;                 /* UNDEFINED: the file does not say */
+    int ndim;                           /* -1: the file does not say */
+    int64_t dims[WB_MAX_DIMS];          /* -1: any size */
+    const char *dim_names[WB_MAX_DIMS]; /* sizes of one name are equal; NULL: no name */
+    const wb__onnx_tensor *initializer; /* or NULL */
+    int outer;                          /* this value's index in the outer graph, or -1 */
+    int parameter;                      /* the layer's child (layer.c), or -1 */
+} wb__onnx_value;
+
+struct wb__onnx_graph {
+    const char *name;
+    wb__onnx_graph *outer;              /* of a subgraph; else NULL */
+    int n_values, n_nodes, n_inputs, n_outputs;
+    wb__onnx_value *values;
+    wb__onnx_node *nodes;               /* each after those whose results it reads */
+    const int *inputs, *outputs;        /* inputs: those without an initializer */
+};
+
+typedef struct {
+    const char *path;                   /* for messages */
+    int64_t ir_version, opset;          /* opset: of ONNX's own operators */
+    const char *producer;
+    wb__onnx_graph *graph;
+    int n_tensors;                      /* the initializers of the graph, with values */
+    wb__onnx_tensor *tensors;
+    struct wb__onnx_arena *arena;
+} wb__onnx_model;
+
+/* Reads a model.  `path` is for messages, and its folder has the external data.  Returns 0 or an
+ * error code: the file is damaged, has a version of ONNX that is not read, names a value that
+ * nothing computes, ... */
+int wb__onnx_read(const char *path, const void *data, size_t bytes, wb__onnx_model **model);
+void wb__onnx_free(wb__onnx_model *m);
+
+/* Memory in the model's arena, zeros; NULL: out of memory. */
+void *wb__onnx_take(wb__onnx_model *m, size_t n, size_t size);
+
+/* Weber's dtype for a type of ONNX; 0: Weber has none. */
+wb_dtype wb__onnx_dtype(wb__onnx_type t);
+const char *wb__onnx_type_name(wb__onnx_type t);        /* "float16" */
+
+#endif

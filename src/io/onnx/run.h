@@ -1,0 +1,75 @@
+/* Calling a graph of ONNX (run.c), and what the files of operations (ops_*.c) use for it. */
+#ifndef WB__ONNX_RUN_H
+#define WB__ONNX_RUN_H
+
+#include "engine/tensor.h"
+#include "io/onnx/model.h"
+
+/* The call of a node.  in[i] is NULL where an input is left out; out[i] is wanted if the node names
+ * it (wb__onnx_wants). */
+struct wb__onnx_call {
+    const wb__onnx_node *node;
+    int n_in, n_out;
+    wb_tensor **in, **out;
+    struct wb__onnx_run *run;
+};
+
+static inline bool wb__onnx_wants(const wb__onnx_call *c, int i)
+{
+    return i < c->node->n_out && c->node->out[i] >= 0;
+}
+static inline wb_tensor *wb__onnx_in(const wb__onnx_call *c, int i)
+{
+    return i < c->n_in ? c->in[i] : NULL;
+}
+
+/* Attributes of the node, or `otherwise` if it has none of this name.  An attribute of another type
+ * is an error when the file is read (ops.def has the types). */
+const wb__onnx_attr *wb__onnx_attribute(const wb__onnx_call *c, const char *name);
+int64_t wb__onnx_int(const wb__onnx_call *c, const char *name, int64_t otherwise);
+double wb__onnx_real(const wb__onnx_call *c, const char *name, double otherwise);
+const char *wb__onnx_text(const wb__onnx_call *c, const char *name, const char *otherwise);
+/* Sets *list to the numbers of a list; returns their count, or -1 without the attribute. */
+int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list);
+
+/* Sets *list to the elements of input i, which is an integer tensor such as a shape, axes or starts;
+ * returns their count, -1 if the input is left out, or -2 with the error set.  The numbers are known
+ * from the file and the sizes of the inputs, or are evaluated now, which cannot be recorded.  The
+ * list is valid until the call of the graph ends. */
+int wb__onnx_input_ints(wb__onnx_call *c, int i, const int64_t **list);
+/* The same for the single element of a floating or integer input (a ratio, a limit).  Returns false
+ * with the error set. */
+bool wb__onnx_input_real(wb__onnx_call *c, int i, double otherwise, double *value);
+
+/* Fails with "onnx: FILE: Conv 'name': ..."; returns false. */
+bool wb__onnx_refuse(const wb__onnx_call *c, wb_error_code code, const char *format, ...)
+    WB__PRINTF(3, 4);
+/* Fails if the node has an attribute that is not one of `names`, separated by spaces. */
+bool wb__onnx_only(const wb__onnx_call *c, const char *names);
+/* Makes an axis of -ndim to ndim - 1 positive; -1 with the error set. */
+int wb__onnx_axis(const wb__onnx_call *c, int64_t axis, int ndim);
+/* A constant tensor of the file, as a tensor of Weber on the device of the call. */
+wb_tensor *wb__onnx_constant(const wb__onnx_call *c, const wb__onnx_tensor *t);
+/* Sets out[0]; false if y is NULL. */
+static inline bool wb__onnx_give(wb__onnx_call *c, wb_tensor *y)
+{
+    c->out[0] = y;
+    return y != NULL;
+}
+/* Calls a subgraph (of If or Loop) with inputs; sets its outputs. */
+bool wb__onnx_subgraph(wb__onnx_call *c, const wb__onnx_graph *g, int n_in, wb_tensor *const *in,
+                       wb_tensor **out);
+
+/* Calls a graph of a model.  in: the inputs in the order of the file; parameters: the layer's
+ * children; out: the outputs.  Returns false with the error set. */
+bool wb__onnx_run_graph(const wb__onnx_model *m, wb_tensor *const *parameters, wb_tensor *const *in,
+                        wb_tensor **out);
+
+/* The operation of a node's operator and version; NULL: not supported. */
+wb__onnx_function *wb__onnx_find(const char *domain, const char *op, int64_t opset);
+
+#define ONNX_OP(name, first, function) wb__onnx_function wb__onnx_##function;
+#include "io/onnx/ops.def"
+#undef ONNX_OP
+
+#endif
