@@ -37,6 +37,8 @@ int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list
  * from the file and the sizes of the inputs, or are evaluated now, which cannot be recorded.  The
  * list is valid until the call of the graph ends. */
 int wb__onnx_input_ints(wb__onnx_call *c, int i, const int64_t **list);
+/* As wb__onnx_input_ints, for a floating or integer input (the scales of Resize). */
+int wb__onnx_input_reals(wb__onnx_call *c, int i, const double **list);
 /* The same for the single element of a floating or integer input (a ratio, a limit).  Returns false
  * with the error set. */
 bool wb__onnx_input_real(wb__onnx_call *c, int i, double otherwise, double *value);
@@ -44,6 +46,15 @@ bool wb__onnx_input_real(wb__onnx_call *c, int i, double otherwise, double *valu
 /* Fails with "onnx: FILE: Conv 'name': ..."; returns false. */
 bool wb__onnx_refuse(const wb__onnx_call *c, wb_error_code code, const char *format, ...)
     WB__PRINTF(3, 4);
+/* Fails unless the first n inputs are given. */
+static inline bool wb__onnx_has(const wb__onnx_call *c, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!wb__onnx_in(c, i))
+            return wb__onnx_refuse(c, WB_ERROR_FORMAT, "input %d is left out; the operator needs it",
+                                   i);
+    return true;
+}
 /* Fails if the node has an attribute that is not one of `names`, separated by spaces. */
 bool wb__onnx_only(const wb__onnx_call *c, const char *names);
 /* Makes an axis of -ndim to ndim - 1 positive; -1 with the error set. */
