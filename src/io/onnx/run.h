@@ -44,7 +44,7 @@ int wb__onnx_input_reals(wb__onnx_call *c, int i, const double **list);
 bool wb__onnx_input_real(wb__onnx_call *c, int i, double otherwise, double *value);
 
 /* Fails with "onnx: FILE: Conv 'name': ..."; returns false. */
-bool wb__onnx_refuse(const wb__onnx_call *c, wb_error_code code, const char *format, ...)
+bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format, ...)
     WB__PRINTF(3, 4);
 /* Fails unless the first n inputs are given. */
 static inline bool wb__onnx_has(const wb__onnx_call *c, int n)
