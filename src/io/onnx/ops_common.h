@@ -1,0 +1,42 @@
+/* What several files of operations use (ops_elementwise.c, ops_shape.c, ops_reduce.c, ...). */
+#ifndef WB__ONNX_OPS_COMMON_H
+#define WB__ONNX_OPS_COMMON_H
+
+#include "io/onnx/run.h"
+
+/* Whether input i is given and floating; else sets the error. */
+static inline bool wb__onnx_floating(const wb__onnx_call *c, int i)
+{
+    if (!wb__onnx_has(c, i + 1)) return false;
+    if (wb__dtype_float((wb_dtype)c->in[i]->dtype)) return true;
+    return wb__onnx_refuse(c, WB_ERROR_DTYPE, "input %d is %s; it must be floating", i,
+                           wb_describe(c->in[i]));
+}
+
+/* Whether inputs 0 and i are given and have one dtype; else sets the error. */
+static inline bool wb__onnx_alike(const wb__onnx_call *c, int i)
+{
+    if (!wb__onnx_has(c, 1) || !wb__onnx_in(c, i)) return wb__onnx_has(c, i + 1);
+    if (c->in[0]->dtype == c->in[i]->dtype) return true;
+    return wb__onnx_refuse(c, WB_ERROR_DTYPE, "inputs 0 and %d have different dtypes: %s, %s", i,
+                           wb_describe(c->in[0]), wb_describe(c->in[i]));
+}
+
+/* Reads the axes of an operator, for a tensor of `ndim` axes: from opset `since` on they are input
+ * i, before it the attribute "axes".  Sets list[] to them, 0 to ndim - 1, in the order of the file.
+ * Returns their count, -1 if none are given, or -2 with the error set: an axis that does not exist,
+ * or that is named twice. */
+int wb__onnx_axes(wb__onnx_call *c, int64_t since, int i, int ndim, int list[WB_MAX_DIMS]);
+
+/* Reads an input that is one integer (k, depth, axis).  Returns false with the error set. */
+bool wb__onnx_input_int(wb__onnx_call *c, int i, int64_t *value);
+
+/* A new tensor with these values on the device of `like`. */
+wb_tensor *wb__onnx_from(const wb_tensor *like, const void *values, wb_dtype dtype, int ndim,
+                         const int64_t *dims);
+
+/* x [..., n, ...] with the last elements along each axis cut off or zeros added, so that it has the
+ * sizes `dims`; its first element is at the place `start` of the result, which may be negative. */
+wb_tensor *wb__onnx_place(wb_tensor *x, const int64_t *start, const int64_t *dims);
+
+#endif
