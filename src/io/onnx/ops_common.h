@@ -31,6 +31,9 @@ int wb__onnx_axes(wb__onnx_call *c, int64_t since, int i, int ndim, int list[WB_
 /* Reads an input that is one integer (k, depth, axis).  Returns false with the error set. */
 bool wb__onnx_input_int(wb__onnx_call *c, int i, int64_t *value);
 
+/* Pow of two integer tensors (ops_bits.c). */
+bool wb__onnx_integer_power(wb__onnx_call *c);
+
 /* A new tensor with these values on the device of `like`. */
 wb_tensor *wb__onnx_from(const wb_tensor *like, const void *values, wb_dtype dtype, int ndim,
                          const int64_t *dims);
