@@ -54,8 +54,8 @@ static inline bool wb__onnx_has(const wb__onnx_call *c, int n)
 {
     for (int i = 0; i < n; i++)
         if (!wb__onnx_in(c, i))
-            return wb__onnx_refuse(c, WB_ERROR_FORMAT, "input %d is left out; the operator needs it",
-                                   i);
+            return wb__onnx_refuse(c, WB_ERROR_FORMAT, "input %d is left out, which the operator "
+                                   "needs", i);
     return true;
 }
 /* Fails if the node has an attribute that is not one of `names`, separated by spaces. */
@@ -70,15 +70,6 @@ static inline bool wb__onnx_give(wb__onnx_call *c, wb_tensor *y)
     c->out[0] = y;
     return y != NULL;
 }
-/* Calls a subgraph (of If or Loop) with inputs; sets its outputs. */
-bool wb__onnx_subgraph(wb__onnx_call *c, const wb__onnx_graph *g, int n_in, wb_tensor *const *in,
-                       wb_tensor **out);
-
-/* Calls a graph of a model.  in: the inputs in the order of the file; parameters: the layer's
- * children; out: the outputs.  Returns false with the error set. */
-bool wb__onnx_run_graph(const wb__onnx_model *m, wb_tensor *const *parameters, wb_tensor *const *in,
-                        wb_tensor **out);
-
 /* The operation of a node's operator and version; NULL: not supported. */
 wb__onnx_function *wb__onnx_find(const char *domain, const char *op, int64_t opset);
 
