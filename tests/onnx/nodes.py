@@ -1,0 +1,103 @@
+"""The cases of the Python package onnx for nodes.c, and their table in docs/onnx.md.
+
+    nodes.py write FOLDER    writes the cases into the folder, if it does not have them
+    nodes.py check FOLDER    compares the table with the results of nodes.c, FOLDER/results.txt
+    nodes.py page FOLDER     replaces the table
+
+The cases are those of onnx.backend.test.case.node and the models in onnx/backend/test/data.  See
+cases.py for the folder and page.py for the table.
+"""
+import json
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx.backend.test.case import base
+
+import cases
+import page
+
+# Their expected values are numbers of NumPy's generator.
+RANDOM = re.compile(r"test_(bernoulli.*|training_dropout(_default)?(_mask)?)")
+
+
+def node_cases():
+    base.process_snippet = lambda name, *_: (name, "")      # documentation, which takes seconds
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+        return collect_testcases()
+
+
+def write_nodes(suite):
+    """Each operator's cases, and those where it is expanded into the operators that define it"""
+    name, group = None, None
+    for case in node_cases():
+        if name is None or not case.name.startswith(name + "_expanded"):
+            node = case.model.graph.node[0]
+            name, group = case.name, f"{node.domain}.{node.op_type}".lstrip(".")
+        (inputs, outputs), = case.data_sets
+        suite.add(case.name, group, case.model.SerializeToString(), inputs, outputs,
+                  rtol=case.rtol, atol=case.atol, flags="r" if RANDOM.fullmatch(case.name) else "")
+
+
+def protos(folder, word):
+    """The bytes of WORD_0.pb, WORD_1.pb, ..."""
+    files = (folder / f"{word}_{i}.pb" for i in range(len(list(folder.glob(f"{word}_*.pb")))))
+    return [file.read_bytes() for file in files]
+
+
+def write_models(suite, data, kind):
+    for folder in sorted(path for path in (data / kind).iterdir() if path.is_dir()):
+        sets = sorted(folder.glob("test_data_set_*"))
+        for i, values in enumerate(sets):
+            suite.add(folder.name + (f".{i}" if i else ""), f"models: {kind}",
+                      (folder / "model.onnx").read_bytes(), protos(values, "input"),
+                      protos(values, "output"))
+
+
+def write_light(suite, data):
+    """Networks for images.  Their weights are constants, so that the files are small; their inputs
+    are 0, 1/n, ..., (n-1)/n."""
+    for description in sorted((data / "real").glob("*/data.json")):
+        about = json.loads(description.read_text(encoding="utf-8"))
+        path = data / "light" / Path(about["url"]).name
+        model = onnx.load(path)
+        fixed = {tensor.name for tensor in model.graph.initializer}
+        inputs = []
+        for value in model.graph.input:
+            if value.name not in fixed:
+                dims = value.type.tensor_type.shape.dim
+                shape = [dim.dim_value if dim.HasField("dim_value") else 1 for dim in dims]
+                n = int(np.prod(shape))
+                inputs.append((np.arange(n) / n).astype(np.float32).reshape(shape))
+        outputs = [(path.parent / f"{path.stem}_output_{i}.pb").read_bytes()
+                   for i in range(len(model.graph.output))]
+        suite.add(description.parent.name, "models: light", path.read_bytes(), inputs, outputs,
+                  rtol=about["rtol"], atol=about["atol"], flags="h")
+
+
+def write(folder):
+    suite = cases.Suite(folder, f"onnx {onnx.__version__}", __file__)
+    if suite.made:
+        return
+    write_nodes(suite)
+    data = Path(onnx.__file__).parent / "backend/test/data"
+    for kind in ("simple", "pytorch-operator", "pytorch-converted"):
+        write_models(suite, data, kind)
+    write_light(suite, data)
+    suite.end()
+
+
+def main(action, folder):
+    if action == "write":
+        write(folder)
+        return 0
+    return page.main(action, folder, "nodes")
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
