@@ -1,0 +1,374 @@
+/* Resize and Upsample of ONNX, one axis after the other: the nearest element is taken by index;
+ * linear and cubic interpolation, with and without antialias, are weighted sums of a few elements.
+ *
+ * Before opset 11 Resize has positions without offset ("asymmetric") and rounds them down. */
+#include "io/onnx/ops_window.h"
+#include "nn/space.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef enum {
+    HALF_PIXEL, HALF_PIXEL_SYMMETRIC, PYTORCH_HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, CROP
+} transformation;
+typedef enum { NEAREST, LINEAR, CUBIC } interpolation;
+typedef enum { PREFER_FLOOR, PREFER_CEIL, FLOOR, CEIL } rounding;
+
+typedef struct {
+    transformation where;
+    interpolation mode;
+    rounding round;
+    bool antialias, exclude_outside;
+    double cubic_a, extrapolation;
+    int n, axis[WB_MAX_DIMS];           /* the axes, of which the following have a number each */
+    double scale[WB_MAX_DIMS], start[WB_MAX_DIMS], end[WB_MAX_DIMS];    /* start, end: of the roi */
+    int64_t out[WB_MAX_DIMS];
+} resize;
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+/* Returns the index of an attribute's word in a list that ends with NULL; -1: the error is set. */
+static int word_of(const wb__onnx_call *c, const char *name, const char *const *words)
+{
+    const char *text = wb__onnx_text(c, name, words[0]);
+    for (int i = 0; words[i]; i++)
+        if (!strcmp(text, words[i])) return i;
+    wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s is \"%s\"", name, text);
+    return -1;
+}
+
+static bool read_mode(const wb__onnx_call *c, resize *r)
+{
+    static const char *const modes[] = {"nearest", "linear", "cubic", NULL};
+    const int mode = word_of(c, "mode", modes);
+    r->mode = (interpolation)mode;
+    return mode >= 0;
+}
+
+static bool read_attributes(const wb__onnx_call *c, resize *r)
+{
+    static const char *const transformations[] = {
+        "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+        "tf_crop_and_resize", NULL};
+    static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
+                                            "ceil", NULL};
+    const int where = word_of(c, "coordinate_transformation_mode", transformations);
+    const int round = word_of(c, "nearest_mode", roundings);
+    if (where < 0 || round < 0 || !read_mode(c, r)) return false;
+    r->where = (transformation)where;
+    r->round = (rounding)round;
+    r->antialias = wb__onnx_int(c, "antialias", 0);
+    r->exclude_outside = wb__onnx_int(c, "exclude_outside", 0);
+    r->cubic_a = wb__onnx_real(c, "cubic_coeff_a", -0.75);
+    r->extrapolation = wb__onnx_real(c, "extrapolation_value", 0);
+    if (r->mode == NEAREST && (r->antialias || r->exclude_outside))
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s with mode nearest",
+                               r->antialias ? "antialias" : "exclude_outside");
+    return true;
+}
+
+static bool read_axes(wb__onnx_call *c, const wb_tensor *x, resize *r)
+{
+    const int64_t *list;
+    const int n = wb__onnx_ints(c, "axes", &list);
+    unsigned seen = 0;
+    r->n = n < 0 ? x->ndim : n;
+    if (r->n > x->ndim)
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "%d axes of %s", n, wb_describe(x));
+    for (int i = 0; i < r->n; i++) {
+        const int axis = r->axis[i] = n < 0 ? i : wb__onnx_axis(c, list[i], x->ndim);
+        if (axis < 0) return false;
+        if (seen >> axis & 1) return wb__onnx_refuse(c, WB_ERROR_FORMAT, "axis %d twice", axis);
+        seen |= 1u << axis;
+        r->start[i] = 0;
+        r->end[i] = 1;
+    }
+    return true;
+}
+
+static bool count_fits(const wb__onnx_call *c, const char *what, int count, int n)
+{
+    if (count == n) return true;
+    return wb__onnx_refuse(c, WB_ERROR_FORMAT, "%s has %d numbers; it has %d here", what, count, n);
+}
+
+/* Sets the new sizes from scales, in f32, in which they are in the file: 0.7 of 10 is 7. */
+static bool take_scales(const wb__onnx_call *c, const wb_tensor *x, int count, const double *scales,
+                        resize *r)
+{
+    if (!count_fits(c, "scales", count, r->n)) return false;
+    for (int i = 0; i < r->n; i++) {
+        const double wide = floor((float)scales[i] * (float)x->dims[r->axis[i]]);
+        if (!(scales[i] > 0) || !(wide < INT32_MAX))
+            return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "a scale is %g", scales[i]);
+        r->scale[i] = scales[i];
+        r->out[i] = (int64_t)wide;
+    }
+    return true;
+}
+
+/* Sets the new sizes, and the scales that follow.  Other policies than "stretch" have one scale for
+ * all axes. */
+static bool take_sizes(const wb__onnx_call *c, const wb_tensor *x, int count, const int64_t *sizes,
+                       resize *r)
+{
+    static const char *const policies[] = {"stretch", "not_larger", "not_smaller", NULL};
+    const int policy = word_of(c, "keep_aspect_ratio_policy", policies);
+    double common = 0;
+    if (policy < 0 || !count_fits(c, "sizes", count, r->n)) return false;
+    for (int i = 0; i < r->n; i++) {
+        const int64_t in = x->dims[r->axis[i]];
+        if (sizes[i] < 1 || sizes[i] > INT32_MAX || in < 1)
+            return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "axis %d of %s cannot get the size "
+                                   "%lld", r->axis[i], wb_describe(x), (long long)sizes[i]);
+        r->out[i] = sizes[i];
+        r->scale[i] = (double)sizes[i] / (double)in;
+        if (!i || (policy == 1 ? r->scale[i] < common : r->scale[i] > common)) common = r->scale[i];
+    }
+    for (int i = 0; policy && i < r->n; i++) {
+        r->scale[i] = common;
+        r->out[i] = (int64_t)(common * (double)x->dims[r->axis[i]] + 0.5);
+    }
+    return true;
+}
+
+static bool read_roi(wb__onnx_call *c, resize *r)
+{
+    const double *roi;
+    if (r->where != CROP) return true;
+    const int count = wb__onnx_input_reals(c, 1, &roi);
+    if (count < -1 || !count_fits(c, "roi", WB__MAX(count, 0), 2 * r->n)) return false;
+    for (int i = 0; i < r->n; i++) r->start[i] = roi[i], r->end[i] = roi[r->n + i];
+    return true;
+}
+
+/* ---- positions ------------------------------------------------------------------------------- */
+
+/* Returns the position among the `in` elements of an axis that element i of the result has. */
+static double position(const resize *r, int k, int64_t in, int64_t i)
+{
+    const double at = (double)i, scale = r->scale[k], last = (double)(in - 1);
+    const double width = scale * (double)in;            /* of the result, not rounded */
+    const int64_t out = r->out[k];
+    switch (r->where) {
+    case HALF_PIXEL_SYMMETRIC:
+        return (double)in / 2 * (1 - (double)out / width) + (at + 0.5) / scale - 0.5;
+    case PYTORCH_HALF_PIXEL: return out > 1 ? (at + 0.5) / scale - 0.5 : 0;
+    case ALIGN_CORNERS: return out > 1 ? at * last / (width - 1) : 0;
+    case ASYMMETRIC: return at / scale;
+    case CROP:
+        if (out == 1) return (r->start[k] + r->end[k]) * last / 2;
+        return r->start[k] * last + at * (r->end[k] - r->start[k]) * last / (width - 1);
+    default: return (at + 0.5) / scale - 0.5;
+    }
+}
+
+static double rounded(const resize *r, double x)
+{
+    const double down = floor(x), part = x - down;
+    switch (r->round) {
+    case FLOOR: return down;
+    case CEIL: return ceil(x);
+    case PREFER_CEIL: return part < 0.5 ? down : down + 1;
+    default: return part <= 0.5 ? down : down + 1;
+    }
+}
+
+static double within(double x, int64_t in) { return fmin(fmax(x, 0), (double)(in - 1)); }
+
+/* Returns y with the extrapolation value where a position is outside of the axis. */
+static wb_tensor *extrapolated(wb_tensor *y, const resize *r, int k, int64_t in)
+{
+    const int64_t out = r->out[k];
+    if (r->where != CROP || !y) return y;
+    double *outside = wb__alloc((size_t)out * sizeof *outside);
+    for (int64_t i = 0; outside && i < out; i++) {
+        const double x = position(r, k, in, i);
+        outside[i] = x < 0 || x > (double)(in - 1);
+    }
+    wb_tensor *mask = wb__onnx_along(y, outside, WB_BOOL, r->axis[k], out);
+    return wb_where(mask, wb__number_of(r->extrapolation), y);
+}
+
+/* ---- the nearest element --------------------------------------------------------------------- */
+
+static wb_tensor *nearest(wb__onnx_call *c, wb_tensor *x, const resize *r, int k)
+{
+    const int64_t in = x->dims[r->axis[k]], out = r->out[k], times = WB__MAX(out / in, 1);
+    double *at = wb__alloc((size_t)out * sizeof *at);
+    bool repeats = out == in * times;
+    if (!at) return NULL;
+    for (int64_t i = 0; i < out; i++) {
+        const double p = position(r, k, in, i);
+        at[i] = within(rounded(r, p), in);
+        repeats &= at[i] == (double)(i / times);
+        if (c->node->opset >= 11 || r->scale[k] >= 1 || floor(p) == ceil(p)) continue;
+        wb__free(at);
+        wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "it shrinks axis %d by %g: how positions are "
+                        "rounded, opsets before 11 do not say; export with opset 11", r->axis[k],
+                        r->scale[k]);
+        return NULL;
+    }
+    if (repeats) {
+        wb__free(at);
+        return wb_repeat(x, r->axis[k], times);
+    }
+    return wb_take_axis(x, wb__onnx_numbers(x, at, WB_I32, 1, &out), r->axis[k]);
+}
+
+/* ---- weighted sums --------------------------------------------------------------------------- */
+
+/* Element i of an axis is the sum over t of weight[t out + i] x[at[t out + i]]. */
+typedef struct { int64_t taps, out; double *at, *weight; } weights;
+
+static double filter(const resize *r, double distance)
+{
+    const double d = fabs(distance), a = r->cubic_a;
+    if (r->mode == LINEAR) return fmax(1 - d, 0);
+    if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+    return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
+}
+
+/* Divides the weights of element i by their sum. */
+static void normalise(weights *w, int64_t i)
+{
+    double sum = 0;
+    for (int64_t t = 0; t < w->taps; t++) sum += w->weight[t * w->out + i];
+    for (int64_t t = 0; sum != 0 && t < w->taps; t++) w->weight[t * w->out + i] /= sum;
+}
+
+/* Sets the weights along an axis.  With antialias a filter that shrinks the axis is wider, by
+ * 1 / scale. */
+static bool weigh(weights *w, const resize *r, int k, int64_t in)
+{
+    const double narrow = r->antialias ? fmin(r->scale[k], 1) : 1;
+    const int64_t reach = (int64_t)ceil((r->mode == LINEAR ? 1 : 2) / narrow);
+    w->taps = 2 * reach;
+    w->out = r->out[k];
+    w->at = wb__alloc_zero((size_t)(w->taps * w->out), sizeof *w->at);
+    w->weight = wb__alloc_zero((size_t)(w->taps * w->out), sizeof *w->weight);
+    if (!w->at || !w->weight) return false;
+    for (int64_t i = 0; i < w->out; i++) {
+        const double x = position(r, k, in, i), first = floor(x) + 1 - (double)reach;
+        for (int64_t t = 0; t < w->taps; t++) {
+            w->at[t * w->out + i] = first + (double)t;
+            w->weight[t * w->out + i] = filter(r, (first + (double)t - x) * narrow);
+        }
+        if (r->antialias) normalise(w, i);
+        for (int64_t t = 0; t < w->taps; t++) {
+            double *at = &w->at[t * w->out + i];
+            if (r->exclude_outside && *at != within(*at, in)) w->weight[t * w->out + i] = 0;
+            *at = within(*at, in);
+        }
+        if (r->exclude_outside) normalise(w, i);
+    }
+    return true;
+}
+
+/* A product with a matrix, [out, in], which is quick for short axes. */
+static wb_tensor *by_matrix(wb_tensor *x, int axis, const weights *w)
+{
+    const int64_t in = x->dims[axis], dims[2] = {w->out, in};
+    double *m = wb__alloc_zero((size_t)(w->out * in), sizeof *m);
+    for (int64_t j = 0; m && j < w->taps * w->out; j++)
+        m[j % w->out * in + (int64_t)w->at[j]] += w->weight[j];
+    return wb__along_axis(x, axis, wb__onnx_numbers(x, m, (wb_dtype)x->dtype, 2, dims));
+}
+
+static double *copy_of(const double *values, int64_t n)
+{
+    double *y = wb__alloc((size_t)n * sizeof *y);
+    if (y) memcpy(y, values, (size_t)n * sizeof *y);
+    return y;
+}
+
+static wb_tensor *by_index(wb_tensor *x, int axis, const weights *w)
+{
+    wb_tensor *y = NULL;
+    for (int64_t t = 0; t < w->taps; t++) {
+        double *at = copy_of(w->at + t * w->out, w->out);
+        double *weight = copy_of(w->weight + t * w->out, w->out);
+        wb_tensor *index = wb__onnx_numbers(x, at, WB_I32, 1, &w->out);
+        wb_tensor *factor = wb__onnx_along(x, weight, (wb_dtype)x->dtype, axis, w->out);
+        wb_tensor *part = wb_mul(wb_take_axis(x, index, axis), factor);
+        y = t ? wb_add(y, part) : part;
+        if (!y) return NULL;
+    }
+    return y;
+}
+
+static wb_tensor *interpolated(wb_tensor *x, const resize *r, int k)
+{
+    weights w = {0, 0, NULL, NULL};
+    const int64_t in = x->dims[r->axis[k]];
+    wb_tensor *y = NULL;
+    if (weigh(&w, r, k, in))
+        y = in <= 64 * w.taps ? by_matrix(x, r->axis[k], &w) : by_index(x, r->axis[k], &w);
+    wb__free(w.at);
+    wb__free(w.weight);
+    return y;
+}
+
+/* ---- operators ------------------------------------------------------------------------------- */
+
+static bool resized(wb__onnx_call *c, const resize *r)
+{
+    wb_tensor *x = c->in[0];
+    const wb_dtype t = (wb_dtype)x->dtype;
+    if (r->mode != NEAREST) {
+        if (!wb__dtype_float(t))
+            return wb__onnx_refuse(c, WB_ERROR_DTYPE, "mode %s of %s",
+                                   r->mode == LINEAR ? "linear" : "cubic", wb_describe(x));
+        x = wb__wide(x);
+    }
+    for (int k = 0; k < r->n && x; k++) {
+        const int64_t in = x->dims[r->axis[k]];
+        if (in < 1 || r->out[k] < 1)
+            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "axis %d of %s gets %lld elements",
+                                   r->axis[k], wb_describe(x), (long long)r->out[k]);
+        const bool whole = r->where != CROP || (r->start[k] == 0 && r->end[k] == 1);
+        if (r->out[k] == in && r->scale[k] == 1 && whole) continue;
+        x = r->mode == NEAREST ? nearest(c, x, r, k) : interpolated(x, r, k);
+        x = extrapolated(x, r, k, in);
+    }
+    return wb__onnx_give(c, wb__as(x, t));
+}
+
+/* Upsample, and Resize of opset 10: the scales are input 1. */
+static bool resized_by_scales(wb__onnx_call *c)
+{
+    resize r = {.where = ASYMMETRIC, .round = FLOOR};
+    const double *scales;
+    if (!wb__onnx_only(c, "mode") || !wb__onnx_has(c, 2) || !read_mode(c, &r) ||
+        !read_axes(c, c->in[0], &r))
+        return false;
+    if (r.mode == CUBIC) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode is \"cubic\"");
+    const int count = wb__onnx_input_reals(c, 1, &scales);
+    return count >= 0 && take_scales(c, c->in[0], count, scales, &r) && resized(c, &r);
+}
+
+bool wb__onnx_upsample(wb__onnx_call *c) { return resized_by_scales(c); }
+
+bool wb__onnx_resize(wb__onnx_call *c)
+{
+    resize r = {.n = 0};
+    const double *scales = NULL;
+    const int64_t *sizes = NULL;
+    if (c->node->opset < 11) return resized_by_scales(c);
+    if (!wb__onnx_only(c, "antialias axes coordinate_transformation_mode cubic_coeff_a "
+                       "exclude_outside extrapolation_value keep_aspect_ratio_policy mode "
+                       "nearest_mode") ||
+        !wb__onnx_has(c, 1) || !read_attributes(c, &r) || !read_axes(c, c->in[0], &r) ||
+        !read_roi(c, &r))
+        return false;
+    const int n_scales = wb__onnx_input_reals(c, 2, &scales);
+    const int n_sizes = n_scales < -1 ? -2 : wb__onnx_input_ints(c, 3, &sizes);
+    if (n_scales < -1 || n_sizes < -1) return false;
+    /* opsets 11 and 12 have empty scales beside sizes */
+    if ((n_scales > 0) == (n_sizes > 0))
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "it has %s; one of them is given",
+                               n_sizes > 0 ? "scales and sizes" : "no scales and no sizes");
+    return (n_scales > 0 ? take_scales(c, c->in[0], n_scales, scales, &r)
+                         : take_sizes(c, c->in[0], n_sizes, sizes, &r)) &&
+           resized(c, &r);
+}
