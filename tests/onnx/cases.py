@@ -1,21 +1,20 @@
 """Folders of cases for nodes.c, which calls a model with inputs and compares the outputs.
 
-A folder has the file cases.txt, with one line for each case and blanks between its fields, which are
-separated by tabs:
+A folder has the file cases.txt, with one line for each case, whose fields are separated by tabs:
 
     name   the case's folder
     group  its row of the table in docs/onnx.md: the operator, or the collection of models
     rtol   an element may differ from the expected one by atol + rtol * abs(expected)
     atol
     flags  letters, or "-".  r: the expected values are random, only shapes and dtypes are compared;
-           h: the case takes long; g: grad.pb is the gradient of the mean of the squared first output
-           with respect to the first input; t: the model has parameters, which have gradients
+           h: the case takes long; g: grad.pb is the gradient of the mean of the squared first
+           output with respect to the first input; t: the model has parameters, with gradients
     inputs and outputs  their kinds, separated by blanks, or "-": the dtype of a tensor, such as
            float16, else sequence, optional, map or sparse
 
 The folder NAME has model.onnx, and input_0.pb, output_0.pb ... (TensorProto with raw_data) for the
-tensors of the dtypes that Weber has.  The file "version", written last, names the packages that made the cases;
-its second line is a hash of the program, so that an old folder is made again.
+tensors of the dtypes that Weber has.  The file "version", written last, names the packages that
+made the cases; its second line is a hash of the program, so that an old folder is made again.
 """
 import hashlib
 import shutil

@@ -13,8 +13,8 @@ typedef struct {
 } onnx_case;
 
 /* Loads and calls the model, and compares the outputs.  The case is unsupported if Weber refuses it
- * with WB_ERROR_UNSUPPORTED, or if an input has no dtype of Weber or is no tensor; `reason` then has
- * the message.  Any other difference is a failure. */
+ * with WB_ERROR_UNSUPPORTED, or if an input is no tensor or has no dtype of Weber; `reason` has the
+ * message.  Any other difference is a failure. */
 case_result run_onnx_case(const char *folder, const onnx_case *c, char *reason, size_t bytes);
 
 #endif

@@ -101,6 +101,6 @@ def main(action, folder, name):
     if old == new:
         return 0
     there = set(old.splitlines())
-    print(f"{PAGE.name} differs; tests/onnx/{name}.py page {folder} replaces its table.  New lines:")
+    print(f"{PAGE.name} differs: tests/onnx/{name}.py page {folder} replaces its table.")
     print("\n".join([line for line in new.splitlines() if line not in there][:40]))
     return 1
