@@ -1,0 +1,213 @@
+/* Reductions over axes, the places of extremes, the greatest elements, cumulative sums. */
+#include "io/onnx/ops_common.h"
+#include "weber/indexing.h"
+
+#include <math.h>
+
+typedef enum { SUM, MEAN, MAX, MIN, PROD, L1, L2, LOG_SUM, LOG_SUM_EXP, SUM_SQUARE } reduction;
+
+static wb_tensor *no_dtype(const wb__onnx_call *c, const wb_tensor *x)
+{
+    wb__onnx_refuse(c, WB_ERROR_DTYPE, "the input is %s, which the operator does not take here",
+                    wb_describe(x));
+    return NULL;
+}
+
+/* The options of the reductions that have no form with a mask. */
+static wb_reduce_options over(const wb_tensor *x, unsigned mask, bool keep)
+{
+    wb_reduce_options o = {.size = sizeof o, .keep = keep};
+    int64_t axes[WB_MAX_DIMS];
+    int n = 0;
+    for (int i = 0; i < x->ndim; i++)
+        if (mask >> i & 1) axes[n++] = i;
+    wb_ints_set(o.axes, n, axes);
+    return o;
+}
+
+/* The number of elements that become one. */
+static int64_t folded(const wb_tensor *x, unsigned mask)
+{
+    int64_t n = 1;
+    for (int i = 0; i < x->ndim; i++)
+        if (mask >> i & 1) n *= x->dims[i];
+    return n;
+}
+
+/* A reduction of no elements, whose results all are `value`. */
+static wb_tensor *of_nothing(const wb_tensor *x, unsigned mask, bool keep, double value)
+{
+    int64_t dims[WB_MAX_DIMS];
+    int ndim = 0;
+    for (int i = 0; i < x->ndim; i++)
+        if (!(mask >> i & 1) || keep) dims[ndim++] = mask >> i & 1 ? 1 : x->dims[i];
+    return wb_full_array(value, (wb_dtype)x->dtype, ndim, dims);
+}
+
+static wb_tensor *sum_of(wb_tensor *x, unsigned mask, bool keep)
+{
+    return mask ? wb__reduce(WB__OP_sum, x, mask, keep) : x;
+}
+
+/* The extreme of no elements is the one that every element changes. */
+static wb_tensor *extreme(wb_tensor *x, unsigned mask, bool keep, bool greatest)
+{
+    const wb_dtype dtype = (wb_dtype)x->dtype;
+    if (!mask) return x;
+    if (dtype == WB_BOOL) return wb__as(extreme(wb_astype(x, WB_U8), mask, keep, greatest), WB_BOOL);
+    if (folded(x, mask)) return wb__reduce(greatest ? WB__OP_max : WB__OP_min, x, mask, keep);
+    const int bits = (int)wb_dtype_bytes(dtype) * 8 - 1;
+    double value = greatest ? -INFINITY : INFINITY;
+    if (dtype == WB_U8) value = greatest ? 0 : 255;
+    else if (!wb__dtype_float(dtype)) value = greatest ? -ldexp(1, bits) : ldexp(1, bits) - 1;
+    return of_nothing(x, mask, keep, value);
+}
+
+/* The mean of integers is rounded towards 0. */
+static wb_tensor *mean_of(const wb__onnx_call *c, wb_tensor *x, unsigned mask, bool keep)
+{
+    const wb_dtype dtype = (wb_dtype)x->dtype;
+    const int64_t n = folded(x, mask);
+    if (!mask) return x;
+    if (wb__dtype_float(dtype)) return wb__mean(x, mask, keep);
+    if (!n || !wb__holds(dtype, (double)n)) return no_dtype(c, x);
+    return wb_div(sum_of(x, mask, keep), wb__literal((double)n, dtype));
+}
+
+/* The square root of a sum of integers is rounded towards 0. */
+static wb_tensor *length_of(wb_tensor *x, unsigned mask, bool keep)
+{
+    const wb_dtype dtype = (wb_dtype)x->dtype;
+    if (!mask) return wb_abs(x);
+    if (wb__dtype_float(dtype)) {
+        const wb_reduce_options o = over(x, mask, keep);
+        return wb_norm_with(x, 2, &o);
+    }
+    wb_tensor *sum = sum_of(wb__as(wb_square(x), WB_I64), mask, keep);
+    return wb__as(wb_sqrt(wb__as(sum, WB_F64)), dtype);
+}
+
+static wb_tensor *log_sum_exp(wb_tensor *x, unsigned mask, bool keep)
+{
+    if (!mask) return x;
+    if (!folded(x, mask)) return of_nothing(x, mask, keep, -INFINITY);
+    const wb_reduce_options o = over(x, mask, keep);
+    return wb_logsumexp_with(x, &o);
+}
+
+static wb_tensor *product_of(wb_tensor *x, unsigned mask, bool keep)
+{
+    const wb_reduce_options o = over(x, mask, keep);
+    return mask ? wb_prod_with(x, &o) : x;
+}
+
+/* Without axes (mask 0) each element is a sum of its own.  f16 and bf16 are computed in f32. */
+static wb_tensor *reduced(const wb__onnx_call *c, reduction kind, wb_tensor *x, unsigned mask,
+                          bool keep)
+{
+    const wb_dtype dtype = (wb_dtype)x->dtype;
+    const bool real = wb__dtype_float(dtype), logs = kind == LOG_SUM || kind == LOG_SUM_EXP;
+    if (dtype == WB_BOOL ? kind != MAX && kind != MIN : logs && !real) return no_dtype(c, x);
+    switch (kind) {
+    case SUM: return sum_of(x, mask, keep);
+    case MEAN: return mean_of(c, x, mask, keep);
+    case MAX: case MIN: return extreme(x, mask, keep, kind == MAX);
+    case PROD: return product_of(x, mask, keep);
+    case L1: return sum_of(wb_abs(x), mask, keep);
+    case L2: return length_of(x, mask, keep);
+    case LOG_SUM: return wb__as(wb_log(sum_of(wb__wide(x), mask, keep)), dtype);
+    case LOG_SUM_EXP: return log_sum_exp(x, mask, keep);
+    case SUM_SQUARE: break;
+    }
+    return wb__as(sum_of(wb_square(wb__wide(x)), mask, keep), dtype);
+}
+
+/* The axes are an attribute, and since opset 13 (ReduceSum) or 18 an input. */
+static bool reduce(wb__onnx_call *c, reduction kind)
+{
+    const int64_t since = kind == SUM ? 13 : 18;
+    const bool by_input = c->node->opset >= since;
+    if (!wb__onnx_only(c, by_input ? "keepdims noop_with_empty_axes" : "axes keepdims") ||
+        !wb__onnx_has(c, 1))
+        return false;
+    wb_tensor *x = c->in[0];
+    int axes[WB_MAX_DIMS];
+    const int n = wb__onnx_axes(c, since, 1, x->ndim, axes);
+    if (n == -2) return false;
+    unsigned mask = 0;
+    for (int i = 0; i < n; i++) mask |= 1u << axes[i];
+    if (n <= 0 && !(by_input && wb__onnx_int(c, "noop_with_empty_axes", 0)))
+        mask = (1u << x->ndim) - 1;
+    wb_tensor *y = reduced(c, kind, x, mask, wb__onnx_int(c, "keepdims", 1) != 0);
+    return wb__onnx_give(c, y == x ? wb__unchanged(x) : y);
+}
+
+bool wb__onnx_reduce_sum(wb__onnx_call *c) { return reduce(c, SUM); }
+bool wb__onnx_reduce_mean(wb__onnx_call *c) { return reduce(c, MEAN); }
+bool wb__onnx_reduce_max(wb__onnx_call *c) { return reduce(c, MAX); }
+bool wb__onnx_reduce_min(wb__onnx_call *c) { return reduce(c, MIN); }
+bool wb__onnx_reduce_prod(wb__onnx_call *c) { return reduce(c, PROD); }
+bool wb__onnx_reduce_l1(wb__onnx_call *c) { return reduce(c, L1); }
+bool wb__onnx_reduce_l2(wb__onnx_call *c) { return reduce(c, L2); }
+bool wb__onnx_reduce_log_sum(wb__onnx_call *c) { return reduce(c, LOG_SUM); }
+bool wb__onnx_reduce_log_sum_exp(wb__onnx_call *c) { return reduce(c, LOG_SUM_EXP); }
+bool wb__onnx_reduce_sum_square(wb__onnx_call *c) { return reduce(c, SUM_SQUARE); }
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* Weber takes the first of equal extremes; the last one is the first of the reversed axis. */
+static bool extreme_place(wb__onnx_call *c, wb_tensor *(*place)(wb_tensor *, int))
+{
+    const bool has_last = c->node->opset >= 12;
+    if (!wb__onnx_only(c, has_last ? "axis keepdims select_last_index" : "axis keepdims") ||
+        !wb__onnx_has(c, 1))
+        return false;
+    wb_tensor *x = c->in[0];
+    const bool last = has_last && wb__onnx_int(c, "select_last_index", 0);
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
+    if (axis < 0) return false;
+    wb_tensor *y = wb__as(place(last ? wb_flip(x, axis) : x, axis), WB_I64);
+    if (last) y = wb_sub(wb__literal((double)x->dims[axis] - 1, WB_I64), y);
+    if (wb__onnx_int(c, "keepdims", 1)) y = wb_unsqueeze(y, axis);
+    return wb__onnx_give(c, y);
+}
+
+bool wb__onnx_arg_max(wb__onnx_call *c) { return extreme_place(c, wb_argmax); }
+bool wb__onnx_arg_min(wb__onnx_call *c) { return extreme_place(c, wb_argmin); }
+
+/* k is an attribute, and since opset 10 an input.  Equal elements are in the order of their places;
+ * an order that the operator leaves open (sorted = 0) is the sorted one. */
+bool wb__onnx_top_k(wb__onnx_call *c)
+{
+    const int64_t opset = c->node->opset;
+    if (!wb__onnx_only(c, opset < 10   ? "axis k"
+                          : opset < 11 ? "axis"
+                                       : "axis largest sorted") ||
+        !wb__onnx_has(c, opset < 10 ? 1 : 2))
+        return false;
+    wb_tensor *x = c->in[0], *place = NULL;
+    int64_t k = wb__onnx_int(c, "k", -1);
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -1), x->ndim);
+    if (axis < 0 || (opset >= 10 && !wb__onnx_input_int(c, 1, &k))) return false;
+    if (k < 0 || k > x->dims[axis])
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "k is %lld; it is 0 to the size of axis %d of %s",
+                               (long long)k, axis, wb_describe(x));
+    const wb_topk_options o = {.size = sizeof o, .smallest = !wb__onnx_int(c, "largest", 1)};
+    wb_tensor *y = wb_topk_with(x, k, axis, &place, &o);
+    if (wb__onnx_wants(c, 1) && !(c->out[1] = wb__as(place, WB_I64))) return false;
+    return wb__onnx_give(c, y);
+}
+
+bool wb__onnx_cum_sum(wb__onnx_call *c)
+{
+    int64_t given;
+    if (!wb__onnx_only(c, "exclusive reverse") || !wb__onnx_has(c, 2) ||
+        !wb__onnx_input_int(c, 1, &given))
+        return false;
+    const int axis = wb__onnx_axis(c, given, c->in[0]->ndim);
+    if (axis < 0) return false;
+    const wb_cumsum_options o = {.size = sizeof o,
+                                 .exclusive = wb__onnx_int(c, "exclusive", 0) != 0,
+                                 .reverse = wb__onnx_int(c, "reverse", 0) != 0};
+    return wb__onnx_give(c, wb_cumsum_with(c->in[0], axis, &o));
+}
