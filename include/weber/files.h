@@ -160,9 +160,10 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/** All tensors of a safetensors, BSON, NPZ, NPY, IDX, PT or JLD2 file as a tree, by their names in
- * the file, which may have dots; the tensor of an NPY or IDX file is "0".  They are constants on
- * the default device.  wb_save writes such a tree.
+/** All tensors of a safetensors, BSON, NPZ, NPY, IDX, PT, JLD2 or ONNX file as a tree, by their
+ * names in the file, which may have dots; the tensor of an NPY or IDX file is "0"; of an ONNX file
+ * the initializers are read.  They are constants on the default device.  wb_save writes such a
+ * tree.
  *
  * A PT file is one of torch.save, of PyTorch 1.6 or newer, with tensors in dicts, lists and tuples,
  * such as a state_dict; keys and indices make the names ("model.0.weight"), and other values are

@@ -5,16 +5,17 @@
 #include "io/flux/flux.h"
 #include "io/jld2/jld2.h"
 #include "io/numpy/npz.h"
+#include "io/onnx/table.h"
 #include "io/torch/pt.h"
 
 #include <string.h>
 
 static const char *const names[WB__FORMATS] = {"unknown", "safetensors", "BSON",
-                                               "NPZ", "NPY", "IDX", "PT", "JLD2"};
+                                               "NPZ", "NPY", "IDX", "PT", "JLD2", "ONNX"};
 static const struct { const char *ending; wb__format format; } endings[] = {
     {".safetensors", WB__FORMAT_SAFETENSORS}, {".bson", WB__FORMAT_BSON}, {".npz", WB__FORMAT_NPZ},
     {".npy", WB__FORMAT_NPY}, {".idx", WB__FORMAT_IDX}, {".pt", WB__FORMAT_PT},
-    {".pth", WB__FORMAT_PT}, {".jld2", WB__FORMAT_JLD2}};
+    {".pth", WB__FORMAT_PT}, {".jld2", WB__FORMAT_JLD2}, {".onnx", WB__FORMAT_ONNX}};
 
 static uint64_t little(const uint8_t *at, int n)
 {
@@ -24,8 +25,8 @@ static uint64_t little(const uint8_t *at, int n)
 }
 
 /* Checks the formats from the most certain to the least certain. A BSON document begins with its
- * length and ends with a zero byte. A safetensors file begins with its header's length and a
- * brace. */
+ * length and ends with a zero byte. An ONNX file is one whose fields are all known. A safetensors
+ * file begins with its header's length and a brace. */
 wb__format wb__format_of(const wb__mapping *m)
 {
     const uint8_t *at = m->data;
@@ -36,6 +37,7 @@ wb__format wb__format_of(const wb__mapping *m)
         return WB__FORMAT_NPZ;
     if (m->bytes >= 5 && (int64_t)little(at, 4) == m->bytes && !at[m->bytes - 1])
         return WB__FORMAT_BSON;
+    if (wb__onnx_is(m)) return WB__FORMAT_ONNX;
     if (m->bytes >= 9 && at[8] == '{') return WB__FORMAT_SAFETENSORS;
     if (m->bytes >= 4 && !at[0] && !at[1] && at[2] >= 8 && at[2] <= 14 && at[3] <= 8)
         return WB__FORMAT_IDX;
@@ -68,6 +70,7 @@ int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
     case WB__FORMAT_IDX: return wb__idx_table(m, values, out);
     case WB__FORMAT_PT: return wb__pt_table(m, values, out);
     case WB__FORMAT_JLD2: return wb__jld2_table(m, key, values, out);
+    case WB__FORMAT_ONNX: return wb__onnx_table(m, values, out);
     case WB__FORMAT_BSON: {
         if (values) wb__map_ahead(m, m->data, m->bytes);
         int status = wb__flux_table(m, key, out);
@@ -77,7 +80,7 @@ int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
     default:
         return wb__map_fail(m, 0,
                             "this is no file with tensors: it does not begin as safetensors, BSON, "
-                            "NPZ, NPY, IDX, PT (of PyTorch) or JLD2 (of Julia)");
+                            "NPZ, NPY, IDX, PT (of PyTorch), JLD2 (of Julia) or ONNX");
     }
 }
 

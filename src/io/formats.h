@@ -8,7 +8,8 @@
  *   NPY          -                  wb__npz_table      - (wb_save_npy saves one tensor)
  *   IDX          -                  wb__idx_table      -
  *   PT           -                  wb__pt_table       -
- *   JLD2         -                  wb__jld2_table     - */
+ *   JLD2         -                  wb__jld2_table     -
+ *   ONNX         -                  wb__onnx_table     - */
 #ifndef WB__FORMATS_H
 #define WB__FORMATS_H
 
@@ -24,13 +25,14 @@ typedef enum {
     WB__FORMAT_IDX,
     WB__FORMAT_PT,
     WB__FORMAT_JLD2,
+    WB__FORMAT_ONNX,
     WB__FORMATS
 } wb__format;
 
 /* Returns the format that the contents of the file show; WB__FORMAT_UNKNOWN: none of these. */
 wb__format wb__format_of(const wb__mapping *m);
 /* Returns the format for the end of the path: .safetensors, .bson, .npz, .npy, .idx,
- * .pt, .pth or .jld2; WB__FORMAT_UNKNOWN: another end. */
+ * .pt, .pth, .jld2 or .onnx; WB__FORMAT_UNKNOWN: another end. */
 wb__format wb__format_named(const char *path);
 /* The name for messages, such as "safetensors". */
 const char *wb__format_name(wb__format f);

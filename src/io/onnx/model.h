@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 
-/* TensorProto.DataType */
+/* TensorProto.DataType; numbers behind these are of types that only wb__onnx_type_name knows */
 typedef enum {
     WB__ONNX_UNDEFINED, WB__ONNX_FLOAT, WB__ONNX_UINT8, WB__ONNX_INT8, WB__ONNX_UINT16,
     WB__ONNX_INT16, WB__ONNX_INT32, WB__ONNX_INT64, WB__ONNX_STRING, WB__ONNX_BOOL,
@@ -26,7 +26,9 @@ typedef struct {
     wb__onnx_type type;
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;    /* size: elements */
-    const void *data;                   /* little-endian, row-major, maybe unaligned */
+    /* little-endian, row-major, maybe unaligned; of strings const char *, ended by 0; NULL if the
+     * size is 0, and where wb__onnx_read allows it */
+    const void *data;
 } wb__onnx_tensor;
 
 typedef struct wb__onnx_graph wb__onnx_graph;
@@ -93,7 +95,8 @@ typedef struct {
 
 /* Reads a model.  `path` is for messages, and its folder has the external data.  Returns 0 or an
  * error code: the file is damaged, has a version of ONNX that is not read, names a value that
- * nothing computes, ... */
+ * nothing computes, ...  With path NULL the bytes are the graph of a layer, whose initializers may
+ * lack values, and nothing is in another file. */
 int wb__onnx_read(const char *path, const void *data, size_t bytes, wb__onnx_model **model);
 void wb__onnx_free(wb__onnx_model *m);
 

@@ -1,0 +1,215 @@
+/* AttributeProto.  Its type says which field has the value; a value of another type is an error. */
+#include "io/onnx/read.h"
+
+#include <stdio.h>
+
+/* Fields of AttributeProto; `values` has the type of the value in each. */
+enum {
+    NAME = 1, FLOAT = 2, INT = 3, STRING = 4, TENSOR = 5, GRAPH = 6, FLOATS = 7, INTS = 8,
+    STRINGS = 9, TYPE = 20, REF = 21, FIELDS = 24
+};
+static const uint8_t values[FIELDS] = {
+    [FLOAT] = WB__ONNX_IS_FLOAT, [INT] = WB__ONNX_IS_INT, [STRING] = WB__ONNX_IS_STRING,
+    [TENSOR] = WB__ONNX_IS_TENSOR, [GRAPH] = WB__ONNX_IS_GRAPH, [FLOATS] = WB__ONNX_IS_FLOATS,
+    [INTS] = WB__ONNX_IS_INTS, [STRINGS] = WB__ONNX_IS_STRINGS, [10] = 9, [11] = 10, [14] = 13,
+    [15] = 14, [22] = 11, [23] = 12};
+static const char *const type_names[] = {
+    "undefined", "float", "int", "string", "tensor", "graph", "floats", "ints", "strings",
+    "tensors", "graphs", "sparse tensor", "sparse tensors", "type", "types"};
+enum { IS_SPARSE = 11, IS_SPARSES = 12 };
+
+/* An attribute that is being read */
+typedef struct {
+    wb__onnx_building *b;
+    const wb__onnx_node *node;
+    const wb__onnx_scope *scope;
+    wb__wire in;                        /* the message from its beginning */
+    wb__span name, ref;
+    int64_t type, n;                    /* n: elements of a list */
+    unsigned seen;                      /* a bit for each type that has a value */
+} reading;
+
+static int fail(const reading *x, int code, const char *format, ...) WB__PRINTF(3, 4);
+static int fail(const reading *x, int code, const char *format, ...)
+{
+    char reason[400], text[400];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof reason, format, arguments);
+    va_end(arguments);
+    return wb__onnx_fail(x->b->r, code, "%s: attribute \"%.*s\": %s",
+                         wb__onnx_node_text(x->node, text, sizeof text),
+                         (int)WB__MIN(x->name.n, 100), x->name.at, reason);
+}
+
+static wb__wire_kind kind_of(uint32_t field)
+{
+    return field == FLOATS ? WB__WIRE_FIXED32 : WB__WIRE_VARINT;
+}
+
+/* Reads name, type and the reference, and counts the values. */
+static int read_head(reading *x)
+{
+    wb__wire in = x->in, list;
+    wb__wire_field f;
+    while (wb__wire_next(&in, &f)) {
+        const int type = f.number < FIELDS ? values[f.number] : 0;
+        if (type) x->seen |= 1u << type;
+        if (f.number == NAME) wb__wire_text(&in, &f, &x->name);
+        else if (f.number == TYPE) wb__wire_int(&in, &f, &x->type);
+        else if (f.number == REF) wb__wire_text(&in, &f, &x->ref);
+        else if (f.number == STRINGS) x->n++;
+        else if ((f.number == FLOATS || f.number == INTS) &&
+                 wb__wire_list(&in, &f, kind_of(f.number), &list))
+            x->n += wb__wire_count(&list, kind_of(f.number));
+    }
+    if (in.status) return in.status;
+    return x->name.n ? 0 : fail(x, WB_ERROR_FORMAT, "it has no name");
+}
+
+/* A file of the first version of the format has no types; the value's field has it then. */
+static int check_type(reading *x)
+{
+    for (int type = 1; !x->type && type < (int)WB__COUNT(type_names); type++)
+        if (x->seen == 1u << type) x->type = type;
+    if (x->type <= 0 || x->type >= (int64_t)WB__COUNT(type_names))
+        return fail(x, WB_ERROR_FORMAT, "it has type %lld, which is none of ONNX's",
+                    (long long)x->type);
+    if (x->seen & ~(1u << x->type))
+        return fail(x, WB_ERROR_FORMAT, "its type is %s, and it has a value of another type",
+                    type_names[x->type]);
+    if (x->type == IS_SPARSE || x->type == IS_SPARSES)
+        return fail(x, WB_ERROR_UNSUPPORTED, "a sparse tensor (SparseTensorProto), which is not "
+                    "read");
+    if ((x->type == WB__ONNX_IS_TENSOR || x->type == WB__ONNX_IS_GRAPH) && !x->seen)
+        return fail(x, WB_ERROR_FORMAT, "it has no value");
+    return 0;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* The lists, with room for x->n elements; `at` is where the next one goes. */
+typedef struct { int64_t *ints; float *floats; const char **strings; int64_t at; } lists;
+
+static int make_lists(reading *x, lists *l, wb__onnx_attr *to)
+{
+    wb__onnx_model *m = x->b->r->m;
+    const size_t n = (size_t)x->n;
+    void *list = m;
+    if (x->type == WB__ONNX_IS_INTS)
+        to->ints = list = l->ints = wb__onnx_take(m, n, sizeof *l->ints);
+    if (x->type == WB__ONNX_IS_FLOATS)
+        to->floats = list = l->floats = wb__onnx_take(m, n, sizeof *l->floats);
+    if (x->type == WB__ONNX_IS_STRINGS)
+        to->strings = list = l->strings = wb__onnx_take(m, n, sizeof *l->strings);
+    to->n = (int)x->n;
+    return list ? 0 : (int)wb_error_code();
+}
+
+static void put_numbers(wb__wire *in, const wb__wire_field *f, lists *l)
+{
+    wb__wire list;
+    uint64_t value;
+    if (!wb__wire_list(in, f, kind_of(f->number), &list)) return;
+    while (wb__wire_number(&list, kind_of(f->number), &value)) {
+        const uint32_t bits = (uint32_t)value;
+        if (l->ints) l->ints[l->at++] = (int64_t)value;
+        else memcpy(&l->floats[l->at++], &bits, sizeof bits);
+    }
+    if (list.status) in->status = list.status;
+}
+
+static int put_string(reading *x, wb__wire *in, const wb__wire_field *f, const char **to)
+{
+    wb__span text;
+    if (!wb__wire_text(in, f, &text)) return in->status;
+    *to = wb__onnx_copy(x->b->r->m, text);
+    return *to ? 0 : (int)wb_error_code();
+}
+
+static int read_tensor(reading *x, wb__wire in, wb__onnx_attr *to)
+{
+    wb__onnx_tensor *t = wb__onnx_take(x->b->r->m, 1, sizeof *t);
+    to->t = t;
+    return t ? wb__onnx_read_tensor(x->b->r, in, false, t) : (int)wb_error_code();
+}
+
+/* Reads one value into the attribute. */
+static void read_value(reading *x, wb__wire *in, const wb__wire_field *f, lists *l,
+                       wb__onnx_attr *to)
+{
+    wb__wire inside;
+    wb__span text;
+    switch (f->number) {
+    case FLOAT: wb__wire_float(in, f, &to->f); break;
+    case INT: wb__wire_int(in, f, &to->i); break;
+    case STRING:
+        if (!wb__wire_bytes(in, f, &text)) break;
+        to->s_bytes = text.n;
+        if (!(to->s = wb__onnx_copy(x->b->r->m, text))) in->status = wb_error_code();
+        break;
+    case TENSOR:
+        if (to->t) wb__wire_fail(in, f->at, "an attribute has two tensors");
+        else if (wb__wire_message(in, f, &inside)) in->status = read_tensor(x, inside, to);
+        break;
+    case GRAPH:
+        if (to->g) wb__wire_fail(in, f->at, "an attribute has two graphs");
+        else if (wb__wire_message(in, f, &inside))
+            in->status = wb__onnx_read_graph(x->b->r, inside, x->scope, x->b, &to->g);
+        break;
+    case FLOATS:
+    case INTS: put_numbers(in, f, l); break;
+    case STRINGS: in->status = put_string(x, in, f, &l->strings[l->at++]); break;
+    default: break;
+    }
+}
+
+static int read_values(reading *x, wb__onnx_attr *to)
+{
+    lists l = {0};
+    wb__wire in = x->in;
+    wb__wire_field f;
+    int status = make_lists(x, &l, to);
+    if (status) return status;
+    to->s = "";
+    while (wb__wire_next(&in, &f)) read_value(x, &in, &f, &l, to);
+    return in.status;
+}
+
+/* Reads the attribute of the call to which this one refers, or its default, by the name of this
+ * one. */
+static int read_referred(reading *x, wb__onnx_attr *to, bool *none)
+{
+    wb__span message;
+    const wb__onnx_scope *scope;
+    if (!x->scope)
+        return fail(x, WB_ERROR_FORMAT, "it refers to attribute \"%.*s\" of a function, and is in "
+                    "none", (int)WB__MIN(x->ref.n, 100), x->ref.at);
+    *none = !wb__onnx_referred(x->scope, x->ref, &message, &scope);
+    if (*none) return 0;
+    int status = wb__onnx_expand(x->b->r, message.n);
+    if (status) return status;
+    const wb__wire in = wb__wire_of(&x->b->r->file, message.at, message.n);
+    status = wb__onnx_read_attr(x->b, x->node, in, scope, to, none);
+    if (status || *none) return status;
+    if (x->type && x->type != to->type)
+        return fail(x, WB_ERROR_FORMAT, "its type is %s, and \"%.*s\", to which it refers, has "
+                    "another", x->type > 0 && x->type < (int64_t)WB__COUNT(type_names)
+                    ? type_names[x->type] : "unknown", (int)WB__MIN(x->ref.n, 100), x->ref.at);
+    return (to->name = wb__onnx_copy(x->b->r->m, x->name)) ? 0 : (int)wb_error_code();
+}
+
+int wb__onnx_read_attr(wb__onnx_building *b, const wb__onnx_node *node, wb__wire in,
+                       const wb__onnx_scope *scope, wb__onnx_attr *to, bool *none)
+{
+    reading x = {.b = b, .node = node, .scope = scope, .in = in, .name = {"", 0}, .ref = {"", 0}};
+    *to = (wb__onnx_attr){0};
+    *none = false;
+    int status = read_head(&x);
+    if (!status && x.ref.n) return read_referred(&x, to, none);
+    if (!status) status = check_type(&x);
+    if (status) return status;
+    to->type = (int)x.type;
+    if (!(to->name = wb__onnx_copy(b->r->m, x.name))) return wb_error_code();
+    return read_values(&x, to);
+}
