@@ -42,9 +42,6 @@ int wb__onnx_input_reals(wb__onnx_call *c, int i, const double **list);
 /* The same for the single element of a floating or integer input (a ratio, a limit).  Returns false
  * with the error set. */
 bool wb__onnx_input_real(wb__onnx_call *c, int i, double otherwise, double *value);
-/* Whether the elements of input i are fixed: known from the file and the sizes of the inputs, so that
- * to read them does not evaluate anything that depends on the values of the inputs. */
-bool wb__onnx_is_fixed(const wb__onnx_call *c, int i);
 
 /* Fails with "onnx: FILE: Conv 'name': ..."; returns false. */
 bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format, ...)

@@ -1,0 +1,156 @@
+/* The state of a model of ONNX and of one call of it.  layer.c makes the state, run.c calls graphs,
+ * known.c keeps the values that the sizes of the inputs determine, and ops_control.c has the
+ * operators that call subgraphs. */
+#ifndef WB__ONNX_FRAME_H
+#define WB__ONNX_FRAME_H
+
+#include "base/pointer_map.h"
+#include "io/onnx/run.h"
+
+#include <pthread.h>
+
+/* What a value depends on.  A value that depends on several others has the least of their kinds.
+ * Nodes whose results do not vary are computed on the CPU, outside of a recording of wb_compile. */
+typedef enum {
+    WB__ONNX_VARIES,        /* the values of inputs or parameters, or random numbers */
+    WB__ONNX_BY_SIZES,      /* the sizes of the inputs, and constants of the file */
+    WB__ONNX_BY_FILE        /* constants of the file alone */
+} wb__onnx_known;
+
+/* ---- the state of a model -------------------------------------------------------------------- */
+
+/* An event of a call, in the order in which calls have them: */
+typedef enum {
+    WB__ONNX_SIZES,         /* Shape or Size read these `n` sizes */
+    WB__ONNX_INTS,          /* the numbers of a value that does not vary were read: int64_t[n] */
+    WB__ONNX_REALS,         /* the same as double[n] */
+    WB__ONNX_DATA           /* a value that does not vary went into a node that does: `x` */
+} wb__onnx_event_kind;
+typedef struct {
+    wb__onnx_event_kind kind;
+    const wb__onnx_value *value;
+    int n;
+    void *numbers;                      /* owned */
+    wb_tensor *x;                       /* a constant on the device of the call (reference) */
+} wb__onnx_event;
+
+/* The events of the last call with these sizes of the inputs.  What a call reads follows from the
+ * sizes that Shape and Size have read before.  So a call that has had the same events up to here
+ * takes the numbers of the next one and evaluates nothing; where its events differ, the rest is
+ * forgotten. */
+typedef struct {
+    const wb_device *device;
+    int n_key;
+    int64_t *key;                       /* number and sizes of the dimensions of each input */
+    wb__onnx_event *events;
+    int n, capacity;
+    int at;                             /* the next event */
+} wb__onnx_trace;
+
+enum { WB__ONNX_DEVICES = 8, WB__ONNX_TRACES = 8 };
+typedef struct {
+    wb__onnx_model *model;
+    char file[128];                     /* the name of the file, for messages */
+    int n_inputs, n_parameters;         /* of the graph's inputs, parameters are the last ones */
+    bool *frozen;                       /* for each parameter */
+    pthread_mutex_t lock;               /* guards the fields below */
+    /* Constants by device, and by the address of the wb__onnx_tensor, wb__onnx_value or
+     * wb__onnx_attr that they are the value of (references) */
+    struct { const wb_device *device; wb__pointer_map tensors; } constants[WB__ONNX_DEVICES];
+    wb__onnx_trace *traces[WB__ONNX_TRACES];    /* those that no call uses; NULL: none */
+    int next_trace;                     /* which of them is replaced next */
+} wb__onnx_state;
+
+bool wb__onnx_state_init(wb__onnx_state *s);
+void wb__onnx_state_clear(wb__onnx_state *s);   /* frees all but s->model and s->frozen */
+
+/* Returns the constant that is kept for the key, or NULL.  It belongs to the state. */
+wb_tensor *wb__onnx_kept(wb__onnx_state *s, const wb_device *d, const void *key);
+/* Keeps x, an evaluated constant on d, for the key, and returns the constant that is kept. */
+wb_tensor *wb__onnx_keep(wb__onnx_state *s, const wb_device *d, const void *key, wb_tensor *x);
+
+/* Returns the trace for these inputs, which the caller gives back.  NULL with the error set. */
+wb__onnx_trace *wb__onnx_trace_take(wb__onnx_state *s, const wb_device *d, int n,
+                                    wb_tensor *const *inputs);
+void wb__onnx_trace_give(wb__onnx_state *s, wb__onnx_trace *t);
+/* Returns the next event, if it has this kind and value.  Else forgets the further events and
+ * returns NULL: then wb__onnx_add adds the event.  wb__onnx_add takes over e.numbers, also on
+ * failure, when it returns NULL. */
+const wb__onnx_event *wb__onnx_next(wb__onnx_trace *t, wb__onnx_event_kind kind,
+                                    const wb__onnx_value *value);
+const wb__onnx_event *wb__onnx_add(wb__onnx_trace *t, wb__onnx_event e);
+/* Forgets the event that wb__onnx_next returned, and the further ones. */
+void wb__onnx_forget(wb__onnx_trace *t);
+
+/* Between these calls the thread computes on the CPU, outside of a recording and without the
+ * pending writes, which stay pending. */
+typedef struct {
+    wb_tensor *guard, **pending;
+    int n_pending, pending_capacity;
+    struct wb__recording *recording;
+    uint32_t recorded;
+    const wb_device *device;
+} wb__onnx_apart;
+void wb__onnx_apart_begin(wb__onnx_apart *a);
+void wb__onnx_apart_end(const wb__onnx_apart *a);
+/* Returns a constant on d with the value of x, which does not vary.  NULL with the error set. */
+wb_tensor *wb__onnx_settled(wb_tensor *x, const wb_device *d);
+/* Returns the values of x, which does not vary, in host memory.  Valid as long as x. */
+const void *wb__onnx_host(wb_tensor *x);
+
+/* ---- one call -------------------------------------------------------------------------------- */
+
+/* A value in a call.  x: NULL until it is computed; if it does not vary, it is on the CPU or has no
+ * device.  data: for nodes that vary, on the device of the call; NULL until it is needed. */
+typedef struct { wb_tensor *x, *data; wb__onnx_known known; } wb__onnx_slot;
+
+/* A graph that is being called */
+typedef struct wb__onnx_frame {
+    const wb__onnx_graph *graph;
+    struct wb__onnx_frame *outer;
+    wb__onnx_slot *slots;               /* of the graph's values; those of outer graphs are unused */
+} wb__onnx_frame;
+
+typedef struct wb__onnx_run {
+    wb__onnx_state *state;
+    const wb_device *device;            /* of the inputs and parameters */
+    wb__onnx_trace *trace;
+    wb__onnx_frame *frame;              /* innermost */
+    wb__onnx_known *out_known;          /* of the outputs of the node that is called; If and Loop
+                                           set it */
+    const wb__onnx_attr *mistyped;      /* an attribute that was read as another type, or NULL */
+    void **blocks;                      /* freed when the call ends */
+    int n_blocks, blocks_capacity;
+} wb__onnx_run;
+
+/* Calls the model's graph.  in: the inputs in the order of the file; parameters: the layer's
+ * children; out: the outputs, in the current scope.  Returns false with the error set. */
+bool wb__onnx_run_graph(wb__onnx_state *s, wb_tensor *const *parameters, wb_tensor *const *in,
+                        wb_tensor **out);
+/* Calls a subgraph of the node with n inputs, and sets its outputs. */
+bool wb__onnx_subgraph(wb__onnx_call *c, const wb__onnx_graph *g, int n, wb_tensor *const *in,
+                       const wb__onnx_known *in_known, wb_tensor **out, wb__onnx_known *out_known);
+/* What input i depends on. */
+wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i);
+/* Sets *list to the numbers of x, an integer value; returns their count, or -2 with the error set.
+ * `what` describes it in messages, such as "the condition".  The list is valid until the call of
+ * the graph ends. */
+int wb__onnx_numbers(const wb__onnx_call *c, const char *what, const wb__onnx_value *value,
+                     wb_tensor *x, wb__onnx_known known, const int64_t **list);
+/* Returns x for nodes that vary, on the device of the call.  NULL with the error set. */
+wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor *x,
+                         wb__onnx_known known);
+
+/* ---- operators ------------------------------------------------------------------------------- */
+
+/* Finds the functions of all nodes.  Returns 0, or an error code: the message lists the operators
+ * that are not supported, with their nodes. */
+int wb__onnx_find_all(const wb__onnx_model *m);
+/* The inputs of a node, one bit each, that are read as numbers (wb__onnx_input_ints, _reals), not
+ * as data. */
+unsigned wb__onnx_number_inputs(const wb__onnx_node *n);
+/* Whether the node is an If or a Loop; whether its result is a size of its input. */
+bool wb__onnx_is_control(const wb__onnx_node *n);
+bool wb__onnx_reads_sizes(const wb__onnx_node *n);
+
+#endif

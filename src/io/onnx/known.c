@@ -1,0 +1,210 @@
+/* What is known of a graph of ONNX before its inputs have values: constants by device, and the
+ * events of calls, from which later calls with the same sizes take numbers and tensors.  See
+ * frame.h. */
+#include "io/onnx/frame.h"
+
+#include <string.h>
+
+bool wb__onnx_state_init(wb__onnx_state *s)
+{
+    if (!pthread_mutex_init(&s->lock, NULL)) return true;
+    wb__fail(WB_ERROR_MEMORY, NULL);
+    return false;
+}
+
+/* ---- constants ------------------------------------------------------------------------------- */
+
+/* Returns the constants on d, which begin empty; NULL: too many devices. */
+static wb__pointer_map *constants_on(wb__onnx_state *s, const wb_device *d)
+{
+    for (int i = 0; i < WB__ONNX_DEVICES; i++) {
+        if (!s->constants[i].device) s->constants[i].device = d;
+        if (s->constants[i].device == d) return &s->constants[i].tensors;
+    }
+    return NULL;
+}
+
+wb_tensor *wb__onnx_kept(wb__onnx_state *s, const wb_device *d, const void *key)
+{
+    pthread_mutex_lock(&s->lock);
+    const wb__pointer_map *map = constants_on(s, d);
+    wb_tensor *x = NULL;
+    if (map && map->n) x = map->values[wb__pointer_map_index(map, key)];
+    pthread_mutex_unlock(&s->lock);
+    return x;
+}
+
+wb_tensor *wb__onnx_keep(wb__onnx_state *s, const wb_device *d, const void *key, wb_tensor *x)
+{
+    if (!x) return NULL;
+    pthread_mutex_lock(&s->lock);
+    wb__pointer_map *map = constants_on(s, d);
+    void **at = map ? wb__pointer_map_at(map, key) : NULL;
+    if (at && !*at) *at = wb__ref(x);
+    wb_tensor *kept = at ? *at : map ? NULL : x;
+    pthread_mutex_unlock(&s->lock);
+    return kept;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void forget_from(wb__onnx_trace *t, int first)
+{
+    for (int i = first; i < t->n; i++) {
+        wb__free(t->events[i].numbers);
+        wb__unref(t->events[i].x);
+    }
+    t->n = WB__MIN(t->n, first);
+}
+
+static void trace_free(wb__onnx_trace *t)
+{
+    if (!t) return;
+    forget_from(t, 0);
+    wb__free(t->events);
+    wb__free(t->key);
+    wb__free(t);
+}
+
+void wb__onnx_state_clear(wb__onnx_state *s)
+{
+    for (int i = 0; i < WB__ONNX_TRACES; i++) trace_free(s->traces[i]);
+    for (int i = 0; i < WB__ONNX_DEVICES; i++) {
+        wb__pointer_map *map = &s->constants[i].tensors;
+        for (int k = 0; k < map->capacity; k++)
+            if (map->keys[k]) wb__unref(map->values[k]);
+        wb__pointer_map_free(map);
+    }
+    pthread_mutex_destroy(&s->lock);
+}
+
+static wb__onnx_trace *trace_new(const wb_device *d, int n, wb_tensor *const *inputs)
+{
+    wb__onnx_trace *t = wb__alloc_zero(1, sizeof *t);
+    if (!t) return NULL;
+    *t = (wb__onnx_trace){.device = d};
+    t->key = wb__alloc(((size_t)n + 1) * (WB_MAX_DIMS + 1) * sizeof *t->key);
+    if (!t->key) return trace_free(t), NULL;
+    for (int i = 0; i < n; i++) {
+        t->key[t->n_key++] = inputs[i]->ndim;
+        for (int a = 0; a < inputs[i]->ndim; a++) t->key[t->n_key++] = inputs[i]->dims[a];
+    }
+    return t;
+}
+
+static bool same_key(const wb__onnx_trace *a, const wb__onnx_trace *b)
+{
+    return a->device == b->device && a->n_key == b->n_key &&
+           !memcmp(a->key, b->key, (size_t)a->n_key * sizeof *a->key);
+}
+
+wb__onnx_trace *wb__onnx_trace_take(wb__onnx_state *s, const wb_device *d, int n,
+                                    wb_tensor *const *inputs)
+{
+    wb__onnx_trace *made = trace_new(d, n, inputs), *found = NULL;
+    if (!made) return NULL;
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < WB__ONNX_TRACES && !found; i++) {
+        if (!s->traces[i] || !same_key(s->traces[i], made)) continue;
+        found = s->traces[i];
+        s->traces[i] = NULL;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!found) return made;
+    trace_free(made);
+    found->at = 0;
+    return found;
+}
+
+void wb__onnx_trace_give(wb__onnx_state *s, wb__onnx_trace *t)
+{
+    pthread_mutex_lock(&s->lock);
+    int to = -1;
+    for (int i = 0; i < WB__ONNX_TRACES; i++)
+        if (s->traces[i] && same_key(s->traces[i], t)) to = i;      /* another thread's call */
+        else if (!s->traces[i] && to < 0) to = i;
+    if (to < 0) to = s->next_trace++ % WB__ONNX_TRACES;
+    wb__onnx_trace *old = s->traces[to];
+    s->traces[to] = t;
+    pthread_mutex_unlock(&s->lock);
+    trace_free(old);
+}
+
+const wb__onnx_event *wb__onnx_next(wb__onnx_trace *t, wb__onnx_event_kind kind,
+                                    const wb__onnx_value *value)
+{
+    if (t->at < t->n && t->events[t->at].kind == kind && t->events[t->at].value == value)
+        return &t->events[t->at++];
+    forget_from(t, t->at);
+    return NULL;
+}
+
+const wb__onnx_event *wb__onnx_add(wb__onnx_trace *t, wb__onnx_event e)
+{
+    if (!wb__reserve(&t->events, &t->capacity, t->n + 1, sizeof *t->events)) {
+        wb__free(e.numbers);
+        return NULL;
+    }
+    wb__ref(e.x);
+    t->events[t->n++] = e;
+    t->at = t->n;
+    return &t->events[t->n - 1];
+}
+
+void wb__onnx_forget(wb__onnx_trace *t) { forget_from(t, --t->at); }
+
+/* ---- values that do not vary ----------------------------------------------------------------- */
+
+void wb__onnx_apart_begin(wb__onnx_apart *a)
+{
+    wb__thread *t = wb__this_thread();
+    *a = (wb__onnx_apart){t->guard, t->pending, t->n_pending, t->pending_capacity, t->recording,
+                          t->recorded, wb__use_device(&wb__cpu)};
+    t->guard = NULL;
+    t->pending = NULL;
+    t->n_pending = t->pending_capacity = 0;
+    t->recording = NULL;
+    t->recorded = 0;
+}
+
+void wb__onnx_apart_end(const wb__onnx_apart *a)
+{
+    wb__thread *t = wb__this_thread();
+    wb__free(t->pending);
+    t->guard = a->guard;
+    t->pending = a->pending;
+    t->n_pending = a->n_pending;
+    t->pending_capacity = a->pending_capacity;
+    t->recording = a->recording;
+    t->recorded = a->recorded;
+    wb__use_device(a->device);
+}
+
+/* Evaluates x apart.  False with the error set. */
+static bool evaluate(wb_tensor *x)
+{
+    if (x->storage) return true;
+    if (wb__evaluate(1, &x, NULL)) return false;
+    return x->storage || !wb__fail(WB_ERROR_INTERNAL, "onnx: %s has no value", wb_describe(x));
+}
+
+wb_tensor *wb__onnx_settled(wb_tensor *x, const wb_device *d)
+{
+    wb__onnx_apart a;
+    wb_tensor *y = NULL;
+    wb__onnx_apart_begin(&a);
+    if (evaluate(x))
+        y = x->storage->device == d ? wb__as_constant(x) : wb__copied(x, d);
+    wb__onnx_apart_end(&a);
+    return y;
+}
+
+const void *wb__onnx_host(wb_tensor *x)
+{
+    wb__onnx_apart a;
+    const char *values = NULL;
+    wb__onnx_apart_begin(&a);
+    if (evaluate(x)) values = wb__storage_read(x->storage);
+    wb__onnx_apart_end(&a);
+    return values ? values + x->offset : NULL;
+}

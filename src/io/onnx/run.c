@@ -1,0 +1,533 @@
+/* Calls graphs of ONNX: the nodes in order, each by the function of its operator, on lazy tensors.
+ * See frame.h. */
+#include "base/text.h"
+#include "io/onnx/frame.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* Prefixes of this thread's messages begin so, and are not added twice. */
+static const char prefix[] = "onnx: ";
+
+static void add_node(wb__text *t, const wb__onnx_run *r, const wb__onnx_node *n)
+{
+    wb__text_add(t, "%s%s: %s ", prefix, r->state->file, n->op);
+    if (n->name && *n->name) wb__text_add(t, "'%.100s'", n->name);
+    else wb__text_add(t, "(node %d)", n->index);
+}
+
+bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format, ...)
+{
+    va_list arguments;
+    wb__text t = {0};
+    add_node(&t, c->run, c->node);
+    wb__text_add(&t, ": ");
+    va_start(arguments, format);
+    wb__text_list(&t, format, arguments);
+    va_end(arguments);
+    char *text = wb__text_take(&t);
+    if (text) wb__fail(code, "%s", text);
+    wb__free(text);
+    return false;
+}
+
+/* Puts the node in front of the message of an operation that failed. */
+static bool fail_in(const wb__onnx_call *c)
+{
+    const int code = wb_error_code();
+    if (code && !strncmp(wb_error(), prefix, strlen(prefix))) return false;
+    if (code == WB_ERROR_MEMORY) return false;
+    return code ? wb__onnx_refuse(c, (wb_status)code, "%s", wb_error())
+                : wb__onnx_refuse(c, WB_ERROR_INTERNAL, "failed, and gave no reason");
+}
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+const wb__onnx_attr *wb__onnx_attribute(const wb__onnx_call *c, const char *name)
+{
+    for (int i = 0; i < c->node->n_attrs; i++)
+        if (!strcmp(c->node->attrs[i].name, name)) return &c->node->attrs[i];
+    return NULL;
+}
+
+/* Returns the attribute, or NULL.  One of another type makes the call of the node fail. */
+static const wb__onnx_attr *of_type(const wb__onnx_call *c, const char *name,
+                                    wb__onnx_attr_type type)
+{
+    const wb__onnx_attr *a = wb__onnx_attribute(c, name);
+    if (!a || a->type == (int)type) return a;
+    c->run->mistyped = a;
+    return NULL;
+}
+
+int64_t wb__onnx_int(const wb__onnx_call *c, const char *name, int64_t otherwise)
+{
+    const wb__onnx_attr *a = of_type(c, name, WB__ONNX_IS_INT);
+    return a ? a->i : otherwise;
+}
+
+double wb__onnx_real(const wb__onnx_call *c, const char *name, double otherwise)
+{
+    const wb__onnx_attr *a = of_type(c, name, WB__ONNX_IS_FLOAT);
+    return a ? (double)a->f : otherwise;
+}
+
+const char *wb__onnx_text(const wb__onnx_call *c, const char *name, const char *otherwise)
+{
+    const wb__onnx_attr *a = of_type(c, name, WB__ONNX_IS_STRING);
+    return a ? a->s : otherwise;
+}
+
+int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list)
+{
+    const wb__onnx_attr *a = of_type(c, name, WB__ONNX_IS_INTS);
+    *list = a ? a->ints : NULL;
+    return a ? a->n : -1;
+}
+
+static bool among(const char *names, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *at = names; *at; at += strcspn(at, " ")) {
+        at += strspn(at, " ");
+        if (n && !strncmp(at, name, n) && (at[n] == ' ' || !at[n])) return true;
+    }
+    return false;
+}
+
+bool wb__onnx_only(const wb__onnx_call *c, const char *names)
+{
+    for (int i = 0; i < c->node->n_attrs; i++)
+        if (!among(names, c->node->attrs[i].name))
+            return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its attribute '%.100s' is not known",
+                                   c->node->attrs[i].name);
+    return true;
+}
+
+int wb__onnx_axis(const wb__onnx_call *c, int64_t axis, int ndim)
+{
+    if (axis >= -ndim && axis < ndim) return (int)(axis < 0 ? axis + ndim : axis);
+    wb__onnx_refuse(c, WB_ERROR_SHAPE, "axis %lld of a tensor with %d dimensions", (long long)axis,
+                    ndim);
+    return -1;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Returns the slot of a value of the innermost graph, and sets *value to it in its own graph. */
+static wb__onnx_slot *slot_of(const wb__onnx_run *r, int v, const wb__onnx_value **value)
+{
+    const wb__onnx_frame *f = r->frame;
+    while (f->outer && f->graph->values[v].outer >= 0) {
+        v = f->graph->values[v].outer;
+        f = f->outer;
+    }
+    *value = &f->graph->values[v];
+    return &f->slots[v];
+}
+
+/* Returns a block that is freed when the call ends.  NULL with the error set. */
+static void *block(wb__onnx_run *r, size_t bytes)
+{
+    if (!wb__reserve(&r->blocks, &r->blocks_capacity, r->n_blocks + 1, sizeof *r->blocks))
+        return NULL;
+    void *made = wb__alloc(bytes + 1);
+    if (made) r->blocks[r->n_blocks++] = made;
+    return made;
+}
+
+/* Makes a constant on the default device of the values in the file. */
+static wb_tensor *from_file(const wb__onnx_tensor *t, wb_dtype dtype)
+{
+    if (dtype != WB_BOOL || !t->size) return wb_from(t->data, dtype, t->ndim, t->dims);
+    uint8_t *truth = wb__alloc((size_t)t->size);
+    for (int64_t i = 0; truth && i < t->size; i++) truth[i] = ((const uint8_t *)t->data)[i] != 0;
+    wb_tensor *x = truth ? wb_from(truth, dtype, t->ndim, t->dims) : NULL;
+    wb__free(truth);
+    return x;
+}
+
+/* Returns the constant on d. */
+static wb_tensor *constant_on(wb__onnx_state *s, const wb_device *d, const wb__onnx_tensor *t)
+{
+    wb_tensor *x = wb__onnx_kept(s, d, t);
+    const wb_dtype dtype = wb__onnx_dtype(t->type);
+    if (x) return x;
+    if (!dtype)
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "%s%s: the constant '%.100s' is %s, which Weber "
+                             "lacks", prefix, s->file, t->name ? t->name : "",
+                             wb__onnx_type_name(t->type));
+    const wb_device *was = wb__use_device(d);
+    x = wb__onnx_keep(s, d, t, from_file(t, dtype));
+    wb__use_device(was);
+    return x;
+}
+
+wb_tensor *wb__onnx_constant(const wb__onnx_call *c, const wb__onnx_tensor *t)
+{
+    return constant_on(c->run->state, wb_default_device(), t);
+}
+
+/* Returns the value as it was computed; one that does not vary is on the CPU.  NULL with the error
+ * set. */
+static wb_tensor *computed(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx_slot *s)
+{
+    if (s->x) return s->x;
+    if (value->initializer) return s->x = constant_on(r->state, &wb__cpu, value->initializer);
+    return wb__fail_null(WB_ERROR_FORMAT, "%s%s: '%.100s' is read before it is computed", prefix,
+                         r->state->file, value->name);
+}
+
+wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor *x,
+                         wb__onnx_known known)
+{
+    if (known == WB__ONNX_VARIES || !x->device) return x;
+    if (x->storage && x->device == r->device) return x;
+    if (known == WB__ONNX_BY_FILE) {
+        wb_tensor *kept = wb__onnx_kept(r->state, r->device, value);
+        return kept ? kept : wb__onnx_keep(r->state, r->device, value,
+                                           wb__onnx_settled(x, r->device));
+    }
+    const wb__onnx_event *e = wb__onnx_next(r->trace, WB__ONNX_DATA, value);
+    if (e) return e->x;
+    wb_tensor *settled = wb__onnx_settled(x, r->device);
+    e = settled ? wb__onnx_add(r->trace, (wb__onnx_event){.kind = WB__ONNX_DATA, .value = value,
+                                                          .x = settled}) : NULL;
+    return e ? e->x : NULL;
+}
+
+/* Returns the value for a node that varies. */
+static wb_tensor *as_data(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx_slot *s)
+{
+    if (s->data) return s->data;
+    if (!s->x && value->initializer)
+        return s->data = constant_on(r->state, r->device, value->initializer);
+    wb_tensor *x = computed(r, value, s);
+    return s->data = x ? wb__onnx_data(r, value, x, s->known) : NULL;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* Copies the elements of x, converted, to `to`.  False with the error set. */
+static bool copy_numbers(const wb__onnx_call *c, const char *what, wb_tensor *x,
+                         wb__onnx_known known, void *to, wb_dtype dtype)
+{
+    const wb_dtype from = (wb_dtype)x->dtype;
+    if (known != WB__ONNX_VARIES) {
+        const void *values = wb__onnx_host(x);
+        if (values) wb__convert(to, dtype, values, from, x->size);
+        return values != NULL;
+    }
+    if (wb__this_thread()->recording)
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s depends on the values of the inputs, "
+                               "and decides a shape or what is computed: wb_compile cannot record "
+                               "that; call the model outside of the compiled function", what);
+    void *values = wb__alloc((size_t)x->size * wb__dtype_size(from) + 1);
+    const bool ok = values && !wb_eval_array(1, &x) &&
+                    !wb_copy_out(x, values, (size_t)x->size * wb__dtype_size(from));
+    if (ok) wb__convert(to, dtype, values, from, x->size);
+    wb__free(values);
+    return ok;
+}
+
+/* Sets *list to the elements of x as i64 or f64.  Returns their count, or -2 with the error set. */
+static int read_numbers(const wb__onnx_call *c, const char *what, const wb__onnx_value *value,
+                        wb_tensor *x, wb__onnx_known known, wb_dtype dtype, const void **list)
+{
+    const wb__onnx_event_kind kind = dtype == WB_I64 ? WB__ONNX_INTS : WB__ONNX_REALS;
+    if (dtype == WB_I64 && wb__dtype_float((wb_dtype)x->dtype))
+        return wb__onnx_refuse(c, WB_ERROR_DTYPE, "%s is %s; it must be integers", what,
+                               wb_describe(x)), -2;
+    if (x->size > INT_MAX / 8)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%s is %s, too many numbers", what,
+                               wb_describe(x)), -2;
+    const bool varies = known == WB__ONNX_VARIES;
+    const wb__onnx_event *e = varies ? NULL : wb__onnx_next(c->run->trace, kind, value);
+    if (e && (*list = e->numbers)) return e->n;
+    const size_t bytes = (size_t)x->size * 8;
+    void *numbers = varies ? block(c->run, bytes) : wb__alloc(bytes + 1);
+    if (!numbers) return -2;
+    bool ok = copy_numbers(c, what, x, known, numbers, dtype);
+    if (!ok && !varies) wb__free(numbers);
+    if (ok && !varies)
+        ok = wb__onnx_add(c->run->trace, (wb__onnx_event){.kind = kind, .value = value,
+                                                          .n = (int)x->size, .numbers = numbers});
+    *list = numbers;
+    return ok ? (int)x->size : (fail_in(c), -2);
+}
+
+int wb__onnx_numbers(const wb__onnx_call *c, const char *what, const wb__onnx_value *value,
+                     wb_tensor *x, wb__onnx_known known, const int64_t **list)
+{
+    const void *numbers = NULL;
+    const int n = read_numbers(c, what, value, x, known, WB_I64, &numbers);
+    *list = numbers;
+    return n;
+}
+
+static int read_input(const wb__onnx_call *c, int i, wb_dtype dtype, const void **list)
+{
+    const wb__onnx_value *value;
+    *list = NULL;
+    if (!wb__onnx_in(c, i)) return -1;
+    wb__onnx_slot *s = slot_of(c->run, c->node->in[i], &value);
+    wb_tensor *x = computed(c->run, value, s);
+    char what[160];
+    snprintf(what, sizeof what, "its input %d, '%.100s',", i, value->name);
+    return x ? read_numbers(c, what, value, x, s->known, dtype, list) : -2;
+}
+
+int wb__onnx_input_ints(wb__onnx_call *c, int i, const int64_t **list)
+{
+    const void *numbers;
+    const int n = read_input(c, i, WB_I64, &numbers);
+    *list = numbers;
+    return n;
+}
+
+int wb__onnx_input_reals(wb__onnx_call *c, int i, const double **list)
+{
+    const void *numbers;
+    const int n = read_input(c, i, WB_F64, &numbers);
+    *list = numbers;
+    return n;
+}
+
+bool wb__onnx_input_real(wb__onnx_call *c, int i, double otherwise, double *value)
+{
+    const double *list;
+    const int n = wb__onnx_input_reals(c, i, &list);
+    *value = n == 1 ? *list : otherwise;
+    if (n == 1 || n == -1) return true;
+    return n < 0 ? false : wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input %d is %s; it must be one "
+                                           "number", i, wb_describe(wb__onnx_in(c, i)));
+}
+
+wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i)
+{
+    const wb__onnx_value *value;
+    return wb__onnx_in(c, i) ? slot_of(c->run, c->node->in[i], &value)->known : WB__ONNX_BY_FILE;
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static bool is_random(const wb__onnx_node *n)
+{
+    return !strncmp(n->op, "Random", 6) || !strcmp(n->op, "Bernoulli") ||
+           !strcmp(n->op, "Multinomial") || !strcmp(n->op, "Dropout");
+}
+
+/* What the results of a node depend on, other than those of If and Loop. */
+static wb__onnx_known known_result(const wb__onnx_run *r, const wb__onnx_node *n)
+{
+    const bool sizes = wb__onnx_reads_sizes(n);
+    wb__onnx_known known = WB__ONNX_BY_FILE;
+    for (int i = 0; i < n->n_in; i++) {
+        const wb__onnx_value *value;
+        if (n->in[i] >= 0) known = WB__MIN(known, slot_of(r, n->in[i], &value)->known);
+    }
+    if (sizes) return WB__MAX(known, WB__ONNX_BY_SIZES);
+    return known != WB__ONNX_VARIES && is_random(n) ? WB__ONNX_VARIES : known;
+}
+
+/* Notes the sizes that Shape or Size reads.  False with the error set. */
+static bool note_sizes(wb__onnx_run *r, const wb__onnx_node *n, const wb_tensor *x)
+{
+    const wb__onnx_value *value = &r->frame->graph->values[n->out[0]];
+    const size_t bytes = (size_t)x->ndim * sizeof *x->dims;
+    const wb__onnx_event *e = wb__onnx_next(r->trace, WB__ONNX_SIZES, value);
+    if (e && e->n == x->ndim && !memcmp(e->numbers, x->dims, bytes)) return true;
+    if (e) wb__onnx_forget(r->trace);
+    int64_t *dims = wb__alloc(bytes + 1);
+    if (!dims) return false;
+    memcpy(dims, x->dims, bytes);
+    return wb__onnx_add(r->trace, (wb__onnx_event){.kind = WB__ONNX_SIZES, .value = value,
+                                                   .n = x->ndim, .numbers = dims});
+}
+
+/* Sets the inputs of a call.  False with the error set. */
+static bool set_inputs(wb__onnx_run *r, wb__onnx_call *c, wb__onnx_known known)
+{
+    const wb__onnx_node *n = c->node;
+    const bool as_they_are = known != WB__ONNX_VARIES || wb__onnx_is_control(n);
+    const unsigned numbers = as_they_are ? 0 : wb__onnx_number_inputs(n);
+    for (int i = 0; i < n->n_in; i++) {
+        const wb__onnx_value *value;
+        c->in[i] = NULL;
+        if (n->in[i] < 0) continue;
+        wb__onnx_slot *s = slot_of(r, n->in[i], &value);
+        const bool plain = as_they_are || s->known == WB__ONNX_VARIES ||
+                           (i < 32 && numbers >> i & 1 && !r->device->backend->is_gpu);
+        c->in[i] = plain ? computed(r, value, s) : as_data(r, value, s);
+        if (!c->in[i]) return false;
+    }
+    return true;
+}
+
+static bool call_function(wb__onnx_call *c, wb__onnx_known known)
+{
+    wb__onnx_run *r = c->run;
+    wb__onnx_apart a;
+    if (!c->node->function)
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the operator is not supported");
+    const bool apart = known != WB__ONNX_VARIES;
+    r->mistyped = NULL;
+    if (apart) wb__onnx_apart_begin(&a);
+    bool ok = c->node->function(c);
+    if (apart) wb__onnx_apart_end(&a);
+    if (ok && r->mistyped)
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "its attribute '%.100s' has another type (%d)",
+                               r->mistyped->name, r->mistyped->type);
+    return ok;
+}
+
+/* Takes the results of a call into the graph.  False with the error set. */
+static bool take_outputs(const wb__onnx_call *c, wb__onnx_known known, bool control)
+{
+    wb__onnx_run *r = c->run;
+    for (int i = 0; i < c->n_out; i++) {
+        if (!wb__onnx_wants(c, i)) continue;
+        if (!c->out[i])
+            return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its output %d is not computed", i);
+        r->frame->slots[c->node->out[i]] =
+            (wb__onnx_slot){c->out[i], NULL, control ? r->out_known[i] : known};
+    }
+    return true;
+}
+
+static bool call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
+                      wb__onnx_known *out_known)
+{
+    wb__onnx_call c = {n, n->n_in, n->n_out, list, list + n->n_in, r};
+    const bool control = wb__onnx_is_control(n);
+    const wb__onnx_known known = control ? WB__ONNX_VARIES : known_result(r, n);
+    wb__onnx_known *was = r->out_known;
+    r->out_known = out_known;
+    for (int i = 0; i < n->n_out; i++) {
+        c.out[i] = NULL;
+        out_known[i] = WB__ONNX_VARIES;
+    }
+    bool ok = set_inputs(r, &c, known);
+    if (ok && wb__onnx_reads_sizes(n) && known == WB__ONNX_BY_SIZES)
+        ok = wb__onnx_has(&c, 1) && wb__onnx_wants(&c, 0) && note_sizes(r, n, c.in[0]);
+    if (ok) ok = call_function(&c, control ? WB__ONNX_VARIES : known);
+    if (ok) ok = take_outputs(&c, known, control);
+    r->out_known = was;
+    return ok ? true : fail_in(&c);
+}
+
+static bool call_node(wb__onnx_run *r, const wb__onnx_node *n)
+{
+    enum { FEW = 24 };
+    wb_tensor *few[FEW], **list = few;
+    wb__onnx_known few_known[FEW], *known = few_known;
+    const size_t count = (size_t)n->n_in + (size_t)n->n_out;
+    if (count <= FEW) return call_with(r, n, list, known);
+    list = wb__alloc(count * sizeof *list);
+    known = wb__alloc(count * sizeof *known);
+    const bool ok = list && known && call_with(r, n, list, known);
+    wb__free(list);
+    wb__free(known);
+    return ok;
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+/* Makes the graph the innermost one.  False with the error set. */
+static bool open_frame(wb__onnx_run *r, wb__onnx_frame *f, const wb__onnx_graph *g)
+{
+    *f = (wb__onnx_frame){g, r->frame, wb__alloc_zero((size_t)g->n_values + 1, sizeof *f->slots)};
+    if (!f->slots) return false;
+    for (int v = 0; v < g->n_values; v++)
+        if (g->values[v].initializer) f->slots[v].known = WB__ONNX_BY_FILE;
+    r->frame = f;
+    return true;
+}
+
+static void close_frame(wb__onnx_run *r, wb__onnx_frame *f)
+{
+    r->frame = f->outer;
+    wb__free(f->slots);
+}
+
+static bool call_nodes(wb__onnx_run *r, const wb__onnx_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (!call_node(r, &g->nodes[i])) return false;
+    return true;
+}
+
+bool wb__onnx_subgraph(wb__onnx_call *c, const wb__onnx_graph *g, int n, wb_tensor *const *in,
+                       const wb__onnx_known *in_known, wb_tensor **out, wb__onnx_known *out_known)
+{
+    wb__onnx_run *r = c->run;
+    wb__onnx_frame f;
+    if (n != g->n_inputs)
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "its graph '%.100s' has %d inputs, and is "
+                               "called with %d", g->name, g->n_inputs, n);
+    if (!open_frame(r, &f, g)) return false;
+    for (int i = 0; i < n; i++) f.slots[g->inputs[i]] = (wb__onnx_slot){in[i], NULL, in_known[i]};
+    bool ok = call_nodes(r, g);
+    for (int i = 0; ok && i < g->n_outputs; i++) {
+        const wb__onnx_value *value;
+        wb__onnx_slot *s = slot_of(r, g->outputs[i], &value);
+        out[i] = computed(r, value, s);
+        out_known[i] = s->known;
+        ok = out[i] != NULL;
+    }
+    close_frame(r, &f);
+    return ok;
+}
+
+/* Returns an output as a new tensor of the current scope, if it belongs to the model. */
+static wb_tensor *output_of(wb__onnx_run *r, int v)
+{
+    const wb__onnx_value *value;
+    wb__onnx_slot *s = slot_of(r, v, &value);
+    wb_tensor *x = as_data(r, value, s);
+    if (!x || s->known == WB__ONNX_VARIES) return x ? wb__unchanged(x) : NULL;
+    return x->storage && x->device ? wb__as_constant(x) : x;
+}
+
+/* The device of the first input or parameter that has one. */
+static const wb_device *device_of(const wb__onnx_state *s, wb_tensor *const *parameters,
+                                  wb_tensor *const *in)
+{
+    for (int i = 0; i < s->n_inputs; i++)
+        if (in[i]->device) return in[i]->device;
+    return s->n_parameters ? wb__device_of(parameters[0]) : wb_default_device();
+}
+
+static bool call_graph(wb__onnx_run *r, wb_tensor *const *parameters, wb_tensor *const *in,
+                       wb_tensor **out)
+{
+    const wb__onnx_graph *g = r->state->model->graph;
+    wb__onnx_frame f;
+    if (!open_frame(r, &f, g)) return false;
+    for (int i = 0; i < g->n_inputs; i++)
+        f.slots[g->inputs[i]].x =
+            i < r->state->n_inputs ? in[i] : parameters[i - r->state->n_inputs];
+    bool ok = call_nodes(r, g);
+    for (int i = 0; ok && i < g->n_outputs; i++)
+        ok = (out[i] = output_of(r, g->outputs[i])) != NULL;
+    close_frame(r, &f);
+    return ok;
+}
+
+bool wb__onnx_run_graph(wb__onnx_state *s, wb_tensor *const *parameters, wb_tensor *const *in,
+                        wb_tensor **out)
+{
+    wb__onnx_run r = {.state = s, .device = device_of(s, parameters, in)};
+    r.trace = wb__onnx_trace_take(s, r.device, s->n_inputs, in);
+    if (!r.trace) return false;
+    const wb_device *was = wb__use_device(r.device);
+    const bool ok = call_graph(&r, parameters, in, out);
+    wb__use_device(was);
+    wb__onnx_trace_give(s, r.trace);
+    for (int i = 0; i < r.n_blocks; i++) wb__free(r.blocks[i]);
+    wb__free(r.blocks);
+    return ok;
+}
