@@ -28,6 +28,10 @@ static inline bool wb__onnx_alike(const wb__onnx_call *c, int i)
  * or that is named twice. */
 int wb__onnx_axes(wb__onnx_call *c, int64_t since, int i, int ndim, int list[WB_MAX_DIMS]);
 
+/* Whether the elements of input i are fixed: known from the file and the sizes of the inputs, so that
+ * to read them does not evaluate anything that depends on the values of the inputs. */
+bool wb__onnx_is_fixed(const wb__onnx_call *c, int i);
+
 /* Reads an input that is one integer (k, depth, axis).  Returns false with the error set. */
 bool wb__onnx_input_int(wb__onnx_call *c, int i, int64_t *value);
 
@@ -38,8 +42,8 @@ bool wb__onnx_integer_power(wb__onnx_call *c);
 wb_tensor *wb__onnx_from(const wb_tensor *like, const void *values, wb_dtype dtype, int ndim,
                          const int64_t *dims);
 
-/* x [..., n, ...] with the last elements along each axis cut off or zeros added, so that it has the
- * sizes `dims`; its first element is at the place `start` of the result, which may be negative. */
+/* x moved into a tensor of zeros with the sizes `dims`, in which the first element of x is at
+ * `start`, which may be negative; elements that are outside are cut off.  NULL gives NULL. */
 wb_tensor *wb__onnx_place(wb_tensor *x, const int64_t *start, const int64_t *dims);
 
 #endif

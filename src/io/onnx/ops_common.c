@@ -1,0 +1,66 @@
+/* What several files of operations use. */
+#include "io/onnx/ops_common.h"
+
+#include "io/onnx/frame.h"
+
+#include <string.h>
+
+bool wb__onnx_is_fixed(const wb__onnx_call *c, int i)
+{
+    return wb__onnx_known_of(c, i) != WB__ONNX_VARIES;
+}
+
+int wb__onnx_axes(wb__onnx_call *c, int64_t since, int i, int ndim, int list[WB_MAX_DIMS])
+{
+    const int64_t *given;
+    const int n = c->node->opset >= since ? wb__onnx_input_ints(c, i, &given)
+                                          : wb__onnx_ints(c, "axes", &given);
+    unsigned seen = 0;
+    for (int k = 0; k < n; k++) {
+        const int axis = wb__onnx_axis(c, given[k], ndim);
+        if (axis < 0) return -2;
+        if (seen >> axis & 1)
+            return wb__onnx_refuse(c, WB_ERROR_FORMAT, "axis %d is named twice", axis), -2;
+        seen |= 1u << axis;
+        list[k] = axis;
+    }
+    return n;
+}
+
+bool wb__onnx_input_int(wb__onnx_call *c, int i, int64_t *value)
+{
+    const int64_t *list;
+    const int n = wb__onnx_input_ints(c, i, &list);
+    if (n == 1) *value = *list;
+    if (n == 1 || n == -2) return n == 1;
+    if (!wb__onnx_in(c, i)) return wb__onnx_has(c, i + 1);
+    return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input %d is %s; it must be one number", i,
+                           wb_describe(c->in[i]));
+}
+
+wb_tensor *wb__onnx_from(const wb_tensor *like, const void *values, wb_dtype dtype, int ndim,
+                         const int64_t *dims)
+{
+    const wb_device *was = wb__use_device(wb__device_of(like));
+    wb_tensor *x = wb_from(values, dtype, ndim, dims);
+    wb__use_device(was);
+    return x;
+}
+
+wb_tensor *wb__onnx_place(wb_tensor *x, const int64_t *start, const int64_t *dims)
+{
+    int64_t from[WB_MAX_DIMS], n[WB_MAX_DIMS], to[WB_MAX_DIMS];
+    bool cut = false, padded = false;
+    for (int i = 0; x && i < x->ndim; i++) {
+        from[i] = WB__MAX(-start[i], 0);
+        to[i] = WB__MAX(start[i], 0);
+        n[i] = WB__MIN(x->dims[i] - from[i], dims[i] - to[i]);
+        if (n[i] < 0) n[i] = from[i] = to[i] = 0;
+        cut |= n[i] != x->dims[i];
+        padded |= n[i] != dims[i];
+    }
+    if (!x || (!cut && !padded)) return x ? wb__unchanged(x) : NULL;
+    const int ndim = x->ndim;
+    if (cut) x = wb__slice_at(x, from, n, NULL);
+    return padded && x ? wb__concat_at(ndim, dims, 1, &x, to) : x;
+}
