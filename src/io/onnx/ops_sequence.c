@@ -1,0 +1,288 @@
+/* RNN, LSTM and GRU of ONNX, over the loop of Weber's recurrent layers (nn/recurrent.h).
+ *
+ * With T steps, N sequences, D directions, I inputs, H hidden units and G gates:
+ *   X [T, N, I]   W [D, G H, I]   R [D, G H, H]   B [D, 2 G H]   states [D, N, H]   Y [T, D, N, H]
+ * With layout 1 the sequences come first: X [N, T, I], states [N, D, H], Y [N, T, D, H].  One product
+ * multiplies the inputs of all steps by W. */
+#include "io/onnx/run.h"
+#include "nn/recurrent.h"
+
+#include <string.h>
+
+typedef wb_tensor *activation(wb_tensor *x);
+
+/* One direction.  `hidden_bias` is added to R·h, in a GRU whose reset gate multiplies that sum;
+ * other biases are in W·x already. */
+typedef struct {
+    int64_t hidden;
+    wb_tensor *recurrent;               /* [G H, H] */
+    wb_tensor *hidden_bias, *peepholes; /* [G H], [3 H]; or NULL */
+    activation *f[3];
+    bool resets_product;                /* linear_before_reset */
+} pass;
+
+/* A kind of cell.  `step` replaces the states by the new ones; x is W·x + bias, [N, G H]. */
+typedef struct {
+    const char *attributes;
+    int gates, states, functions;
+    const char *by_default[3];          /* its functions */
+    bool (*step)(const pass *p, wb_tensor *x, wb_tensor **states);
+} cell_kind;
+
+/* ---- cells ----------------------------------------------------------------------------------- */
+
+static wb_tensor *gate(const pass *p, wb_tensor *z, int from, int to)
+{
+    return z ? wb_slice(z, -1, from * p->hidden, to * p->hidden) : NULL;
+}
+
+static wb_tensor *hidden_product(wb_tensor *h, wb_tensor *weight, wb_tensor *bias)
+{
+    return wb_linear(h, weight, bias ? bias : WB_NONE);
+}
+
+static bool rnn_step(const pass *p, wb_tensor *x, wb_tensor **s)
+{
+    s[0] = p->f[0](wb_add(x, hidden_product(s[0], p->recurrent, NULL)));
+    return s[0];
+}
+
+/* Returns gate i of z, plus the cell times its peephole. */
+static wb_tensor *peeping(const pass *p, wb_tensor *z, int i, wb_tensor *cell)
+{
+    wb_tensor *y = gate(p, z, i, i + 1);
+    return p->peepholes ? wb_add(y, wb_mul(cell, gate(p, p->peepholes, i, i + 1))) : y;
+}
+
+/* Gates are in the order input, output, forget, cell. */
+static bool lstm_step(const pass *p, wb_tensor *x, wb_tensor **s)
+{
+    wb_tensor *z = wb_add(x, hidden_product(s[0], p->recurrent, NULL));
+    wb_tensor *in = p->f[0](peeping(p, z, 0, s[1])), *forget = p->f[0](peeping(p, z, 2, s[1]));
+    wb_tensor *c = wb_add(wb_mul(forget, s[1]), wb_mul(in, p->f[1](gate(p, z, 3, 4))));
+    wb_tensor *out = p->f[0](peeping(p, z, 1, c));
+    s[0] = wb_mul(out, p->f[2](c));
+    s[1] = c;
+    return s[0];
+}
+
+/* Gates are in the order update, reset, hidden. */
+static bool gru_step(const pass *p, wb_tensor *x, wb_tensor **s)
+{
+    wb_tensor *h = s[0], *w = p->recurrent, *n = gate(p, x, 2, 3), *product = NULL;
+    if (p->resets_product) {
+        product = hidden_product(h, w, p->hidden_bias);
+    } else {
+        w = w ? wb_slice(w, 0, 0, 2 * p->hidden) : NULL;
+        product = hidden_product(h, w, NULL);
+    }
+    wb_tensor *both = p->f[0](wb_add(gate(p, x, 0, 2), gate(p, product, 0, 2)));
+    wb_tensor *z = gate(p, both, 0, 1), *r = gate(p, both, 1, 2);
+    if (p->resets_product) {
+        n = wb_add(n, wb_mul(r, gate(p, product, 2, 3)));
+    } else {
+        w = wb_slice(p->recurrent, 0, 2 * p->hidden, 3 * p->hidden);
+        n = wb_add(n, hidden_product(wb_mul(r, h), w, NULL));
+    }
+    n = p->f[1](n);
+    s[0] = wb_add(n, wb_mul(z, wb_sub(h, n)));
+    return s[0];
+}
+
+#define COMMON "activation_alpha activation_beta activations clip direction hidden_size layout"
+static const cell_kind rnn_kind = {COMMON, 1, 1, 1, {"Tanh"}, rnn_step};
+static const cell_kind lstm_kind = {COMMON " input_forget", 4, 2, 3, {"Sigmoid", "Tanh", "Tanh"},
+                                    lstm_step};
+static const cell_kind gru_kind = {COMMON " linear_before_reset", 3, 1, 2, {"Sigmoid", "Tanh"},
+                                   gru_step};
+
+/* ---- a node ---------------------------------------------------------------------------------- */
+
+/* The inputs after X, W, R, B and sequence_lens; X has the steps first. */
+typedef struct {
+    const cell_kind *kind;
+    wb_tensor *x, *lengths;             /* lengths: i64 [N, 1] or NULL */
+    wb_tensor *first[2];                /* initial states, [D, N, H] or NULL */
+    int directions;
+    bool backwards, batch_first;        /* backwards: the first direction */
+    int64_t steps, batch, hidden;
+} recurrent;
+
+static bool read_direction(const wb__onnx_call *c, recurrent *r)
+{
+    const char *text = wb__onnx_text(c, "direction", "forward");
+    r->backwards = !strcmp(text, "reverse");
+    r->directions = strcmp(text, "bidirectional") ? 1 : 2;
+    if (r->backwards || r->directions == 2 || !strcmp(text, "forward")) return true;
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "direction is \"%s\"", text);
+}
+
+static bool refuse_options(const wb__onnx_call *c)
+{
+    static const char *const lists[] = {"activation_alpha", "activation_beta"};
+    for (int i = 0; i < 2; i++) {
+        const wb__onnx_attr *a = wb__onnx_attribute(c, lists[i]);
+        if (a && a->n) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s", lists[i]);
+    }
+    if (wb__onnx_attribute(c, "clip")) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "clip");
+    if (wb__onnx_int(c, "input_forget", 0))
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "input_forget");
+    return true;
+}
+
+static bool read_activations(const wb__onnx_call *c, const recurrent *r, int direction, pass *p)
+{
+    static const struct { const char *name; activation *f; } known[] = {
+        {"Tanh", wb_tanh}, {"Sigmoid", wb_sigmoid}, {"Relu", wb_relu}, {"Softsign", wb_softsign},
+        {"Softplus", wb_softplus}};
+    const wb__onnx_attr *a = wb__onnx_attribute(c, "activations");
+    const int n = r->kind->functions;
+    if (a && a->n && a->n != n * r->directions)
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "activations has %d names; it has %d here", a->n,
+                               n * r->directions);
+    for (int i = 0; i < n; i++) {
+        const char *name = a && a->n ? a->strings[direction * n + i] : r->kind->by_default[i];
+        size_t k = 0;
+        while (k < WB__COUNT(known) && strcmp(name, known[k].name)) k++;
+        if (k == WB__COUNT(known))
+            return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the activation %s", name);
+        p->f[i] = known[k].f;
+    }
+    return true;
+}
+
+/* Whether input i, if it is given, has these dimensions. */
+static bool has_dims(const wb__onnx_call *c, int i, int ndim, const int64_t *dims)
+{
+    const wb_tensor *x = wb__onnx_in(c, i);
+    bool fits = !x || x->ndim == ndim;
+    for (int k = 0; x && fits && k < ndim; k++) fits = x->dims[k] == dims[k];
+    return fits || wb__onnx_refuse(c, WB_ERROR_SHAPE, "input %d is %s, which does not fit to X %s "
+                                   "and R %s", i, wb_describe(x), wb_describe(c->in[0]),
+                                   wb_describe(c->in[2]));
+}
+
+static bool shapes_fit(const wb__onnx_call *c, const recurrent *r)
+{
+    const int64_t d = r->directions, h = r->hidden, rows = r->kind->gates * h, n = r->batch;
+    const int64_t states[3] = {r->batch_first ? n : d, r->batch_first ? d : n, h};
+    for (int i = 0; i < r->kind->states; i++)
+        if (!has_dims(c, 5 + i, 3, states)) return false;
+    return has_dims(c, 1, 3, (int64_t[]){d, rows, c->in[0]->dims[2]}) &&
+           has_dims(c, 2, 3, (int64_t[]){d, rows, h}) &&
+           has_dims(c, 3, 2, (int64_t[]){d, 2 * rows}) && has_dims(c, 4, 1, &n) &&
+           (r->kind != &lstm_kind || has_dims(c, 7, 2, (int64_t[]){d, 3 * h}));
+}
+
+static bool read_recurrent(wb__onnx_call *c, const cell_kind *kind, recurrent *r)
+{
+    *r = (recurrent){.kind = kind};
+    if (!wb__onnx_only(c, kind->attributes) || !wb__onnx_has(c, 3) || !read_direction(c, r) ||
+        !refuse_options(c))
+        return false;
+    wb_tensor *x = c->in[0], *lengths = wb__onnx_in(c, 4);
+    if (x->ndim != 3 || c->in[2]->ndim != 3 || !wb__dtype_float((wb_dtype)x->dtype))
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "X is %s, and R is %s", wb_describe(x),
+                               wb_describe(c->in[2]));
+    r->batch_first = wb__onnx_int(c, "layout", 0);
+    r->steps = x->dims[r->batch_first];
+    r->batch = x->dims[!r->batch_first];
+    r->hidden = c->in[2]->dims[2];
+    if (wb__onnx_int(c, "hidden_size", r->hidden) != r->hidden || r->steps < 1)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "hidden_size is %lld, R is %s, and X has %lld "
+                               "steps", (long long)wb__onnx_int(c, "hidden_size", r->hidden),
+                               wb_describe(c->in[2]), (long long)r->steps);
+    if (!shapes_fit(c, r)) return false;
+    r->x = r->batch_first ? wb__steps_first(x) : x;
+    for (int i = 0; i < kind->states; i++) {
+        r->first[i] = wb__onnx_in(c, 5 + i);
+        if (r->first[i] && r->batch_first && !(r->first[i] = wb__steps_first(r->first[i])))
+            return false;
+    }
+    if (lengths && !(r->lengths = wb_unsqueeze(wb__as(lengths, WB_I64), -1))) return false;
+    return r->x;
+}
+
+/* What a step of the loop gets. */
+typedef struct { const cell_kind *kind; const pass *p; } of_step;
+
+/* Returns x[direction]; NULL: x is NULL, or the call failed. */
+static wb_tensor *part(wb_tensor *x, int direction)
+{
+    if (x && x->dims[0] > 1) x = wb_slice(x, 0, direction, direction + 1);
+    return x ? wb_squeeze(x, 0) : NULL;
+}
+
+static bool step(const wb__steps *steps, wb_tensor *x, int *n, wb_tensor **states, wb_tensor **y)
+{
+    const of_step *now = steps->ctx;
+    *n = now->kind->states;
+    *y = now->kind->step(now->p, x, states) ? states[0] : NULL;
+    return *y;
+}
+
+/* Computes one direction: sets *y, [T, N, H], and the last states. */
+static bool run_pass(wb__onnx_call *c, const recurrent *r, int direction, wb_tensor **y,
+                     wb_tensor **states)
+{
+    const int64_t dims[2] = {r->batch, r->hidden}, rows = r->kind->gates * r->hidden;
+    const wb_dtype t = (wb_dtype)r->x->dtype;
+    wb_tensor *bias = part(wb__onnx_in(c, 3), direction), *weight = part(c->in[1], direction);
+    pass p = {.hidden = r->hidden, .recurrent = part(c->in[2], direction)};
+    p.resets_product = r->kind == &gru_kind && wb__onnx_int(c, "linear_before_reset", 0);
+    if (r->kind == &lstm_kind) p.peepholes = part(wb__onnx_in(c, 7), direction);
+    if (!read_activations(c, r, direction, &p) || (wb__onnx_in(c, 3) && !bias) ||
+        (r->kind == &lstm_kind && wb__onnx_in(c, 7) && !p.peepholes))
+        return false;
+    if (bias) {
+        wb_tensor *of_hidden = wb_slice(bias, 0, rows, 2 * rows);
+        bias = wb_slice(bias, 0, 0, rows);
+        if (p.resets_product) p.hidden_bias = of_hidden;
+        else bias = wb_add(bias, of_hidden);
+        if (!bias || !of_hidden) return false;
+    }
+    for (int i = 0; i < r->kind->states; i++) {
+        states[i] = r->first[i] ? part(r->first[i], direction)
+                                : wb_expand_array(wb__literal(0, t), 2, dims);
+        if (!states[i]) return false;
+    }
+    const of_step now = {r->kind, &p};
+    const wb__steps steps = {step, &now};
+    int n = r->kind->states;
+    wb_tensor *x = wb_linear(r->x, weight, bias ? bias : WB_NONE);
+    wb_tensor **outputs = wb__alloc((size_t)r->steps * sizeof *outputs);
+    const bool ok = x && p.recurrent && outputs &&
+                    wb__unroll(&steps, x, r->lengths, r->backwards || direction == 1, &n, states,
+                               outputs);
+    *y = ok ? wb_stack_array((int)r->steps, outputs, 0) : NULL;
+    wb__free(outputs);
+    return *y;
+}
+
+static bool run(wb__onnx_call *c, const cell_kind *kind)
+{
+    recurrent r;
+    wb_tensor *y[2], *states[2][2];
+    if (!read_recurrent(c, kind, &r)) return false;
+    for (int d = 0; d < r.directions; d++)
+        if (!run_pass(c, &r, d, &y[d], states[d])) return false;
+    if (wb__onnx_wants(c, 0)) {
+        wb_tensor *all = wb_stack_array(r.directions, y, 1);
+        if (r.batch_first && all) all = wb_permute_array(all, 4, (int64_t[]){2, 0, 1, 3});
+        if (!wb__onnx_give(c, all)) return false;
+    }
+    for (int i = 0; i < kind->states; i++) {
+        wb_tensor *last[2] = {states[0][i], states[r.directions - 1][i]};
+        if (!wb__onnx_wants(c, 1 + i)) continue;
+        wb_tensor *all = wb_stack_array(r.directions, last, 0);
+        c->out[1 + i] = r.batch_first ? wb__steps_first(all) : all;
+        if (!c->out[1 + i]) return false;
+    }
+    return true;
+}
+
+bool wb__onnx_rnn(wb__onnx_call *c) { return run(c, &rnn_kind); }
+
+bool wb__onnx_lstm(wb__onnx_call *c) { return run(c, &lstm_kind); }
+
+bool wb__onnx_gru(wb__onnx_call *c) { return run(c, &gru_kind); }
