@@ -1,0 +1,133 @@
+/* Operators of ONNX with random numbers, from the seed of wb_seed: Dropout, RandomNormal,
+ * RandomUniform and the like, Bernoulli.  A seed in the file is refused, as ONNX does not define
+ * the numbers that follow from it. */
+#include "io/onnx/run.h"
+#include "weber/ops.h"
+
+/* Fails if the node has a seed. */
+static bool without_seed(wb__onnx_call *c)
+{
+    if (!wb__onnx_attribute(c, "seed")) return true;
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "has a seed; the random numbers come from that "
+                           "of wb_seed: remove the attribute");
+}
+
+/* The dtype in the attribute `dtype`, or `otherwise`; 0 with the error set. */
+static wb_dtype dtype_or(wb__onnx_call *c, wb_dtype otherwise)
+{
+    const int64_t type = wb__onnx_int(c, "dtype", 0);
+    if (!type) return otherwise;
+    const bool known = type > 0 && type <= WB__ONNX_BFLOAT16;
+    const wb_dtype dtype = known ? wb__onnx_dtype((wb__onnx_type)type) : 0;
+    if (!dtype)
+        wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its dtype is %s, which Weber lacks",
+                        known ? wb__onnx_type_name((wb__onnx_type)type) : "not known");
+    return dtype;
+}
+
+/* Returns x scale + shift. */
+static wb_tensor *scaled(wb_tensor *x, double scale, double shift)
+{
+    if (x && scale != 1) x = wb_mul(x, wb_scalar(scale));
+    return x && shift != 0 ? wb_add(x, wb_scalar(shift)) : x;
+}
+
+static bool normal(wb__onnx_call *c, wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    const double mean = wb__onnx_real(c, "mean", 0), scale = wb__onnx_real(c, "scale", 1);
+    return dtype && wb__onnx_give(c, scaled(wb_randn_array(dtype, ndim, dims), scale, mean));
+}
+
+static bool uniform(wb__onnx_call *c, wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    const double low = wb__onnx_real(c, "low", 0), high = wb__onnx_real(c, "high", 1);
+    return dtype && wb__onnx_give(c, scaled(wb_rand_array(dtype, ndim, dims), high - low, low));
+}
+
+/* Sets *dims to the attribute `shape`; returns the number of dimensions, or -1 with the error
+ * set. */
+static int shape_of(wb__onnx_call *c, const int64_t **dims)
+{
+    const int n = wb__onnx_ints(c, "shape", dims);
+    if (n >= 0 && n <= WB_MAX_DIMS) return n;
+    wb__onnx_refuse(c, WB_ERROR_FORMAT, n < 0 ? "has no shape" : "has a shape of %d sizes", n);
+    return -1;
+}
+
+bool wb__onnx_random_normal(wb__onnx_call *c)
+{
+    const int64_t *dims;
+    if (!wb__onnx_only(c, "dtype mean scale seed shape") || !without_seed(c)) return false;
+    const int n = shape_of(c, &dims);
+    return n >= 0 && normal(c, dtype_or(c, WB_F32), n, dims);
+}
+
+bool wb__onnx_random_uniform(wb__onnx_call *c)
+{
+    const int64_t *dims;
+    if (!wb__onnx_only(c, "dtype low high seed shape") || !without_seed(c)) return false;
+    const int n = shape_of(c, &dims);
+    return n >= 0 && uniform(c, dtype_or(c, WB_F32), n, dims);
+}
+
+bool wb__onnx_random_normal_like(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "dtype mean scale seed") || !wb__onnx_has(c, 1) || !without_seed(c))
+        return false;
+    const wb_tensor *x = c->in[0];
+    return normal(c, dtype_or(c, (wb_dtype)x->dtype), x->ndim, x->dims);
+}
+
+bool wb__onnx_random_uniform_like(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "dtype low high seed") || !wb__onnx_has(c, 1) || !without_seed(c))
+        return false;
+    const wb_tensor *x = c->in[0];
+    return uniform(c, dtype_or(c, (wb_dtype)x->dtype), x->ndim, x->dims);
+}
+
+bool wb__onnx_bernoulli(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "dtype seed") || !wb__onnx_has(c, 1) || !without_seed(c)) return false;
+    const wb_dtype dtype = dtype_or(c, (wb_dtype)c->in[0]->dtype);
+    wb_tensor *y = dtype ? wb_bernoulli(c->in[0]) : NULL;
+    return wb__onnx_give(c, y ? wb__as(y, dtype) : NULL);
+}
+
+/* ---- Dropout --------------------------------------------------------------------------------- */
+
+/* Drops elements with probability p, 0 < p < 1. */
+static bool drop(wb__onnx_call *c, double p)
+{
+    wb_tensor *x = c->in[0];
+    if (!wb__floating("Dropout", x)) return false;
+    const wb_dtype draws = x->dtype == WB_F64 ? WB_F64 : WB_F32;
+    wb_tensor *u = wb__uniform_beside(x, draws, x->ndim, x->dims);
+    wb_tensor *keep = u ? wb_ge(u, wb__argument(p, draws)) : NULL;
+    wb_tensor *scale = wb__argument(1 / (1 - p), (wb_dtype)x->dtype);
+    if (!keep || !scale) return false;
+    if (wb__onnx_wants(c, 1)) c->out[1] = keep;
+    return wb__onnx_give(c, wb_where(keep, wb_mul(x, scale), wb__literal(0, (wb_dtype)x->dtype)));
+}
+
+/* Drops nothing, unless the input training_mode, which opset 12 has, is true. */
+bool wb__onnx_dropout(wb__onnx_call *c)
+{
+    const int64_t opset = c->node->opset, *training = NULL;
+    double p = 0.5;
+    if (!wb__onnx_only(c, opset >= 12 ? "seed" : "ratio") || !wb__onnx_has(c, 1)) return false;
+    (void)wb__onnx_real(c, "ratio", 0.5);       /* has no effect without training */
+    const int n = opset >= 12 ? wb__onnx_input_ints(c, 2, &training) : -1;
+    if (n == -2) return false;
+    const bool trains = n > 0 && *training;
+    if (trains && !wb__onnx_input_real(c, 1, 0.5, &p)) return false;
+    if (!(p >= 0 && p < 1))
+        return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "the ratio is %g; it must be in [0, 1)", p);
+    if (trains && p > 0) return without_seed(c) && drop(c, p);
+    wb_tensor *x = c->in[0];
+    if (wb__onnx_wants(c, 1) &&
+        !(c->out[1] = wb_full_array(1, opset >= 10 ? WB_BOOL : (wb_dtype)x->dtype, x->ndim,
+                                    x->dims)))
+        return false;
+    return wb__onnx_give(c, x);
+}
