@@ -28,8 +28,8 @@ static inline bool wb__onnx_alike(const wb__onnx_call *c, int i)
  * or that is named twice. */
 int wb__onnx_axes(wb__onnx_call *c, int64_t since, int i, int ndim, int list[WB_MAX_DIMS]);
 
-/* Whether the elements of input i are fixed: known from the file and the sizes of the inputs, so that
- * to read them does not evaluate anything that depends on the values of the inputs. */
+/* Whether the elements of input i are fixed: known from the file and the sizes of the inputs, so
+ * that to read them evaluates nothing that depends on the values of the inputs. */
 bool wb__onnx_is_fixed(const wb__onnx_call *c, int i);
 
 /* Reads an input that is one integer (k, depth, axis).  Returns false with the error set. */

@@ -52,9 +52,10 @@ static wb_tensor *sum_of(wb_tensor *x, unsigned mask, bool keep)
 /* The extreme of no elements is the one that every element changes. */
 static wb_tensor *extreme(wb_tensor *x, unsigned mask, bool keep, bool greatest)
 {
+    if (!x || !mask) return x;
     const wb_dtype dtype = (wb_dtype)x->dtype;
-    if (!mask) return x;
-    if (dtype == WB_BOOL) return wb__as(extreme(wb_astype(x, WB_U8), mask, keep, greatest), WB_BOOL);
+    if (dtype == WB_BOOL)
+        return wb__as(extreme(wb_astype(x, WB_U8), mask, keep, greatest), WB_BOOL);
     if (folded(x, mask)) return wb__reduce(greatest ? WB__OP_max : WB__OP_min, x, mask, keep);
     const int bits = (int)wb_dtype_bytes(dtype) * 8 - 1;
     double value = greatest ? -INFINITY : INFINITY;

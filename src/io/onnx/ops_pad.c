@@ -1,0 +1,312 @@
+/* Operators that add elements around a tensor, or add the elements of windows up: Pad,
+ * CenterCropPad, Col2Im. */
+#include "io/onnx/ops_common.h"
+#include "weber/indexing.h"
+
+#include <string.h>
+
+/* ---- Pad ------------------------------------------------------------------------------------- */
+
+/* The elements that Pad adds along each axis (a negative number removes some), and with which
+ * values.  value: of the mode constant; NULL: 0. */
+typedef struct {
+    int64_t before[WB_MAX_DIMS], after[WB_MAX_DIMS];
+    const char *mode;
+    wb_tensor *value;                   /* without axes */
+    bool is_number;                     /* the value is `number` */
+    double number;
+} padding;
+
+/* Reads the numbers of elements, two for each axis. */
+static bool read_pads(wb__onnx_call *c, padding *p)
+{
+    const wb_tensor *x = c->in[0];
+    const int64_t *pads;
+    int axes[WB_MAX_DIMS];
+    const int m = c->node->opset >= 11 ? wb__onnx_input_ints(c, 1, &pads)
+                                       : wb__onnx_ints(c, "pads", &pads);
+    int n = m == -2 ? -2 : wb__onnx_axes(c, 18, 3, x->ndim, axes);
+    if (n == -2) return false;
+    if (n == -1)
+        for (n = 0; n < x->ndim; n++) axes[n] = n;
+    if (m != 2 * n)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%d pads for %d axes of %s", WB__MAX(m, 0), n,
+                               wb_describe(x));
+    memset(p->before, 0, sizeof p->before);
+    memset(p->after, 0, sizeof p->after);
+    for (int i = 0; i < n; i++) {
+        const int64_t before = pads[i], after = pads[n + i], most = WB__MAX_DIM;
+        if (before < -most || before > most || after < -most || after > most)
+            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "pads %lld and %lld of axis %d",
+                                   (long long)before, (long long)after, axes[i]);
+        p->before[axes[i]] = before;
+        p->after[axes[i]] = after;
+        if (x->dims[axes[i]] + WB__MIN(before, 0) + WB__MIN(after, 0) < 0)
+            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "pads %lld and %lld remove more than axis %d "
+                                   "of %s has", (long long)before, (long long)after, axes[i],
+                                   wb_describe(x));
+    }
+    return true;
+}
+
+/* Reads the value of the mode constant.  One that is fixed is a number of the plan; an integer that
+ * is not 0 stays a tensor, since a double does not hold each. */
+static bool read_value(wb__onnx_call *c, padding *p)
+{
+    if (c->node->opset < 11) {
+        p->number = wb__onnx_real(c, "value", 0);
+        p->is_number = true;
+        return true;
+    }
+    wb_tensor *value = wb__onnx_in(c, 2);
+    p->is_number = !value;
+    if (!value) return true;
+    if (!wb__onnx_alike(c, 2)) return false;
+    if (value->size != 1)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the value is %s; it must be one number",
+                               wb_describe(value));
+    if (wb__onnx_is_fixed(c, 2)) {
+        if (!wb__onnx_input_real(c, 2, 0, &p->number)) return false;
+        p->is_number = p->number == 0 || wb__dtype_float((wb_dtype)value->dtype);
+        if (p->is_number) return true;
+    }
+    return (p->value = wb_reshape_array(value, 0, NULL)) != NULL;
+}
+
+/* Whether the mode is one of the operator's version. */
+static bool read_mode(wb__onnx_call *c, padding *p)
+{
+    p->mode = wb__onnx_text(c, "mode", "constant");
+    if (!strcmp(p->mode, "constant") || !strcmp(p->mode, "reflect") || !strcmp(p->mode, "edge") ||
+        (!strcmp(p->mode, "wrap") && c->node->opset >= 19))
+        return true;
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode is \"%s\"; it is constant, reflect, edge "
+                           "or, since opset 19, wrap", p->mode);
+}
+
+/* n copies of the value, in the shape of x but for the size along the axis. */
+static wb_tensor *margin(const wb_tensor *x, int axis, int64_t n, wb_tensor *value)
+{
+    int64_t dims[WB_MAX_DIMS];
+    memcpy(dims, x->dims, sizeof dims);
+    dims[axis] = n;
+    return wb_expand_array(value, x->ndim, dims);
+}
+
+static wb_tensor *with_margins(wb_tensor *x, int axis, int64_t before, int64_t after,
+                               wb_tensor *value)
+{
+    wb_tensor *part[3];
+    int n = 0;
+    if (before) part[n++] = margin(x, axis, before, value);
+    part[n++] = x;
+    if (after) part[n++] = margin(x, axis, after, value);
+    return wb_concat_array(n, part, axis);
+}
+
+/* The elements mirrored at both ends, again and again if there are fewer than are added. */
+static wb_tensor *mirrored(wb_tensor *x, int axis, int64_t before, int64_t after)
+{
+    const bool single = x->dims[axis] == 1;
+    const wb_pad_options o = {.size = sizeof o,
+                              .mode = single ? WB_PAD_REPLICATE : WB_PAD_REFLECT};
+    while (x && (before || after)) {
+        const int64_t most = single ? INT64_MAX : x->dims[axis] - 1;
+        const int64_t b = WB__MIN(before, most), a = WB__MIN(after, most);
+        x = wb_pad_with(x, axis, b, a, &o);
+        before -= b;
+        after -= a;
+    }
+    return x;
+}
+
+/* The elements periodically continued: a slice of copies of x side by side. */
+static wb_tensor *wrapped(wb_tensor *x, int axis, int64_t before, int64_t after)
+{
+    const wb_pad_options o = {.size = sizeof o, .mode = WB_PAD_CIRCULAR};
+    const int64_t n = x->dims[axis], from = (n - before % n) % n, size = before + n + after;
+    if (before <= n && after <= n) return wb_pad_with(x, axis, before, after, &o);
+    int64_t counts[WB_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) counts[i] = i == axis ? (from + size - 1) / n + 1 : 1;
+    wb_tensor *y = wb_tile_array(x, x->ndim, counts);
+    return y ? wb_slice(y, axis, from, from + size) : NULL;
+}
+
+static wb_tensor *padded(const wb__onnx_call *c, const padding *p, wb_tensor *x, int axis)
+{
+    const int64_t before = WB__MAX(p->before[axis], 0), after = WB__MAX(p->after[axis], 0);
+    wb_pad_options o = {.size = sizeof o};
+    if (!before && !after) return x;
+    if (!strcmp(p->mode, "constant")) {
+        if (p->value) return with_margins(x, axis, before, after, p->value);
+        o.value = p->number;
+        return wb_pad_with(x, axis, before, after, &o);
+    }
+    if (!x->dims[axis]) {
+        wb__onnx_refuse(c, WB_ERROR_SHAPE, "axis %d of %s has no elements to repeat", axis,
+                        wb_describe(x));
+        return NULL;
+    }
+    if (!strcmp(p->mode, "reflect")) return mirrored(x, axis, before, after);
+    if (!strcmp(p->mode, "wrap")) return wrapped(x, axis, before, after);
+    o.mode = WB_PAD_REPLICATE;
+    return wb_pad_with(x, axis, before, after, &o);
+}
+
+bool wb__onnx_pad(wb__onnx_call *c)
+{
+    padding p = {.mode = ""};
+    if (!wb__onnx_only(c, c->node->opset >= 11 ? "mode" : "mode pads value") ||
+        !wb__onnx_has(c, 1) || !read_mode(c, &p) || !read_pads(c, &p))
+        return false;
+    const bool constant = !strcmp(p.mode, "constant");
+    if (constant && !read_value(c, &p)) return false;
+    const bool zeros = constant && p.is_number && p.number == 0;
+    wb_tensor *x = c->in[0];
+    int64_t start[WB_MAX_DIMS], dims[WB_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) {
+        start[i] = zeros ? p.before[i] : WB__MIN(p.before[i], 0);
+        dims[i] = x->dims[i] + start[i] + (zeros ? p.after[i] : WB__MIN(p.after[i], 0));
+    }
+    const int ndim = x->ndim;
+    x = wb__onnx_place(x, start, dims);
+    for (int i = 0; i < ndim && x && !zeros; i++) x = padded(c, &p, x, i);
+    return wb__onnx_give(c, x);
+}
+
+/* ---- CenterCropPad --------------------------------------------------------------------------- */
+
+/* Half of what is cut off or added, rounded down, is in front. */
+bool wb__onnx_center_crop_pad(wb__onnx_call *c)
+{
+    const int64_t *shape;
+    int axes[WB_MAX_DIMS];
+    int64_t start[WB_MAX_DIMS] = {0}, dims[WB_MAX_DIMS];
+    if (!wb__onnx_only(c, "axes") || !wb__onnx_has(c, 2)) return false;
+    wb_tensor *x = c->in[0];
+    const int m = wb__onnx_input_ints(c, 1, &shape);
+    int n = m < 0 ? -2 : wb__onnx_axes(c, INT64_MAX, 0, x->ndim, axes);
+    if (n == -2) return false;
+    if (n == -1)
+        for (n = 0; n < x->ndim; n++) axes[n] = n;
+    if (m != n)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%d sizes for %d axes of %s", m, n,
+                               wb_describe(x));
+    memcpy(dims, x->dims, sizeof dims);
+    for (int i = 0; i < n; i++) {
+        const int64_t more = shape[i] - x->dims[axes[i]];
+        if (shape[i] < 0 || shape[i] > WB__MAX_DIM)
+            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the size %lld", (long long)shape[i]);
+        dims[axes[i]] = shape[i];
+        start[axes[i]] = more / 2;
+    }
+    return wb__onnx_give(c, wb__onnx_place(x, start, dims));
+}
+
+/* ---- Col2Im ---------------------------------------------------------------------------------- */
+
+enum { SPACE = WB_MAX_DIMS - 2 };
+
+/* The windows of Col2Im, whose elements are added up.  Axes of space: 0 to n - 1. */
+typedef struct {
+    int n;
+    const int64_t *image, *block;
+    int64_t stride[SPACE], dilation[SPACE], before[SPACE];
+    int64_t places[SPACE];              /* of windows along each axis */
+    int64_t size[SPACE];                /* of the image with its padding */
+    int64_t windows, elements, total;   /* the products of places, of block and of size */
+} windows;
+
+/* Sets to[] to the numbers of an attribute, or to `otherwise`. */
+static bool per_axis(wb__onnx_call *c, const char *name, int n, int64_t otherwise, int64_t *to)
+{
+    const int64_t *list;
+    const int m = wb__onnx_ints(c, name, &list);
+    if (m >= 0 && m != n)
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "%d %s; it has %d", m, name, n);
+    for (int i = 0; i < n; i++) {
+        to[i] = m >= 0 ? list[i] : otherwise;
+        if (to[i] < otherwise || to[i] > INT32_MAX)
+            return wb__onnx_refuse(c, WB_ERROR_FORMAT, "%lld in %s", (long long)to[i], name);
+    }
+    return true;
+}
+
+static bool read_windows(wb__onnx_call *c, windows *w)
+{
+    const int64_t *image, *block;
+    int64_t pads[2 * SPACE];
+    *w = (windows){.windows = 1, .elements = 1, .total = 1};
+    w->n = wb__onnx_input_ints(c, 1, &image);
+    const int m = w->n < 0 ? -2 : wb__onnx_input_ints(c, 2, &block);
+    if (m < 0) return false;
+    if (w->n != m || m < 1 || m > SPACE)
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "an image of %d axes, and blocks of %d",
+                               w->n, m);
+    w->image = image;
+    w->block = block;
+    if (!per_axis(c, "strides", m, 1, w->stride) || !per_axis(c, "dilations", m, 1, w->dilation) ||
+        !per_axis(c, "pads", 2 * m, 0, pads))
+        return false;
+    for (int i = 0; i < m; i++) {
+        if (image[i] < 1 || image[i] > INT32_MAX || block[i] < 1 || block[i] > INT32_MAX)
+            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "an image of size %lld, blocks of size %lld",
+                                   (long long)image[i], (long long)block[i]);
+        w->before[i] = pads[i];
+        w->size[i] = image[i] + pads[i] + pads[m + i];
+        const int64_t first = w->dilation[i] * (block[i] - 1) + 1;
+        w->places[i] = w->size[i] < first ? 0 : (w->size[i] - first) / w->stride[i] + 1;
+        if (__builtin_mul_overflow(w->windows, w->places[i], &w->windows) ||
+            __builtin_mul_overflow(w->elements, block[i], &w->elements) ||
+            __builtin_mul_overflow(w->total, w->size[i], &w->total))
+            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its image and blocks are too large");
+    }
+    return true;
+}
+
+/* Returns, for each element of a block and each window, its place in the padded image. */
+static wb_tensor *window_places(const wb_tensor *x, const windows *w)
+{
+    const int64_t n = w->elements * w->windows;
+    int64_t *at = wb__alloc((size_t)n * sizeof *at + 1);
+    for (int64_t k = 0; at && k < n; k++) {
+        int64_t window = k % w->windows, element = k / w->windows, step = 1;
+        at[k] = 0;
+        for (int i = w->n - 1; i >= 0; i--) {
+            at[k] += step * (window % w->places[i] * w->stride[i] +
+                             element % w->block[i] * w->dilation[i]);
+            window /= w->places[i];
+            element /= w->block[i];
+            step *= w->size[i];
+        }
+    }
+    wb_tensor *y = at ? wb__onnx_from(x, at, WB_I64, 1, &n) : NULL;
+    wb__free(at);
+    return y;
+}
+
+bool wb__onnx_col2im(wb__onnx_call *c)
+{
+    windows w;
+    if (!wb__onnx_only(c, "dilations pads strides") || !wb__onnx_has(c, 3) || !read_windows(c, &w))
+        return false;
+    wb_tensor *x = c->in[0];
+    if (x->ndim != 3 || x->dims[1] % w.elements || x->dims[2] != w.windows)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%s is not of %lld windows of %lld elements",
+                               wb_describe(x), (long long)w.windows, (long long)w.elements);
+    const int64_t channels = x->dims[1] / w.elements, planes = x->dims[0] * channels;
+    const int64_t flat[2] = {planes, w.elements * w.windows};
+    int64_t dims[WB_MAX_DIMS] = {x->dims[0], channels}, start[WB_MAX_DIMS] = {0};
+    int64_t padded_dims[WB_MAX_DIMS] = {x->dims[0], channels};
+    for (int i = 0; i < w.n; i++) {
+        dims[2 + i] = w.image[i];
+        padded_dims[2 + i] = w.size[i];
+        start[2 + i] = -w.before[i];
+    }
+    wb_tensor *at = window_places(x, &w), *rows = wb_reshape_array(x, 2, flat);
+    wb_tensor *zeros = wb_full_array(0, (wb_dtype)x->dtype, 2, (int64_t[]){w.total, planes});
+    if (!at || !rows || !zeros) return false;
+    wb_tensor *y = wb_scatter(zeros, at, wb_transpose(rows), .reduce = WB_SCATTER_ADD);
+    y = y ? wb_reshape_array(wb_transpose(y), 2 + w.n, padded_dims) : NULL;
+    return wb__onnx_give(c, wb__onnx_place(y, start, dims));
+}
