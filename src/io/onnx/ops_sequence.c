@@ -2,8 +2,8 @@
  *
  * With T steps, N sequences, D directions, I inputs, H hidden units and G gates:
  *   X [T, N, I]   W [D, G H, I]   R [D, G H, H]   B [D, 2 G H]   states [D, N, H]   Y [T, D, N, H]
- * With layout 1 the sequences come first: X [N, T, I], states [N, D, H], Y [N, T, D, H].  One product
- * multiplies the inputs of all steps by W. */
+ * With layout 1 the sequences come first: X [N, T, I], states [N, D, H], Y [N, T, D, H].  One
+ * product multiplies the inputs of all steps by W. */
 #include "io/onnx/run.h"
 #include "nn/recurrent.h"
 

@@ -1,0 +1,235 @@
+/* Fourier transforms and windows of ONNX, by Weber's wb_stft and wb_istft, which take real signals:
+ * the transform of a complex one is that of its real part, plus i times that of the other. */
+#include "io/onnx/ops_common.h"
+#include "io/onnx/ops_window.h"
+#include "weber/signal.h"
+
+#include <math.h>
+
+static const double pi = 3.14159265358979323846;
+
+/* ---- transforms ------------------------------------------------------------------------------ */
+
+static wb_stft_options frames_of(int64_t length, int64_t step, wb_tensor *window)
+{
+    return (wb_stft_options){.size = sizeof(wb_stft_options), .n_fft = length, .hop_length = step,
+                             .window = window, .no_center = true};
+}
+
+/* Returns the real (0) or the imaginary (1) part of y, [..., 2], as [..., 1]. */
+static wb_tensor *half(wb_tensor *y, int i) { return y ? wb_slice(y, -1, i, i + 1) : NULL; }
+
+static wb_tensor *conjugate(wb_tensor *y)
+{
+    return y ? wb_concat(-1, half(y, 0), wb_neg(half(y, 1))) : NULL;
+}
+
+/* Returns all n frequencies of a real signal, [..., n, 2], of which y has the first n / 2 + 1:
+ * y[n - f] is the conjugate of y[f]. */
+static wb_tensor *completed(wb_tensor *y, int64_t n)
+{
+    if (!y || n < 3) return y;
+    wb_tensor *turned = wb_flip(wb_slice(y, -2, 1, (n + 1) / 2), -2);
+    return wb_concat(-2, y, conjugate(turned));
+}
+
+/* Returns the transforms of frames of x, [..., L, 1 or 2]: [..., T, F, 2]. */
+static wb_tensor *transformed(wb_tensor *x, const wb_stft_options *o, bool onesided)
+{
+    wb_tensor *part[2] = {NULL, NULL};
+    const int64_t parts = x->dims[x->ndim - 1];
+    for (int i = 0; i < parts; i++) {
+        part[i] = wb_stft_with(wb_squeeze(half(x, i), -1), o);
+        if (!onesided) part[i] = completed(part[i], o->n_fft);
+        if (!part[i]) return NULL;
+    }
+    if (parts == 1) return part[0];
+    return wb_concat(-1, wb_sub(half(part[0], 0), half(part[1], 1)),
+                     wb_add(half(part[0], 1), half(part[1], 0)));
+}
+
+/* Returns x with n elements along axis -2: cut off, or with zeros behind it. */
+static wb_tensor *resized(wb_tensor *x, int64_t n)
+{
+    const int64_t has = x ? x->dims[x->ndim - 2] : 0;
+    if (!x || has == n) return x;
+    return has > n ? wb_slice(x, -2, 0, n) : (wb_pad)(x, x->ndim - 2, 0, n - has);
+}
+
+/* Returns x with the axis exchanged with the one before the last. */
+static wb_tensor *exchanged(wb_tensor *x, int axis)
+{
+    int64_t order[WB_MAX_DIMS];
+    if (!x || axis == x->ndim - 2) return x;
+    for (int i = 0; i < x->ndim; i++) order[i] = i;
+    order[axis] = x->ndim - 2;
+    order[x->ndim - 2] = axis;
+    return wb_permute_array(x, x->ndim, order);
+}
+
+static bool is_signal(const wb__onnx_call *c)
+{
+    const wb_tensor *x = c->in[0];
+    if (wb__dtype_float((wb_dtype)x->dtype) && x->ndim >= 2 &&
+        (x->dims[x->ndim - 1] == 1 || x->dims[x->ndim - 1] == 2))
+        return true;
+    return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s; the last axis is that of real and "
+                           "imaginary parts, 1 or 2", wb_describe(x));
+}
+
+/* Reads a positive length: input i, or else `otherwise`. */
+static bool read_length(wb__onnx_call *c, int i, int64_t otherwise, int64_t *length)
+{
+    *length = otherwise;
+    if (wb__onnx_in(c, i) && !wb__onnx_input_int(c, i, length)) return false;
+    if (*length >= 1 && *length <= INT32_MAX) return true;
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "a length is %lld; it is positive",
+                           (long long)*length);
+}
+
+/* The axis of a DFT: an attribute before opset 20, input 2 since then. */
+static bool read_dft_axis(wb__onnx_call *c, int *axis)
+{
+    const bool is_input = c->node->opset >= 20;
+    int64_t given = is_input ? -2 : wb__onnx_int(c, "axis", 1);
+    const wb_tensor *x = c->in[0];
+    if (is_input && wb__onnx_in(c, 2) && !wb__onnx_input_int(c, 2, &given)) return false;
+    *axis = wb__onnx_axis(c, given, x->ndim);
+    if (*axis >= 0 && *axis == x->ndim - 1)
+        return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "axis %d of %s, which is that of real and "
+                               "imaginary parts", *axis, wb_describe(x));
+    return *axis >= 0;
+}
+
+/* The inverse of n elements, conj(F(conj(x))) / n. */
+static wb_tensor *inverse(wb_tensor *x, const wb_stft_options *o)
+{
+    const double n = (double)o->n_fft;
+    wb_tensor *y = x->dims[x->ndim - 1] == 2 ? conjugate(x) : x;
+    y = y ? conjugate(transformed(y, o, false)) : NULL;
+    return wb_mul(y, wb__number_of(1 / n));
+}
+
+bool wb__onnx_dft(wb__onnx_call *c)
+{
+    int axis;
+    int64_t n;
+    if (!wb__onnx_only(c, c->node->opset < 20 ? "axis inverse onesided" : "inverse onesided") ||
+        !wb__onnx_has(c, 1) || !is_signal(c) || !read_dft_axis(c, &axis))
+        return false;
+    const bool back = wb__onnx_int(c, "inverse", 0), onesided = wb__onnx_int(c, "onesided", 0);
+    wb_tensor *x = c->in[0], *y;
+    const int64_t has = x->dims[axis], parts = x->dims[x->ndim - 1];
+    if (!read_length(c, 1, back && onesided ? 2 * (has - 1) : has, &n)) return false;
+    if (onesided && parts != (back ? 2 : 1))
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "onesided: its input is %s; it takes a real "
+                               "signal, or with inverse a complex one", wb_describe(x));
+    const wb_stft_options o = frames_of(n, n, NULL);
+    x = resized(exchanged(x, axis), back && onesided ? n / 2 + 1 : n);
+    if (!x) return false;
+    if (back && onesided) {
+        y = wb_istft_with(wb_unsqueeze(x, -3), &o);
+        return wb__onnx_give(c, exchanged(y ? wb_unsqueeze(y, -1) : NULL, axis));
+    }
+    y = back ? inverse(x, &o) : transformed(x, &o, onesided);
+    return wb__onnx_give(c, exchanged(y ? wb_squeeze(y, -3) : NULL, axis));
+}
+
+bool wb__onnx_stft(wb__onnx_call *c)
+{
+    int64_t length, step;
+    if (!wb__onnx_only(c, "onesided") || !wb__onnx_has(c, 2) || !is_signal(c)) return false;
+    wb_tensor *x = c->in[0], *window = wb__onnx_in(c, 2);
+    const bool onesided = wb__onnx_int(c, "onesided", 1);
+    const int64_t otherwise = window && window->ndim == 1 ? window->dims[0] : x->dims[x->ndim - 2];
+    if (!read_length(c, 1, 0, &step) || !read_length(c, 3, otherwise, &length)) return false;
+    if (x->ndim != 3 || (onesided && x->dims[2] != 1))
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its signal is %s; it is [N,L,1], or without "
+                               "onesided [N,L,2]", wb_describe(x));
+    if (window && (window->ndim != 1 || window->dims[0] != length))
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its window is %s, and its frames have %lld "
+                               "elements", wb_describe(window), (long long)length);
+    const wb_stft_options o = frames_of(length, step, window);
+    return wb__onnx_give(c, transformed(x, &o, onesided));
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* Sets *t to the attribute output_datatype, which is floating. */
+static bool read_type(const wb__onnx_call *c, wb_dtype *t)
+{
+    const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, "output_datatype", WB__ONNX_FLOAT);
+    *t = wb__onnx_dtype(type);
+    if (*t && wb__dtype_float(*t)) return true;
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "output_datatype is %s",
+                           wb__onnx_type_name(type));
+}
+
+/* w[k] = a - b cos(2 pi k / m) + d cos(4 pi k / m); m is n, or n - 1 if it is not periodic. */
+static bool give_window(wb__onnx_call *c, double a, double b, double d)
+{
+    int64_t n;
+    wb_dtype t;
+    if (!wb__onnx_only(c, "output_datatype periodic") || !wb__onnx_has(c, 1) ||
+        !read_length(c, 0, 0, &n) || !read_type(c, &t))
+        return false;
+    const int64_t m = wb__onnx_int(c, "periodic", 1) ? n : n - 1;
+    double *w = wb__alloc((size_t)n * sizeof *w);
+    for (int64_t k = 0; w && k < n; k++) {
+        const double angle = m ? 2 * pi * (double)k / (double)m : pi;
+        w[k] = a - b * cos(angle) + d * cos(2 * angle);
+    }
+    return wb__onnx_give(c, wb__onnx_numbers(c->in[0], w, t, 1, &n));
+}
+
+bool wb__onnx_hann_window(wb__onnx_call *c) { return give_window(c, 0.5, 0.5, 0); }
+
+bool wb__onnx_hamming_window(wb__onnx_call *c)
+{
+    return give_window(c, 25.0 / 46, 1 - 25.0 / 46, 0);
+}
+
+bool wb__onnx_blackman_window(wb__onnx_call *c) { return give_window(c, 0.42, 0.5, 0.08); }
+
+/* ---- the mel scale --------------------------------------------------------------------------- */
+
+static double to_mel(double hertz) { return 2595 * log10(1 + hertz / 700); }
+static double to_hertz(double mel) { return 700 * (pow(10, mel / 2595) - 1); }
+
+/* Adds filter i, a triangle over three numbers of frequencies, to m, [rows, filters]. */
+static void add_filter(double *m, int64_t rows, int64_t filters, int64_t i, const int64_t *corner)
+{
+    const int64_t left = corner[0], centre = corner[1], right = corner[2];
+    if (left == centre && centre < rows) m[centre * filters + i] = 1;
+    for (int64_t j = left; left < centre && j <= centre && j < rows; j++)
+        m[j * filters + i] = (double)(j - left) / (double)(centre - left);
+    for (int64_t j = centre; j < right && j < rows; j++)
+        m[j * filters + i] = (double)(right - j) / (double)(right - centre);
+}
+
+bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
+{
+    int64_t filters, length, rate;
+    double low, high;
+    wb_dtype t;
+    if (!wb__onnx_only(c, "output_datatype") || !wb__onnx_has(c, 5) ||
+        !read_length(c, 0, 0, &filters) || !read_length(c, 1, 0, &length) ||
+        !read_length(c, 2, 0, &rate) || !wb__onnx_input_real(c, 3, 0, &low) ||
+        !wb__onnx_input_real(c, 4, 0, &high) || !read_type(c, &t))
+        return false;
+    if (!(low >= 0 && low <= high && high <= rate))
+        return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "filters from %g to %g hertz of a rate %lld",
+                               low, high, (long long)rate);
+    const int64_t rows = length / 2 + 1, dims[2] = {rows, filters};
+    const double step = (to_mel(high) - to_mel(low)) / (double)(filters + 2);
+    double *m = wb__alloc_zero((size_t)(rows * filters), sizeof *m);
+    for (int64_t i = 0; m && i < filters; i++) {
+        int64_t corner[3];
+        for (int k = 0; k < 3; k++) {
+            const double hertz = to_hertz(to_mel(low) + (double)(i + k) * step);
+            corner[k] = (int64_t)floor((double)(length + 1) * hertz / (double)rate);
+        }
+        add_filter(m, rows, filters, i, corner);
+    }
+    return wb__onnx_give(c, wb__onnx_numbers(c->in[0], m, t, 2, dims));
+}
