@@ -1,0 +1,257 @@
+/* Elements taken and replaced by index.  A negative index counts from the end.  ONNX forbids an
+ * index outside of the axis; as in Weber's own operations it takes zeros and replaces nothing, and
+ * is an error with WEBER_DEBUG=check. */
+#include "io/onnx/ops_common.h"
+#include "weber/indexing.h"
+
+#include <string.h>
+
+/* The dtype of places among n elements. */
+static wb_dtype places_in(int64_t n) { return n > INT32_MAX ? WB_I64 : WB_I32; }
+
+static wb_tensor *number(int64_t v, wb_dtype t) { return wb__literal((double)v, t); }
+
+/* Whether input i is given and of integers; else sets the error. */
+static bool has_index(const wb__onnx_call *c, int i)
+{
+    if (!wb__onnx_has(c, i + 1)) return false;
+    const wb_dtype t = (wb_dtype)c->in[i]->dtype;
+    if (!wb__dtype_float(t) && t != WB_BOOL) return true;
+    return wb__onnx_refuse(c, WB_ERROR_DTYPE, "the indices are %s; they must be integers",
+                           wb_describe(c->in[i]));
+}
+
+/* Returns the index into n elements, counted from the start. */
+static wb_tensor *from_start(wb_tensor *index, int64_t n)
+{
+    if (!index || index->dtype == WB_U8) return index;
+    if (index->dtype != WB_I64) index = wb__as(index, places_in(n));
+    if (!index) return NULL;
+    const wb_dtype t = (wb_dtype)index->dtype;
+    return wb_where(wb_lt(index, number(0, t)), wb_add(index, number(n, t)), index);
+}
+
+/* Sets *at to index · step + *at in the dtype t, and *inside to whether the index is in 0 to n - 1
+ * and *inside, if it is not NULL, holds. */
+static void add_place(wb_tensor *index, int64_t n, int64_t step, wb_dtype t, wb_tensor **at,
+                      wb_tensor **inside)
+{
+    index = wb__as(from_start(index, n), WB_I64);
+    wb_tensor *in = wb_and(wb_ge(index, number(0, WB_I64)), wb_lt(index, number(n, WB_I64)));
+    *inside = *inside ? wb_and(*inside, in) : in;
+    *at = wb_add(wb_mul(wb__as(index, t), number(step, t)), *at);
+}
+
+/* ---- Gather ---------------------------------------------------------------------------------- */
+
+bool wb__onnx_gather(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "axis") || !has_index(c, 1)) return false;
+    wb_tensor *x = c->in[0];
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
+    if (axis < 0) return false;
+    return wb__onnx_give(c, wb_take_axis(x, from_start(c->in[1], x->dims[axis]), axis));
+}
+
+/* Along the other axes the indices may have fewer elements than x, of which the first are used. */
+bool wb__onnx_gather_elements(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "axis") || !has_index(c, 1)) return false;
+    wb_tensor *x = c->in[0], *index = c->in[1];
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
+    if (axis < 0) return false;
+    int64_t start[WB_MAX_DIMS] = {0}, dims[WB_MAX_DIMS];
+    bool fits = index->ndim == x->ndim;
+    for (int i = 0; fits && i < x->ndim; i++) {
+        dims[i] = i == axis ? x->dims[i] : index->dims[i];
+        fits = dims[i] <= x->dims[i];
+    }
+    if (!fits)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "indices %s do not fit %s along axis %d",
+                               wb_describe(index), wb_describe(x), axis);
+    wb_tensor *at = from_start(index, x->dims[axis]);
+    return wb__onnx_give(c, wb_take_along(wb__onnx_place(x, start, dims), at, axis));
+}
+
+/* ---- several indices at once ----------------------------------------------------------------- */
+
+/* The last axis of an index of GatherND and ScatterND has k numbers, for the axes of x from `first`
+ * on: together they name a row of x, which is all that is behind these axes. */
+typedef struct {
+    int first, k;
+    int64_t batches, rows, row, count;  /* products of the sizes of x before, along and behind these
+                                           axes; number of the indices */
+} rows_of;
+
+/* Reads the sizes of x and the index, of which the first `first` are the same. */
+static bool read_rows(const wb__onnx_call *c, int first, rows_of *r)
+{
+    const wb_tensor *x = c->in[0], *index = c->in[1];
+    const int64_t k = index->ndim ? index->dims[index->ndim - 1] : 0;
+    bool fits = k > 0 && first >= 0 && first < index->ndim && first + k <= x->ndim;
+    *r = (rows_of){.first = first, .k = (int)k, .batches = 1, .rows = 1, .row = 1, .count = 1};
+    for (int i = 0; fits && i < first; i++) fits = x->dims[i] == index->dims[i];
+    if (!fits)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "indices %s do not fit %s after %d axes of "
+                               "batches", wb_describe(index), wb_describe(x), first);
+    for (int i = 0; i < x->ndim; i++)
+        *(i < first ? &r->batches : i < first + k ? &r->rows : &r->row) *= x->dims[i];
+    for (int i = 0; i < index->ndim - 1; i++) r->count *= index->dims[i];
+    return true;
+}
+
+/* Returns the places of the rows among those of x, or -1: [count]. */
+static wb_tensor *row_places(const wb__onnx_call *c, const rows_of *r)
+{
+    const wb_tensor *x = c->in[0];
+    const wb_dtype t = places_in(r->batches * r->rows);
+    const int64_t each = r->batches ? r->count / r->batches : 0;
+    wb_tensor *index = wb_reshape_array(c->in[1], 2, (int64_t[]){r->count, r->k});
+    wb_tensor *at = number(0, t), *inside = NULL;
+    if (r->first) {
+        at = wb_mul(wb_arange(r->batches, t), number(r->rows, t));
+        at = wb_repeat(at, 0, each);
+    }
+    int64_t step = r->rows;
+    for (int i = 0; i < r->k && index; i++) {
+        const int64_t n = x->dims[r->first + i];
+        step = n ? step / n : 0;
+        wb_tensor *numbers = wb_reshape_array(wb_slice(index, 1, i, i + 1), 1, &r->count);
+        add_place(numbers, n, step, t, &at, &inside);
+    }
+    return index ? wb_where(inside, at, number(-1, t)) : NULL;
+}
+
+/* x as rows, [n, row], or [n] if each is one element without axes. */
+static wb_tensor *as_rows(wb_tensor *x, const rows_of *r, int64_t n, bool single)
+{
+    return wb_reshape_array(x, single ? 1 : 2, (int64_t[]){n, r->row});
+}
+
+bool wb__onnx_gather_nd(wb__onnx_call *c)
+{
+    rows_of r;
+    if (!wb__onnx_only(c, c->node->opset >= 12 ? "batch_dims" : "") || !has_index(c, 1))
+        return false;
+    const int64_t first = wb__onnx_int(c, "batch_dims", 0);
+    if (!read_rows(c, (int)WB__MAX(WB__MIN(first, WB_MAX_DIMS), -1), &r)) return false;
+    wb_tensor *x = c->in[0], *index = c->in[1];
+    int64_t dims[2 * WB_MAX_DIMS];
+    int ndim = 0;
+    for (int i = 0; i < index->ndim - 1; i++) dims[ndim++] = index->dims[i];
+    for (int i = r.first + r.k; i < x->ndim; i++) dims[ndim++] = x->dims[i];
+    wb_tensor *y = wb_take(as_rows(x, &r, r.batches * r.rows, false), row_places(c, &r));
+    return wb__onnx_give(c, y ? wb_reshape_array(y, ndim, dims) : NULL);
+}
+
+/* ---- Scatter --------------------------------------------------------------------------------- */
+
+/* Reads how elements with one index are combined. */
+static bool read_reduction(const wb__onnx_call *c, wb_scatter_options *o)
+{
+    static const struct { const char *name; int64_t since; wb_scatter_reduce reduce; } modes[] = {
+        {"none", 0, WB_SCATTER_SET}, {"add", 16, WB_SCATTER_ADD}, {"mul", 16, WB_SCATTER_MUL},
+        {"max", 18, WB_SCATTER_MAX}, {"min", 18, WB_SCATTER_MIN}};
+    const char *name = wb__onnx_text(c, "reduction", "none");
+    *o = (wb_scatter_options){.size = sizeof *o};
+    for (size_t i = 0; i < WB__COUNT(modes); i++)
+        if (!strcmp(name, modes[i].name) && c->node->opset >= modes[i].since) {
+            o->reduce = modes[i].reduce;
+            return true;
+        }
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "reduction is \"%s\"; it is none, add, mul or, "
+                           "since opset 18, max or min", name);
+}
+
+/* Returns, for each element of the index, its place in x flattened, where the index counts along
+ * the axis, and the place of the element itself along the other axes; or -1. */
+static wb_tensor *element_places(const wb_tensor *x, wb_tensor *index, int axis)
+{
+    const wb_dtype t = places_in(x->size);
+    wb_tensor *at = number(0, t), *inside = NULL;
+    int64_t step = 1, along[WB_MAX_DIMS], of_axis = 1;
+    for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) {
+        if (i == axis) of_axis = step;
+        if (i == axis) continue;
+        for (int k = 0; k < x->ndim; k++) along[k] = k == i ? index->dims[i] : 1;
+        wb_tensor *here = wb_reshape_array(wb_arange(index->dims[i], t), x->ndim, along);
+        at = wb_add(at, wb_mul(here, number(step, t)));
+    }
+    add_place(index, x->dims[axis], of_axis, t, &at, &inside);
+    return wb_where(inside, at, number(-1, t));
+}
+
+bool wb__onnx_scatter_elements(wb__onnx_call *c)
+{
+    wb_scatter_options o;
+    if (!wb__onnx_only(c, c->node->opset >= 16 ? "axis reduction" : "axis") || !has_index(c, 1) ||
+        !wb__onnx_alike(c, 2) || !read_reduction(c, &o))
+        return false;
+    wb_tensor *x = c->in[0], *index = c->in[1], *updates = c->in[2];
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
+    if (axis < 0) return false;
+    bool fits = index->ndim == x->ndim && wb__same_dims(index, updates);
+    for (int i = 0; fits && i < x->ndim; i++) fits = i == axis || index->dims[i] <= x->dims[i];
+    if (!fits)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "indices %s and updates %s do not fit %s along "
+                               "axis %d", wb_describe(index), wb_describe(updates), wb_describe(x),
+                               axis);
+    if (!updates->size) return wb__onnx_give(c, wb__unchanged(x));
+    wb_tensor *at = element_places(x, index, axis);
+    at = at ? wb_reshape_array(at, 1, &at->size) : NULL;
+    wb_tensor *y = wb_scatter_with(wb_reshape_array(x, 1, &x->size), at,
+                                   wb_reshape_array(updates, 1, &updates->size), &o);
+    return wb__onnx_give(c, y ? wb_reshape_array(y, x->ndim, x->dims) : NULL);
+}
+
+bool wb__onnx_scatter_nd(wb__onnx_call *c)
+{
+    wb_scatter_options o;
+    rows_of r;
+    if (!wb__onnx_only(c, c->node->opset >= 16 ? "reduction" : "") || !has_index(c, 1) ||
+        !wb__onnx_alike(c, 2) || !read_reduction(c, &o) || !read_rows(c, 0, &r))
+        return false;
+    wb_tensor *x = c->in[0], *updates = c->in[2];
+    const wb_tensor *index = c->in[1];
+    const int leading = index->ndim - 1;
+    bool fits = updates->ndim == leading + x->ndim - r.k;
+    for (int i = 0; fits && i < updates->ndim; i++)
+        fits = updates->dims[i] == (i < leading ? index->dims[i] : x->dims[r.k + i - leading]);
+    if (!fits)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "updates %s by indices %s do not fit %s",
+                               wb_describe(updates), wb_describe(index), wb_describe(x));
+    if (!updates->size) return wb__onnx_give(c, wb__unchanged(x));
+    const bool single = r.k == x->ndim;
+    wb_tensor *y = wb_scatter_with(as_rows(x, &r, r.rows, single), row_places(c, &r),
+                                   as_rows(updates, &r, r.count, single), &o);
+    return wb__onnx_give(c, y ? wb_reshape_array(y, x->ndim, x->dims) : NULL);
+}
+
+/* ---- OneHot ---------------------------------------------------------------------------------- */
+
+/* The depth becomes a new axis of the indices, at each place of which they are compared with it. */
+bool wb__onnx_one_hot(wb__onnx_call *c)
+{
+    double real_depth;
+    int64_t depth, dims[WB_MAX_DIMS];
+    if (!wb__onnx_only(c, "axis") || !wb__onnx_has(c, 3) ||
+        !wb__onnx_input_real(c, 1, 0, &real_depth))
+        return false;
+    wb_tensor *index = c->in[0], *values = c->in[2];
+    const int ndim = index->ndim + 1, axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -1), ndim);
+    if (axis < 0) return false;
+    if (!(real_depth >= 1) || real_depth > (double)WB__MAX_DIM || index->dtype == WB_BOOL ||
+        ndim > WB_MAX_DIMS || values->ndim != 1 || values->dims[0] != 2)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "indices %s, a depth of %g and the values %s",
+                               wb_describe(index), real_depth, wb_describe(values));
+    depth = (int64_t)real_depth;
+    for (int i = 0; i < ndim; i++) dims[i] = i == axis ? depth : 1;
+    const wb_dtype of = (wb_dtype)index->dtype;
+    const wb_dtype t = !wb__dtype_float(of) ? WB_I64 : of == WB_F64 ? WB_F64 : WB_F32;
+    index = wb_unsqueeze(wb__as(index, t), axis);
+    index = wb_where(wb_lt(index, number(0, t)), wb_add(index, number(depth, t)), index);
+    wb_tensor *here = wb_eq(wb_reshape_array(wb_arange(depth, t), ndim, dims), index);
+    wb_tensor *off = wb_reshape_array(wb_slice(values, 0, 0, 1), 0, NULL);
+    wb_tensor *on = wb_reshape_array(wb_slice(values, 0, 1, 2), 0, NULL);
+    return wb__onnx_give(c, wb_where(here, on, off));
+}
