@@ -13,7 +13,7 @@
     X(adaptivemeanpool) X(embedding) X(embeddingbag) X(attention)                               \
     X(rnn) X(lstm) X(gru) X(rnn_cell) X(lstm_cell) X(gru_cell)                                  \
     X(gruv3) X(gruv3_cell) X(recurrence) X(weightnorm)                                          \
-    X(chain) X(skip) X(parallel) X(fusion) X(maxout) X(function)
+    X(chain) X(skip) X(parallel) X(fusion) X(maxout) X(function) X(onnx_model)
 
 #define EXTERN(name) extern const wb__layer_type wb__##name##_type;
 LAYERS(EXTERN)
@@ -37,12 +37,53 @@ void *wb__layer_option(const wb__layer_type *type, const void *options, const ch
     return NULL;
 }
 
+/* ---- blobs ----------------------------------------------------------------------------------- */
+
+wb__blob *wb__blob_new(size_t n)
+{
+    wb__blob *b = n < SIZE_MAX / 2 ? wb__alloc(sizeof *b + n) : NULL;
+    if (!b) return NULL;
+    *b = (wb__blob){.n = n};
+    atomic_init(&b->refs, 1);
+    return b;
+}
+
+void wb__blob_unref(wb__blob *b)
+{
+    if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1) return;
+    if (b->made) b->drop(b->made);
+    wb__free(b);
+}
+
+/* Returns the blob of option i; NULL: it is another option, or has none. */
+static wb__blob *blob_of(const wb__layer_type *type, const void *options, int i)
+{
+    wb__blob *b = NULL;
+    if (type->options[i].kind == WB__OPTION_BLOB)
+        memcpy(&b, (const char *)options + type->options[i].offset, sizeof b);
+    return b;
+}
+
+void wb__blobs_ref(const wb__layer_type *type, const void *options)
+{
+    for (int i = 0; i < type->n_options; i++) {
+        wb__blob *b = blob_of(type, options, i);
+        if (b) atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    }
+}
+
+void wb__blobs_unref(const wb__layer_type *type, const void *options)
+{
+    for (int i = 0; i < type->n_options; i++) wb__blob_unref(blob_of(type, options, i));
+}
+
 /* ---- creation -------------------------------------------------------------------------------- */
 
 static void layer_destroy(void *object)
 {
     wb_layer *l = object;
     wb__branch_clear(&l->node);
+    if (l->options) wb__blobs_unref(l->type, l->options);
     wb__free(l->options);
     wb__object_end(l, sizeof *l);
 }
@@ -69,6 +110,7 @@ static wb_layer *new_layer(const wb__layer_type *type, const void *options)
     l->options = wb__alloc(type->options_size);
     if (l->options) {
         memcpy(l->options, options, type->options_size);
+        wb__blobs_ref(type, l->options);
         return l;
     }
     wb_object_free(l);
@@ -203,7 +245,8 @@ int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *
     if (!wb__is(layer, &wb__layer_class))
         return wb__fail(WB_ERROR_ARGUMENT, "call: a %s is not a layer", wb__kind(layer)), -1;
     const wb__layer_type *type = layer->type;
-    if (n < 1 || !inputs) return wb__fail(WB_ERROR_ARGUMENT, "%s: no inputs", type->name), -1;
+    if (n < !type->without_inputs || (n && !inputs))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: no inputs", type->name), -1;
     for (int i = 0; i < n; i++)
         if (!wb__operand(type->name, inputs[i])) return -1;
     wb__branch_used(&layer->node);

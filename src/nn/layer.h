@@ -25,12 +25,29 @@ typedef enum {
     WB__OPTION_CONNECTION,      /* wb__connection; files hold its registered name */
     WB__OPTION_DTYPE,
     WB__OPTION_TEXT,            /* char[count], ended by 0 */
+    WB__OPTION_BLOB,            /* wb__blob *; files hold its bytes in base64 */
     WB__OPTION_INITIALISER      /* not stored in files */
 } wb__option_kind;
 typedef struct { const char *name; wb__option_kind kind; size_t offset; int count; } wb__option;
 #define WB__OPTION_ROW(T, field, kind, count) \
     {#field, WB__OPTION_##kind, offsetof(T, field), count},
 enum { WB__OUTPUTS = 16 };      /* the most outputs of a layer */
+typedef struct wb__layer_type wb__layer_type;
+
+/* Bytes that the options of a layer and of its copies share, such as a graph of ONNX.  `made` is
+ * what the layer type made of them, or NULL, and `drop` frees it. */
+typedef struct {
+    _Atomic uint32_t refs;
+    size_t n;
+    void *made;
+    void (*drop)(void *made);
+    _Alignas(16) uint8_t bytes[];
+} wb__blob;
+wb__blob *wb__blob_new(size_t n);       /* with one reference; NULL with the error set */
+void wb__blob_unref(wb__blob *b);       /* accepts NULL */
+/* Adds or drops a reference to each blob of the options. */
+void wb__blobs_ref(const wb__layer_type *type, const void *options);
+void wb__blobs_unref(const wb__layer_type *type, const void *options);
 
 /* A layer's child that has another name in PyTorch. */
 typedef struct {
@@ -63,7 +80,7 @@ typedef struct {
     bool numbered;              /* PyTorch numbers the inner layers and counts activations too */
 } wb__torch_kind;
 
-typedef struct {
+struct wb__layer_type {
     const char *name;                   /* "Dense" */
     size_t options_size;
     int n_options;
@@ -82,13 +99,14 @@ typedef struct {
     wb_layer *(*make)(const void *options);
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *layers);
+    bool without_inputs;                /* it may be called without inputs */
     /* A container that has one layer, calls it in a way of its own, and is printed and summarised
      * as one layer. */
     bool one_row;
     /* data that only this type uses, such as the cell_kind of a recurrent layer (recurrent.c) */
     const void *detail;
     const wb__torch_kind *torch;        /* NULL: PyTorch uses the same names */
-} wb__layer_type;
+};
 
 /* Initialises the fields of a wb__layer_type that describe its options struct T and the option
  * table. */

@@ -6,6 +6,7 @@
 #include "io/model/names.h"
 #include "io/numpy/npz.h"
 #include "io/model/structure.h"
+#include "io/onnx/layer.h"
 
 #include <string.h>
 
@@ -141,7 +142,7 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__format format = wb__format_named(path);
     if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX || format == WB__FORMAT_PT ||
-        format == WB__FORMAT_JLD2)
+        format == WB__FORMAT_JLD2 || format == WB__FORMAT_ONNX)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "save: %s: no model goes into an %s file; .safetensors, .bson and .npz "
                         "take one",
@@ -290,9 +291,13 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     if (!m) return NULL;
     wb_layer *model = NULL;
     wb__table file = {0};
-    if (wb__format_in(m) == WB__FORMAT_BSON) {
+    const wb__format format = wb__format_in(m);
+    if (format == WB__FORMAT_BSON) {
         wb__map_ahead(m, m->data, m->bytes);
         model = wb__flux_load(m, &o);
+    } else if (format == WB__FORMAT_ONNX) {
+        wb__map_ahead(m, m->data, m->bytes);
+        model = wb__onnx_load(m, &o);
     } else if (!wb__table_of(m, o.key, true, &file)) {
         model = model_of_tensors(path, &file, false);
     }

@@ -2,6 +2,7 @@
 #include "io/model/structure.h"
 
 #include "base/options.h"
+#include "io/base64.h"
 #include "io/json.h"
 #include "tree/tree.h"
 
@@ -32,9 +33,20 @@ static const char *kind_of(const wb__option *o)
     return o->kind == WB__OPTION_FUNCTION ? "function" : "connection";
 }
 
+static void put_blob(wb__json_out *out, const wb__blob *b)
+{
+    wb__text t = {0};
+    wb__base64_add(&t, b->bytes, b->n);
+    char *text = wb__text_take(&t);
+    if (text) wb__json_put_text(out, text);
+    else out->status = WB_ERROR_MEMORY;
+    wb__free(text);
+}
+
 static void put_option(wb__json_out *out, const wb__option *o, const char *at)
 {
     switch (o->kind) {
+    case WB__OPTION_BLOB: put_blob(out, *(wb__blob *const *)(const void *)at); break;
     case WB__OPTION_INT: wb__json_put_integer(out, *(const int64_t *)(const void *)at); break;
     case WB__OPTION_INT32:
         wb__json_put_integer(out, *(const int32_t *)(const void *)at);
@@ -107,6 +119,13 @@ static bool read_ints(const wb__option *o, int64_t *list, const wb__json *number
     return true;
 }
 
+static bool read_blob(wb__blob **at, const char *text)
+{
+    const int64_t n = text ? wb__base64_bytes(text) : -1;
+    *at = n < 0 ? NULL : wb__blob_new((size_t)n);
+    return *at && wb__base64_read(text, (*at)->bytes);
+}
+
 static bool read_value(const wb__option *o, char *at, const wb__json *value)
 {
     const char *text = wb__json_text(value);
@@ -140,6 +159,7 @@ static bool read_value(const wb__option *o, char *at, const wb__json *value)
         if (text && strlen(text) < (size_t)o->count) memcpy(at, text, strlen(text) + 1);
         return text && strlen(text) < (size_t)o->count;
     case WB__OPTION_INTS: return read_ints(o, (void *)at, value);
+    case WB__OPTION_BLOB: return read_blob((void *)at, text);
     default: return false;
     }
 }
@@ -407,6 +427,7 @@ static wb_layer *build_layer(const char *file, const wb__json *node, const char 
         if (!made) fail_in(file);
     }
     drop_parts(&parts);
+    wb__blobs_unref(type, options);
     wb__free(options);
     const char *mode = wb__json_text(wb__json_get(node, "mode"));
     if (!made || !mode) return made;

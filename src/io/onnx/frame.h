@@ -51,8 +51,9 @@ enum { WB__ONNX_DEVICES = 8, WB__ONNX_TRACES = 8 };
 typedef struct {
     wb__onnx_model *model;
     char file[128];                     /* the name of the file, for messages */
-    int n_inputs, n_parameters;         /* of the graph's inputs, parameters are the last ones */
-    bool *frozen;                       /* for each parameter */
+    int n_parameters;
+    int *parameters;                    /* the graph's values that are the layer's children */
+    bool *frozen;                       /* for each parameter: running statistics */
     pthread_mutex_t lock;               /* guards the fields below */
     /* Constants by device, and by the address of the wb__onnx_tensor, wb__onnx_value or
      * wb__onnx_attr that they are the value of (references) */
@@ -62,7 +63,7 @@ typedef struct {
 } wb__onnx_state;
 
 bool wb__onnx_state_init(wb__onnx_state *s);
-void wb__onnx_state_clear(wb__onnx_state *s);   /* frees all but s->model and s->frozen */
+void wb__onnx_state_clear(wb__onnx_state *s);   /* frees all but the first five fields */
 
 /* Returns the constant that is kept for the key, or NULL.  It belongs to the state. */
 wb_tensor *wb__onnx_kept(wb__onnx_state *s, const wb_device *d, const void *key);

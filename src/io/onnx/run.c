@@ -139,17 +139,6 @@ static void *block(wb__onnx_run *r, size_t bytes)
     return made;
 }
 
-/* Makes a constant on the default device of the values in the file. */
-static wb_tensor *from_file(const wb__onnx_tensor *t, wb_dtype dtype)
-{
-    if (dtype != WB_BOOL || !t->size) return wb_from(t->data, dtype, t->ndim, t->dims);
-    uint8_t *truth = wb__alloc((size_t)t->size);
-    for (int64_t i = 0; truth && i < t->size; i++) truth[i] = ((const uint8_t *)t->data)[i] != 0;
-    wb_tensor *x = truth ? wb_from(truth, dtype, t->ndim, t->dims) : NULL;
-    wb__free(truth);
-    return x;
-}
-
 /* Returns the constant on d. */
 static wb_tensor *constant_on(wb__onnx_state *s, const wb_device *d, const wb__onnx_tensor *t)
 {
@@ -161,7 +150,7 @@ static wb_tensor *constant_on(wb__onnx_state *s, const wb_device *d, const wb__o
                              "lacks", prefix, s->file, t->name ? t->name : "",
                              wb__onnx_type_name(t->type));
     const wb_device *was = wb__use_device(d);
-    x = wb__onnx_keep(s, d, t, from_file(t, dtype));
+    x = wb__onnx_keep(s, d, t, wb_from(t->data, dtype, t->ndim, t->dims));
     wb__use_device(was);
     return x;
 }
@@ -442,7 +431,8 @@ static bool open_frame(wb__onnx_run *r, wb__onnx_frame *f, const wb__onnx_graph 
     *f = (wb__onnx_frame){g, r->frame, wb__alloc_zero((size_t)g->n_values + 1, sizeof *f->slots)};
     if (!f->slots) return false;
     for (int v = 0; v < g->n_values; v++)
-        if (g->values[v].initializer) f->slots[v].known = WB__ONNX_BY_FILE;
+        if (g->values[v].initializer && g->values[v].parameter < 0)
+            f->slots[v].known = WB__ONNX_BY_FILE;
     r->frame = f;
     return true;
 }
@@ -496,7 +486,7 @@ static wb_tensor *output_of(wb__onnx_run *r, int v)
 static const wb_device *device_of(const wb__onnx_state *s, wb_tensor *const *parameters,
                                   wb_tensor *const *in)
 {
-    for (int i = 0; i < s->n_inputs; i++)
+    for (int i = 0; i < s->model->graph->n_inputs; i++)
         if (in[i]->device) return in[i]->device;
     return s->n_parameters ? wb__device_of(parameters[0]) : wb_default_device();
 }
@@ -507,9 +497,9 @@ static bool call_graph(wb__onnx_run *r, wb_tensor *const *parameters, wb_tensor 
     const wb__onnx_graph *g = r->state->model->graph;
     wb__onnx_frame f;
     if (!open_frame(r, &f, g)) return false;
-    for (int i = 0; i < g->n_inputs; i++)
-        f.slots[g->inputs[i]].x =
-            i < r->state->n_inputs ? in[i] : parameters[i - r->state->n_inputs];
+    for (int i = 0; i < g->n_inputs; i++) f.slots[g->inputs[i]].x = in[i];
+    for (int i = 0; i < r->state->n_parameters; i++)
+        f.slots[r->state->parameters[i]].x = parameters[i];
     bool ok = call_nodes(r, g);
     for (int i = 0; ok && i < g->n_outputs; i++)
         ok = (out[i] = output_of(r, g->outputs[i])) != NULL;
@@ -521,7 +511,7 @@ bool wb__onnx_run_graph(wb__onnx_state *s, wb_tensor *const *parameters, wb_tens
                         wb_tensor **out)
 {
     wb__onnx_run r = {.state = s, .device = device_of(s, parameters, in)};
-    r.trace = wb__onnx_trace_take(s, r.device, s->n_inputs, in);
+    r.trace = wb__onnx_trace_take(s, r.device, s->model->graph->n_inputs, in);
     if (!r.trace) return false;
     const wb_device *was = wb__use_device(r.device);
     const bool ok = call_graph(&r, parameters, in, out);

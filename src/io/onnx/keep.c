@@ -1,0 +1,158 @@
+/* Which initializers of a file are parameters, and the bytes of the file that a layer keeps: the
+ * model without the values of its parameters. */
+#include "io/onnx/keep.h"
+
+#include "io/onnx/frame.h"
+#include "io/onnx/read.h"
+#include "io/onnx/wire.h"
+
+/* ---- uses of values -------------------------------------------------------------------------- */
+
+/* How a value is used: by a node that is called; as data; as numbers that decide a shape or the
+ * like, such as the scales of Resize. */
+enum { READ = 1, DATA = 2, NUMBERS = 4 };
+
+typedef struct uses {
+    const wb__onnx_graph *graph;
+    struct uses *outer;
+    uint8_t *of;                        /* for each value */
+} uses;
+
+static void add_use(const uses *u, int v, unsigned use)
+{
+    while (u->outer && u->graph->values[v].outer >= 0) {
+        v = u->graph->values[v].outer;
+        u = u->outer;
+    }
+    u->of[v] |= (uint8_t)use;
+}
+
+static bool find_uses(uses *u);
+
+/* Adds the uses in the graphs that are attributes of the node. */
+static bool find_inner(uses *u, const wb__onnx_node *n)
+{
+    bool ok = true;
+    for (int i = 0; ok && i < n->n_attrs; i++) {
+        const wb__onnx_graph *g = n->attrs[i].g;
+        if (!g) continue;
+        uses inner = {g, u, wb__alloc_zero((size_t)g->n_values + 1, 1)};
+        ok = inner.of && find_uses(&inner);
+        wb__free(inner.of);
+    }
+    return ok;
+}
+
+/* From the outputs back to the inputs: what a node's results are used for, its inputs are used for
+ * too. */
+static bool find_uses(uses *u)
+{
+    const wb__onnx_graph *g = u->graph;
+    for (int i = 0; i < g->n_outputs; i++) add_use(u, g->outputs[i], READ | DATA);
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        const wb__onnx_node *n = &g->nodes[i];
+        const bool control = wb__onnx_is_control(n);
+        const unsigned numbers = wb__onnx_number_inputs(n);
+        unsigned use = control ? DATA : 0;
+        for (int k = 0; k < n->n_out && !control; k++)
+            if (n->out[k] >= 0) use |= u->of[n->out[k]] & (DATA | NUMBERS);
+        if (wb__onnx_reads_sizes(n)) use = 0;
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] >= 0)
+                add_use(u, n->in[k], READ | (k < 32 && numbers >> k & 1 ? NUMBERS : use));
+        if (!find_inner(u, n)) return false;
+    }
+    return true;
+}
+
+/* Whether a value, of which `use` is made, is a parameter.  A number without dimensions is one of a
+ * formula. */
+static bool is_parameter(const wb__onnx_value *v, unsigned use)
+{
+    enum { FEW = 64 };
+    const wb__onnx_tensor *t = v->initializer;
+    const wb_dtype dtype = wb__onnx_dtype(t->type);
+    if (!dtype || !wb__dtype_float(dtype) || !t->ndim || !t->size || !(use & DATA)) return false;
+    return !(use & NUMBERS && t->size <= FEW);
+}
+
+int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts)
+{
+    const wb__onnx_graph *g = m->graph;
+    uses u = {g, NULL, wb__alloc_zero((size_t)g->n_values + 1, 1)};
+    int status = u.of && find_uses(&u) ? 0 : WB_ERROR_MEMORY;
+    for (int v = 0; !status && v < g->n_values; v++) {
+        const wb__onnx_tensor *t = g->values[v].initializer;
+        if (!t) continue;
+        wb__onnx_part *part = &parts[t - m->tensors];
+        *part = !(u.of[v] & READ)                    ? WB__ONNX_UNUSED
+                : is_parameter(&g->values[v], u.of[v]) ? WB__ONNX_PARAMETER
+                                                       : WB__ONNX_CONSTANT;
+        if (*part == WB__ONNX_CONSTANT && !wb__onnx_dtype(t->type))
+            status = wb__fail(WB_ERROR_UNSUPPORTED, "%s: the initializer \"%.200s\" is %s, which "
+                              "Weber lacks", m->path, t->name, wb__onnx_type_name(t->type));
+    }
+    wb__free(u.of);
+    return status;
+}
+
+/* ---- the bytes that are kept ----------------------------------------------------------------- */
+
+/* Fields of the messages */
+enum {
+    MODEL_DOC = 6, MODEL_GRAPH = 7, MODEL_NOTES = 14, GRAPH_INITIALIZER = 5, GRAPH_DOC = 10,
+    GRAPH_INFO = 13, TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9
+};
+
+/* Models and graphs have no fields of fixed numbers. */
+static void copy_field(wb__wire_out *out, const wb__wire_field *f)
+{
+    if (f->kind == WB__WIRE_BYTES) wb__wire_put_bytes(out, f->number, f->bytes, f->n);
+    else if (f->kind == WB__WIRE_VARINT) wb__wire_put_int(out, f->number, (int64_t)f->value);
+}
+
+static void put_initializer(wb__wire_out *out, const wb__onnx_tensor *t, bool values)
+{
+    const size_t begun = wb__wire_begin(out, GRAPH_INITIALIZER);
+    wb__wire_put_ints(out, TENSOR_DIMS, t->ndim, t->dims);
+    wb__wire_put_int(out, TENSOR_TYPE, t->type);
+    wb__wire_put_text(out, TENSOR_NAME, t->name);
+    if (values)
+        wb__wire_put_bytes(out, TENSOR_RAW, t->data, (size_t)wb__onnx_tensor_bytes(t));
+    wb__wire_end(out, begun);
+}
+
+static int put_graph(wb__wire_out *out, const wb__onnx_model *m, const wb__onnx_part *parts,
+                     wb__wire in)
+{
+    wb__wire_field f;
+    int k = 0;
+    while (wb__wire_next(&in, &f)) {
+        if (f.number == GRAPH_INITIALIZER && k < m->n_tensors) {
+            put_initializer(out, &m->tensors[k], parts[k] == WB__ONNX_CONSTANT);
+            k++;
+        } else if (f.number != GRAPH_DOC && f.number != GRAPH_INFO) {
+            copy_field(out, &f);
+        }
+    }
+    return in.status;
+}
+
+int wb__onnx_keep_model(const wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
+                        size_t bytes, wb__wire_out *out)
+{
+    const wb__wire_file file = {m->path, data};
+    wb__wire in = wb__wire_of(&file, data, bytes), graph;
+    wb__wire_field f;
+    *out = (wb__wire_out){0};
+    while (wb__wire_next(&in, &f)) {
+        if (f.number == MODEL_GRAPH && wb__wire_message(&in, &f, &graph)) {
+            const size_t begun = wb__wire_begin(out, MODEL_GRAPH);
+            in.status = put_graph(out, m, parts, graph);
+            wb__wire_end(out, begun);
+        } else if (f.number != MODEL_DOC && f.number != MODEL_NOTES) {
+            copy_field(out, &f);
+        }
+    }
+    return out->failed ? WB_ERROR_MEMORY : in.status;
+}
