@@ -1,4 +1,4 @@
-/* AttributeProto.  Its type says which field has the value; a value of another type is an error. */
+/* AttributeProto.  A field has the type, and a value of another type is an error. */
 #include "io/onnx/read.h"
 
 #include <stdio.h>

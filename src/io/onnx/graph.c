@@ -11,7 +11,8 @@ enum { TEXT = 500 };
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Adds a value, unless the graph has one of this name (then *is_new is false); -1: out of memory. */
+/* Adds a value, unless the graph has one of this name (then *is_new is false).  -1: out of
+ * memory. */
 static int define(wb__onnx_building *b, wb__span name, bool *is_new)
 {
     const int i = wb__names_add(b->r->m, &b->names, name, is_new);

@@ -1,7 +1,7 @@
 /* A model file of ONNX, read and checked (model.c): the protobuf message ModelProto as structs.
  *
- * All memory of a model is one arena; names are ended by 0, and values of tensors stay in the file's
- * bytes, which the caller keeps. */
+ * All memory of a model is one arena; names are ended by 0, and values of tensors stay in the
+ * file's bytes, which the caller keeps. */
 #ifndef WB__ONNX_MODEL_H
 #define WB__ONNX_MODEL_H
 
@@ -65,8 +65,8 @@ typedef struct {
 /* An input, an initializer, a result of a node, or a value of an outer graph */
 typedef struct {
     const char *name;
-    wb__onnx_type type;                 /* UNDEFINED: the file does not say */
-    int ndim;                           /* -1: the file does not say */
+    wb__onnx_type type;                 /* UNDEFINED: not in the file */
+    int ndim;                           /* -1: not in the file */
     int64_t dims[WB_MAX_DIMS];          /* -1: any size */
     const char *dim_names[WB_MAX_DIMS]; /* sizes of one name are equal; NULL: no name */
     const wb__onnx_tensor *initializer; /* or NULL */
