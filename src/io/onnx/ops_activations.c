@@ -112,6 +112,15 @@ bool wb__onnx_gelu(wb__onnx_call *c)
                            approximate);
 }
 
+bool wb__onnx_swish(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "alpha") || !wb__onnx_floating(c, 0)) return false;
+    const double alpha = wb__onnx_real(c, "alpha", 1);
+    wb_tensor *x = c->in[0];
+    return wb__onnx_give(c, alpha == 1 ? wb_swish(x)
+                                       : wb_mul(x, wb_sigmoid(wb_mul(x, number(alpha)))));
+}
+
 /* The slope broadcasts to x, which keeps its shape.  Also of integers. */
 bool wb__onnx_prelu(wb__onnx_call *c)
 {
