@@ -10,6 +10,7 @@ converted into other formats by the library and added.  The same input files giv
 """
 import argparse
 import gzip
+import importlib.util
 import io
 import json
 import os
@@ -255,6 +256,99 @@ def idx_files():
     yield "scalar", bytes([0, 0, 13, 0]) + bytes(4)
 
 
+def varint(n):
+    n %= 1 << 64
+    return bytes([n]) if n < 128 else bytes([n % 128 | 128]) + varint(n >> 7)
+
+
+def message(*fields):
+    """A message of protobuf of (number, value), where a value is an int, a float, text, bytes or a
+    message."""
+    out = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            out += varint(number << 3) + varint(value)
+        elif isinstance(value, float):
+            out += varint(number << 3 | 5) + struct.pack("<f", value)
+        else:
+            value = value.encode() if isinstance(value, str) else value
+            out += varint(number << 3 | 2) + varint(len(value)) + value
+    return out
+
+
+def onnx_node(op, inputs, outputs, *attributes, domain=""):
+    return message(*((1, x) for x in inputs.split()), *((2, x) for x in outputs.split()), (4, op),
+                   *((5, x) for x in attributes), *([(7, domain)] if domain else []))
+
+
+def onnx_attribute(name, type_, number, value):
+    return message((1, name), (number, value), (20, type_))
+
+
+def onnx_tensor(name, type_, dims, number, value):
+    return message((1, b"".join(varint(d) for d in dims)), (2, type_), (number, value), (8, name))
+
+
+def onnx_value(name, *dims):
+    shape = message(*((1, message((2 if isinstance(d, str) else 1, d))) for d in dims))
+    return message((1, name), (2, message((1, message((1, 1), (2, shape))))))
+
+
+def onnx_graph(nodes, *others, inputs=(), outputs=("y",)):
+    return message(*((1, n) for n in nodes), (2, "g"), *others,
+                   *((11, onnx_value(x, "N", 2)) for x in inputs),
+                   *((12, onnx_value(x, "N", 2)) for x in outputs))
+
+
+def onnx_model(graph, *others, opset=17):
+    return message((1, 8), (2, "by hand"), (7, graph), (8, message((2, opset))), *others)
+
+
+def onnx_files():
+    weight = onnx_tensor("w", 1, [2, 2], 9, struct.pack("<4f", 1, 2, 3, 4))
+    gemm = onnx_node("Gemm", "x w b", "h", onnx_attribute("alpha", 1, 2, 0.5),
+                     onnx_attribute("transB", 2, 3, 1))
+    bias = onnx_tensor("b", 1, [2], 4, struct.pack("<2f", 5, 6))
+    yield "gemm", onnx_model(onnx_graph([gemm, onnx_node("Relu", "h", "y")], (5, weight), (5, bias),
+                                        (13, onnx_value("h", 3, 2)), inputs=["x"]))
+    late = [onnx_node("Relu", "h", "y"), onnx_node("Abs", "x", "h")]
+    yield "unsorted", onnx_model(onnx_graph(late, inputs=["x"]), opset=9)
+    numbers = b"".join(varint(i) for i in (1, -2, 300))
+    typed = [onnx_tensor("a", 7, [3], 7, numbers), onnx_tensor("c", 6, [3], 5, numbers),
+             onnx_tensor("d", 10, [3], 5, bytes(3)), onnx_tensor("e", 9, [3], 5, bytes([0, 1, 0])),
+             onnx_tensor("f", 11, [2], 10, bytes(16)), onnx_tensor("s", 8, [1], 6, "text"),
+             onnx_tensor("z", 1, [0, 4], 9, b""), onnx_tensor("q", 22, [3], 9, b"ab")]
+    yield "typed", onnx_model(onnx_graph([], *((5, t) for t in typed), outputs=["a"]))
+    external = message((1, "location"), (2, "w.bin"))
+    away = message((1, varint(2)), (2, 1), (8, "w"), (13, external), (14, 1),
+                   (13, message((1, "offset"), (2, "8"))))
+    yield "external", onnx_model(onnx_graph([], (5, away), outputs=["w"]))
+    deep = onnx_graph([onnx_node("Neg", "x", "y")])
+    for _ in range(4):
+        body = onnx_attribute("then_branch", 5, 6, deep)
+        deep = onnx_graph([onnx_node("If", "x", "y", body)])
+    lists = [onnx_attribute("ints", 7, 8, numbers), onnx_attribute("floats", 6, 7, bytes(8)),
+             onnx_attribute("strings", 8, 9, "one"), onnx_attribute("text", 3, 4, "two"),
+             onnx_attribute("value", 4, 5, typed[0])]
+    nodes = [onnx_node("If", "x", "h", body), onnx_node("Op", "h", "y", *lists)]
+    yield "if", onnx_model(onnx_graph(nodes, inputs=["x"]))
+    refers = message((1, "k"), (20, 2), (21, "alpha"))
+    step = onnx_node("Op", "a", "b", refers)
+    function = message((1, "F"), (4, "a"), (5, "b"), (7, step), (10, "own"),
+                       (11, onnx_attribute("alpha", 2, 3, 7)), (9, message((2, 17))))
+    again = message((1, "G"), (4, "a"), (5, "b"), (7, onnx_node("F", "a", "c", domain="own")),
+                    (7, onnx_node("F", "c", "b", onnx_attribute("alpha", 2, 3, 1), domain="own")),
+                    (10, "own"))
+    yield "functions", onnx_model(onnx_graph([onnx_node("G", "x", "y", domain="own")],
+                                             inputs=["x"]), (25, function), (25, again))
+    package = importlib.util.find_spec("onnx")
+    if package and package.origin:              # its node tests, where it is installed
+        data = Path(package.origin).parent / "backend/test/data"
+        for path in sorted(data.glob("*/*/model.onnx"))[:200]:
+            if path.stat().st_size <= LARGEST:
+                yield f"real-{path.parent.name}", path.read_bytes()
+
+
 TEXTS = {
     "csv": {
         "numbers": b"1,2,3\n4,5.5,-6e3\n",
@@ -336,12 +430,13 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--weber", type=Path)
     options = parser.parse_args()
-    for target in ("bson", "safetensors", "npy", "npz", "idx", "pt", *TEXTS):
+    for target in ("bson", "safetensors", "npy", "npz", "idx", "pt", "onnx", *TEXTS):
         shutil.rmtree(options.folder / target, ignore_errors=True)
     for name, fields in bson_files():
         add(options.folder, "bson", name, document(fields))
     for target, files in (("safetensors", safetensors_files), ("npy", npy_files),
-                          ("npz", npz_files), ("idx", idx_files), ("pt", pt_files)):
+                          ("npz", npz_files), ("idx", idx_files), ("pt", pt_files),
+                          ("onnx", onnx_files)):
         for name, data in files():
             add(options.folder, target, name, data)
     for target, files in TEXTS.items():
