@@ -190,6 +190,59 @@ bool wb__onnx_max_pool(wb__onnx_call *c)
     return wb__onnx_give(c, y);
 }
 
+/* ---- MaxUnpool ------------------------------------------------------------------------------- */
+
+/* Sets dims to the shape of the tensor of which x would be the pool. */
+static bool read_unpooled(const wb__onnx_call *c, const wb_tensor *x, int64_t *dims)
+{
+    const int64_t *kernel, *stride, *pads;
+    const int axes = x->ndim - 2, n_kernel = wb__onnx_ints(c, "kernel_shape", &kernel);
+    const int n_stride = wb__onnx_ints(c, "strides", &stride);
+    const int n_pads = wb__onnx_ints(c, "pads", &pads);
+    bool fits = axes >= 1 && n_kernel == axes && (n_stride < 1 || n_stride == axes) &&
+                (n_pads < 1 || n_pads == 2 * axes);
+    for (int i = 0; i < x->ndim && fits; i++) {
+        const int64_t k = i < 2 ? 1 : kernel[i - 2], s = i < 2 || n_stride < 1 ? 1 : stride[i - 2];
+        const int64_t p = i < 2 || n_pads < 1 ? 0 : pads[i - 2] + pads[i - 2 + axes];
+        fits = k >= 1 && k <= INT32_MAX && s >= 1 && s <= INT32_MAX && p >= 0 && p <= INT32_MAX &&
+               x->dims[i] <= INT32_MAX / 2;
+        dims[i] = fits ? (x->dims[i] - 1) * s - p + k : 0;
+        fits &= dims[i] >= 1;
+    }
+    return fits || wb__onnx_refuse(c, WB_ERROR_SHAPE, "its kernel_shape, strides and pads do not "
+                                   "fit to %s", wb_describe(x));
+}
+
+/* The elements go to their places in the unpooled tensor.  output_shape adds zeros behind it. */
+bool wb__onnx_max_unpool(wb__onnx_call *c)
+{
+    int64_t dims[WB_MAX_DIMS], size;
+    const int64_t *shape;
+    if (!wb__onnx_only(c, "kernel_shape pads strides") || !wb__onnx_has(c, 2)) return false;
+    wb_tensor *x = c->in[0], *at = c->in[1];
+    if (!wb__same_dims(x, at))
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s, with places %s", wb_describe(x),
+                               wb_describe(at));
+    if (!read_unpooled(c, x, dims) || !wb__check_dims("MaxUnpool", x->ndim, dims, &size))
+        return false;
+    const wb_scatter_options o = {.size = sizeof o, .reduce = WB_SCATTER_SET};
+    wb_tensor *y = wb_expand_array(wb__literal(0, (wb_dtype)x->dtype), 1, &size);
+    y = wb_scatter_with(y, wb_reshape_array(at, 1, &x->size), wb_reshape_array(x, 1, &x->size), &o);
+    y = y ? wb_reshape_array(y, x->ndim, dims) : NULL;
+    const int n = wb__onnx_input_ints(c, 2, &shape);
+    if (n < -1) return false;
+    if (n >= 0 && n != x->ndim)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "output_shape has %d numbers", n);
+    for (int i = 0; i < n && y; i++) {
+        if (shape[i] < dims[i])
+            return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "output_shape has %lld along axis %d, "
+                                   "which is below %lld", (long long)shape[i], i,
+                                   (long long)dims[i]);
+        y = (wb_pad)(y, i, 0, shape[i] - dims[i]);
+    }
+    return wb__onnx_give(c, y);
+}
+
 /* ---- AveragePool, LpPool --------------------------------------------------------------------- */
 
 /* Returns the sums over windows divided by the number of elements of a window, where padding counts

@@ -1,0 +1,236 @@
+/* GridSample and AffineGrid of ONNX, over 1 to 3 axes of space.
+ *
+ * The last axis of a grid has a position for each axis of space of x, in the reverse order, from -1
+ * to 1.  The elements around a position are taken by index from x as a table, [N S, C], where S is
+ * the number of elements of space, and weighted along one axis after the other. */
+#include "io/onnx/ops_common.h"
+#include "io/onnx/ops_window.h"
+
+#include <string.h>
+
+typedef enum { NEAREST, LINEAR, CUBIC } interpolation;
+typedef enum { ZEROS, BORDER, REFLECTION } outside;
+
+typedef struct {
+    int axes;
+    int64_t batch, size[3];
+    interpolation mode;
+    outside padding;
+    bool corners;                       /* -1 and 1 are the centres of the outermost elements */
+    wb_dtype index;
+    wb_tensor *rows;                    /* [N S, C] */
+    wb_tensor *floor[3], *rest[3];      /* of the positions, [N, ...] */
+} sampler;
+
+static bool read_word(const wb__onnx_call *c, const char *name, const char *otherwise,
+                      const char *const (*words)[2], int *value)
+{
+    const char *text = wb__onnx_text(c, name, otherwise);
+    for (*value = 0; *value < 3; ++*value)
+        if (!strcmp(text, words[*value][0]) || !strcmp(text, words[*value][1])) return true;
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s is \"%s\"", name, text);
+}
+
+/* ---- positions ------------------------------------------------------------------------------- */
+
+static wb_tensor *plus(wb_tensor *x, double v) { return wb_add(x, wb__number_of(v)); }
+static wb_tensor *times(wb_tensor *x, double v) { return wb_mul(x, wb__number_of(v)); }
+
+/* Returns x reflected at the borders of an axis of n elements until it is between them: with a
+ * period of twice their distance. */
+static wb_tensor *reflected(const sampler *s, wb_tensor *x, int64_t n)
+{
+    const double low = s->corners ? 0 : -0.5, width = (double)(s->corners ? n - 1 : n);
+    if (width == 0) return times(x, 0);
+    wb_tensor *turns = wb_stop_gradient(wb_floor(times(plus(x, -low), 0.5 / width)));
+    wb_tensor *rest = wb_sub(plus(x, -low), times(turns, 2 * width));
+    return plus(wb_minimum(rest, plus(wb_neg(rest), 2 * width)), low);
+}
+
+static wb_tensor *limited(wb_tensor *x, int64_t n)
+{
+    return wb_minimum(wb_maximum(x, wb__number_of(0)), wb__number_of((double)(n - 1)));
+}
+
+/* Returns x rounded, halves to even. */
+static wb_tensor *rounded(wb_tensor *x)
+{
+    wb_tensor *below = wb_floor(x), *rest = wb_sub(x, below), *half = times(below, 0.5);
+    wb_tensor *odd = wb_ne(half, wb_floor(half));
+    wb_tensor *up = wb_or(wb_gt(rest, wb__number_of(0.5)),
+                          wb_and(wb_eq(rest, wb__number_of(0.5)), odd));
+    return wb_where(up, plus(below, 1), below);
+}
+
+/* Sets floor and rest of the positions along axis i of space, of which `grid` has the numbers. */
+static bool find(sampler *s, wb_tensor *grid, int i)
+{
+    const int64_t n = s->size[i], at = s->axes - 1 - i;
+    const double low = s->corners ? 0 : -0.5, high = (double)(n - 1) - low;
+    wb_tensor *p = wb_squeeze(wb_slice(grid, -1, at, at + 1), -1);
+    p = plus(p, 1);
+    p = s->corners ? times(p, (double)(n - 1) / 2) : plus(times(p, (double)n / 2), -0.5);
+    if (s->mode == NEAREST) p = rounded(wb_stop_gradient(p));
+    if (s->padding != ZEROS) {
+        wb_tensor *out = wb_or(wb_lt(p, wb__number_of(low)), wb_gt(p, wb__number_of(high)));
+        p = wb_where(out, s->padding == BORDER ? limited(p, n) : reflected(s, p, n), p);
+    }
+    s->floor[i] = p ? wb_stop_gradient(wb_floor(p)) : NULL;
+    s->rest[i] = wb_sub(p, s->floor[i]);
+    return s->rest[i];
+}
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+/* Returns the weight of the element at floor + t, where the position is at floor + rest. */
+static wb_tensor *weight(const sampler *s, int i, int t)
+{
+    const double a = -0.75;
+    wb_tensor *r = s->rest[i], *d = t > 0 ? plus(wb_neg(r), t) : plus(r, -t);
+    if (s->mode == LINEAR) return plus(wb_neg(d), 1);
+    if (t == 0 || t == 1)
+        return plus(wb_mul(plus(times(d, a + 2), -(a + 3)), wb_square(d)), 1);
+    return plus(wb_mul(plus(wb_mul(plus(times(d, a), -5 * a), d), 8 * a), d), -4 * a);
+}
+
+/* Returns the rows of x at floor + t[i] along each axis, [N, ..., C]. */
+static wb_tensor *elements(const sampler *s, const int *t)
+{
+    wb_tensor *inside = NULL, *at = NULL;
+    int64_t each = 1;
+    for (int i = 0; i < s->axes; i++) {
+        const int64_t n = s->size[i];
+        wb_tensor *j = plus(s->floor[i], t[i]);
+        if (s->padding == REFLECTION) j = reflected(s, j, n);
+        if (s->padding != ZEROS) j = limited(j, n);
+        wb_tensor *in = wb_and(wb_ge(j, wb__number_of(0)), wb_lt(j, wb__number_of((double)n)));
+        j = wb__as(wb_where(in, j, wb__number_of(0)), s->index);
+        at = at ? wb_add(wb_mul(at, wb__literal((double)n, s->index)), j) : j;
+        inside = inside ? wb_and(inside, in) : in;
+        each *= n;
+        if (!at) return NULL;
+    }
+    int64_t dims[WB_MAX_DIMS] = {s->batch};
+    for (int i = 1; i < at->ndim; i++) dims[i] = 1;
+    wb_tensor *first = wb_mul(wb_arange(s->batch, s->index), wb__literal((double)each, s->index));
+    at = wb_add(at, first ? wb_reshape_array(first, at->ndim, dims) : NULL);
+    return wb_take(s->rows, wb_where(inside, at, wb__literal(-1, s->index)));
+}
+
+/* Returns the weighted sum over the axes from i on; t has the elements along those before. */
+static wb_tensor *sampled(const sampler *s, int i, int *t)
+{
+    wb_tensor *sum = NULL;
+    if (i == s->axes) return elements(s, t);
+    if (s->mode == NEAREST) {
+        t[i] = 0;
+        return sampled(s, i + 1, t);
+    }
+    const int first = s->mode == LINEAR ? 0 : -1, last = s->mode == LINEAR ? 1 : 2;
+    for (int k = first; k <= last; k++) {
+        t[i] = k;
+        wb_tensor *w = weight(s, i, k);
+        wb_tensor *part = wb_mul(sampled(s, i + 1, t), w ? wb_unsqueeze(w, -1) : NULL);
+        sum = sum ? wb_add(sum, part) : part;
+        if (!sum) return NULL;
+    }
+    return sum;
+}
+
+static bool read_sampler(const wb__onnx_call *c, sampler *s)
+{
+    static const char *const modes[3][2] = {{"nearest", "nearest"}, {"linear", "bilinear"},
+                                            {"cubic", "bicubic"}};
+    static const char *const paddings[3][2] = {{"zeros", "zeros"}, {"border", "border"},
+                                               {"reflection", "reflection"}};
+    const wb_tensor *x = c->in[0], *grid = c->in[1];
+    int mode, padding;
+    if (!read_word(c, "mode", "linear", modes, &mode) ||
+        !read_word(c, "padding_mode", "zeros", paddings, &padding))
+        return false;
+    *s = (sampler){.axes = x->ndim - 2, .batch = x->ndim ? x->dims[0] : 0,
+                   .mode = (interpolation)mode, .padding = (outside)padding,
+                   .corners = wb__onnx_int(c, "align_corners", 0)};
+    if (s->axes < 1 || s->axes > 3 || grid->ndim != x->ndim || !x->size ||
+        grid->dims[0] != x->dims[0] || grid->dims[grid->ndim - 1] != s->axes)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s, its grid %s", wb_describe(x),
+                               wb_describe(grid));
+    s->index = x->size > INT32_MAX ? WB_I64 : WB_I32;
+    for (int i = 0; i < s->axes; i++) s->size[i] = x->dims[2 + i];
+    return true;
+}
+
+bool wb__onnx_grid_sample(wb__onnx_call *c)
+{
+    sampler s;
+    int t[3];
+    if (!wb__onnx_only(c, "align_corners mode padding_mode") || !wb__onnx_floating(c, 0) ||
+        !wb__onnx_floating(c, 1) || !read_sampler(c, &s))
+        return false;
+    wb_tensor *x = c->in[0], *wide = wb__wide(x);
+    if (!wide) return false;
+    const int n = x->ndim;
+    int64_t order[WB_MAX_DIMS] = {0};
+    for (int i = 1; i < n; i++) order[i] = i + 1 < n ? i + 1 : 1;
+    s.rows = wb_permute_array(wide, n, order);
+    if (s.rows)
+        s.rows = wb_reshape_array(s.rows, 2, (int64_t[]){x->size / x->dims[1], x->dims[1]});
+    wb_tensor *grid = wb__as(c->in[1], (wb_dtype)wide->dtype);
+    for (int i = 0; i < s.axes; i++)
+        if (!s.rows || !grid || !find(&s, grid, i)) return false;
+    wb_tensor *y = sampled(&s, 0, t);
+    order[1] = n - 1;
+    for (int i = 2; i < n; i++) order[i] = i - 1;
+    y = y ? wb_permute_array(y, n, order) : NULL;
+    return wb__onnx_give(c, wb__as(y, (wb_dtype)x->dtype));
+}
+
+/* ---- AffineGrid ------------------------------------------------------------------------------ */
+
+/* Returns the positions of all elements of space and a 1 for each, [S, axes + 1], beside `like`. */
+static wb_tensor *all_positions(const wb_tensor *like, const int64_t *size, int axes, bool corners,
+                                int64_t elements_of_space)
+{
+    const int64_t dims[2] = {elements_of_space, axes + 1};
+    double *v = wb__alloc((size_t)(dims[0] * dims[1]) * sizeof *v);
+    for (int64_t k = 0; v && k < dims[0]; k++) {
+        int64_t rest = k;
+        for (int i = axes - 1; i >= 0; i--) {           /* the last axis of space comes first */
+            const double at = (double)(rest % size[i]), n = (double)size[i];
+            rest /= size[i];
+            v[k * dims[1] + axes - 1 - i] = !corners ? (2 * at + 1) / n - 1
+                                            : n > 1  ? 2 * at / (n - 1) - 1 : 0;
+        }
+        v[k * dims[1] + axes] = 1;
+    }
+    return wb__onnx_numbers(like, v, (wb_dtype)like->dtype, 2, dims);
+}
+
+bool wb__onnx_affine_grid(wb__onnx_call *c)
+{
+    const int64_t *size;
+    int64_t dims[WB_MAX_DIMS], all = 1;
+    if (!wb__onnx_only(c, "align_corners") || !wb__onnx_has(c, 2) || !wb__onnx_floating(c, 0))
+        return false;
+    wb_tensor *theta = c->in[0];
+    const int n = wb__onnx_input_ints(c, 1, &size), axes = n - 2;
+    if (n < -1) return false;
+    bool fits = (axes == 2 || axes == 3) && theta->ndim == 3 && theta->dims[0] == size[0] &&
+                theta->dims[1] == axes && theta->dims[2] == axes + 1;
+    for (int i = 0; i < axes && fits; i++) {
+        fits = size[2 + i] >= 1 && size[2 + i] <= 1 << 20;
+        dims[1 + i] = size[2 + i];
+        if (fits) all *= size[2 + i];
+        fits &= all <= INT32_MAX;
+    }
+    if (!fits)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "theta is %s, and size has %d numbers; they are "
+                               "[N,2,3] and N,C,H,W, or [N,3,4] and N,C,D,H,W",
+                               wb_describe(theta), n);
+    const bool corners = wb__onnx_int(c, "align_corners", 0);
+    wb_tensor *from = all_positions(theta, size + 2, axes, corners, all);
+    wb_tensor *y = from ? wb__matmul(from, theta, false, true) : NULL;
+    dims[0] = theta->dims[0];
+    dims[1 + axes] = axes;
+    return wb__onnx_give(c, y ? wb_reshape_array(y, axes + 2, dims) : NULL);
+}
