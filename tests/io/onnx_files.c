@@ -93,18 +93,10 @@ static void put_numbers(uint32_t field, int width, bool packed, int n, const int
     for (int i = 0; i < n * width; i++) bytes[i] = (uint8_t)(numbers[i / width] >> (i % width * 8));
     if (packed && width) wb__wire_put_bytes(&o, field, bytes, (size_t)(n * width));
     else if (packed) wb__wire_put_ints(&o, field, n, numbers);
+    const wb__wire_kind kind = width == 4 ? WB__WIRE_FIXED32 : WB__WIRE_FIXED64;
     for (int i = 0; !packed && i < n; i++) {
-        const uint8_t tag[] = {(uint8_t)(field << 3 | (width == 4 ? 5 : 1))};
-        if (!width) {
-            wb__wire_put_int(&o, field, numbers[i]);
-            continue;
-        }
-        /* The writer has no fixed numbers of 64 bits: a field of bytes is put, and the two bytes
-         * before its contents become the tag alone. */
-        wb__wire_put_bytes(&o, field, bytes + i * width, (size_t)width);
-        memmove(o.data + o.n - width - 1, o.data + o.n - width, (size_t)width);
-        o.data[o.n - (size_t)width - 2] = tag[0];
-        o.n--;
+        if (width) wb__wire_put_fixed(&o, field, kind, (uint64_t)numbers[i]);
+        else wb__wire_put_int(&o, field, numbers[i]);
     }
 }
 

@@ -210,12 +210,17 @@ static void put_tag(wb__wire_out *o, uint32_t number, wb__wire_kind kind)
     put_varint(o, (uint64_t)number << 3 | (uint64_t)kind);
 }
 
-static void put_fixed32(wb__wire_out *o, float value)
+static void put_bits(wb__wire_out *o, size_t n, uint64_t bits)
+{
+    uint8_t *to = more(o, n);
+    for (size_t i = 0; to && i < n; i++) to[i] = (uint8_t)(bits >> (8 * i));
+}
+
+static uint32_t bits_of(float value)
 {
     uint32_t bits;
-    uint8_t *to = more(o, 4);
-    memcpy(&bits, &value, 4);
-    for (int i = 0; to && i < 4; i++) to[i] = (uint8_t)(bits >> (8 * i));
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
 }
 
 void wb__wire_put_int(wb__wire_out *o, uint32_t number, int64_t value)
@@ -224,10 +229,15 @@ void wb__wire_put_int(wb__wire_out *o, uint32_t number, int64_t value)
     put_varint(o, (uint64_t)value);
 }
 
+void wb__wire_put_fixed(wb__wire_out *o, uint32_t number, wb__wire_kind kind, uint64_t bits)
+{
+    put_tag(o, number, kind);
+    put_bits(o, kind == WB__WIRE_FIXED64 ? 8 : 4, bits);
+}
+
 void wb__wire_put_float(wb__wire_out *o, uint32_t number, float value)
 {
-    put_tag(o, number, WB__WIRE_FIXED32);
-    put_fixed32(o, value);
+    wb__wire_put_fixed(o, number, WB__WIRE_FIXED32, bits_of(value));
 }
 
 void wb__wire_put_bytes(wb__wire_out *o, uint32_t number, const void *data, size_t n)
@@ -253,7 +263,7 @@ void wb__wire_put_ints(wb__wire_out *o, uint32_t number, int n, const int64_t *v
 void wb__wire_put_floats(wb__wire_out *o, uint32_t number, int n, const float *values)
 {
     const size_t begun = wb__wire_begin(o, number);
-    for (int i = 0; i < n; i++) put_fixed32(o, values[i]);
+    for (int i = 0; i < n; i++) put_bits(o, 4, bits_of(values[i]));
     wb__wire_end(o, begun);
 }
 

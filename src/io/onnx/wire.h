@@ -71,6 +71,8 @@ typedef struct { uint8_t *data; size_t n, capacity; bool failed; } wb__wire_out;
 
 void wb__wire_put_int(wb__wire_out *o, uint32_t number, int64_t value);
 void wb__wire_put_float(wb__wire_out *o, uint32_t number, float value);
+/* The bits of a number of kind WB__WIRE_FIXED32 or WB__WIRE_FIXED64 */
+void wb__wire_put_fixed(wb__wire_out *o, uint32_t number, wb__wire_kind kind, uint64_t bits);
 void wb__wire_put_bytes(wb__wire_out *o, uint32_t number, const void *data, size_t n);
 void wb__wire_put_text(wb__wire_out *o, uint32_t number, const char *text);
 /* Packed lists */
