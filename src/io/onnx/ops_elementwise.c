@@ -156,14 +156,14 @@ bool wb__onnx_clip(wb__onnx_call *c)
 
 /* ---- Pow ------------------------------------------------------------------------------------- */
 
-/* Returns x to a power that is computed by few products, or NULL without an error: there are none.
- * They also hold for integers. */
+/* Returns x to a power that is computed by few products, which is right for integers too.  NULL:
+ * there are none, or out of memory. */
 static wb_tensor *products(wb_tensor *x, double power)
 {
     if (power == 1) return wb__unchanged(x);
     if (power == 2) return wb_square(x);
-    if (power == 3) return wb_mul(wb_square(x), x);
-    return NULL;
+    wb_tensor *wide = power == 3 ? wb__wide(x) : NULL;
+    return wide ? wb__as(wb_mul(wb_square(wide), wide), (wb_dtype)x->dtype) : NULL;
 }
 
 /* The dtype in which the power of a floating or integer x and a floating or integer y is computed.

@@ -44,12 +44,32 @@ static void add_place(wb_tensor *index, int64_t n, int64_t step, wb_dtype t, wb_
 
 /* ---- Gather ---------------------------------------------------------------------------------- */
 
+/* The element of one fixed index: a slice, which costs nothing. */
+static bool gather_one(wb__onnx_call *c, int axis)
+{
+    int64_t at = 0, dims[2 * WB_MAX_DIMS];
+    wb_tensor *x = c->in[0];
+    const wb_tensor *index = c->in[1];
+    int ndim = 0;
+    if (!wb__onnx_input_int(c, 1, &at)) return false;
+    if (at < -x->dims[axis] || at >= x->dims[axis])
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "index %lld along axis %d of %s", (long long)at,
+                               axis, wb_describe(x));
+    if (at < 0) at += x->dims[axis];
+    for (int i = 0; i < axis; i++) dims[ndim++] = x->dims[i];
+    for (int i = 0; i < index->ndim; i++) dims[ndim++] = 1;
+    for (int i = axis + 1; i < x->ndim; i++) dims[ndim++] = x->dims[i];
+    wb_tensor *y = wb_slice(x, axis, at, at + 1);
+    return wb__onnx_give(c, y ? wb_reshape_array(y, ndim, dims) : NULL);
+}
+
 bool wb__onnx_gather(wb__onnx_call *c)
 {
     if (!wb__onnx_only(c, "axis") || !has_index(c, 1)) return false;
     wb_tensor *x = c->in[0];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
     if (axis < 0) return false;
+    if (c->in[1]->size == 1 && wb__onnx_is_fixed(c, 1)) return gather_one(c, axis);
     return wb__onnx_give(c, wb_take_axis(x, from_start(c->in[1], x->dims[axis]), axis));
 }
 
