@@ -127,17 +127,18 @@ bool wb__onnx_reads_sizes(const wb__onnx_node *n)
 /* Inputs that are read as numbers, sorted by operator.  Those of QuantizeLinear and the like are
  * the scales and zero points, which stay constants. */
 static const struct { const char *op; unsigned inputs; } number_inputs[] = {
-    {"CenterCropPad", 1u << 1}, {"Clip", 3u << 1}, {"ConstantOfShape", 1u << 0},
-    {"CumSum", 1u << 1}, {"DFT", 3u << 1}, {"DequantizeLinear", 3u << 1}, {"Dropout", 3u << 1},
-    {"Expand", 1u << 1}, {"If", 1u << 0}, {"Loop", 3u << 0}, {"MaxUnpool", 1u << 2},
-    {"OneHot", 1u << 1}, {"Pad", 7u << 1}, {"QLinearConv", 0xf6u}, {"QLinearMatMul", 0xf6u},
-    {"QuantizeLinear", 3u << 1}, {"Range", 7u << 0}, {"ReduceL1", 1u << 1}, {"ReduceL2", 1u << 1},
-    {"ReduceLogSum", 1u << 1}, {"ReduceLogSumExp", 1u << 1}, {"ReduceMax", 1u << 1},
-    {"ReduceMean", 1u << 1}, {"ReduceMin", 1u << 1}, {"ReduceProd", 1u << 1},
-    {"ReduceSum", 1u << 1}, {"ReduceSumSquare", 1u << 1}, {"Reshape", 1u << 1},
-    {"Resize", 7u << 1}, {"Slice", 15u << 1}, {"Split", 1u << 1}, {"Squeeze", 1u << 1},
-    {"Tile", 1u << 1}, {"TopK", 1u << 1}, {"Trilu", 1u << 1}, {"Unsqueeze", 1u << 1},
-    {"Upsample", 1u << 1}};
+    {"BlackmanWindow", 1u << 0}, {"CenterCropPad", 1u << 1}, {"Clip", 3u << 1}, {"Col2Im", 3u << 1},
+    {"Compress", 1u << 1}, {"ConstantOfShape", 1u << 0}, {"CumSum", 1u << 1}, {"DFT", 3u << 1},
+    {"DequantizeLinear", 3u << 1}, {"Dropout", 3u << 1}, {"Expand", 1u << 1},
+    {"HammingWindow", 1u << 0}, {"HannWindow", 1u << 0}, {"If", 1u << 0}, {"Loop", 3u << 0},
+    {"MaxUnpool", 1u << 2}, {"MelWeightMatrix", 31u << 0}, {"OneHot", 1u << 1}, {"Pad", 7u << 1},
+    {"Pow", 1u << 1}, {"QLinearConv", 0xf6u}, {"QLinearMatMul", 0xf6u}, {"QuantizeLinear", 3u << 1},
+    {"Range", 7u << 0}, {"ReduceL1", 1u << 1}, {"ReduceL2", 1u << 1}, {"ReduceLogSum", 1u << 1},
+    {"ReduceLogSumExp", 1u << 1}, {"ReduceMax", 1u << 1}, {"ReduceMean", 1u << 1},
+    {"ReduceMin", 1u << 1}, {"ReduceProd", 1u << 1}, {"ReduceSum", 1u << 1},
+    {"ReduceSumSquare", 1u << 1}, {"Reshape", 1u << 1}, {"Resize", 7u << 1}, {"STFT", 5u << 1},
+    {"Slice", 15u << 1}, {"Split", 1u << 1}, {"Squeeze", 1u << 1}, {"Tile", 1u << 1},
+    {"TopK", 1u << 1}, {"Trilu", 1u << 1}, {"Unsqueeze", 1u << 1}, {"Upsample", 1u << 1}};
 
 unsigned wb__onnx_number_inputs(const wb__onnx_node *n)
 {

@@ -1,0 +1,254 @@
+/* Operators of ONNX that call graphs, constants, random numbers; what is refused. */
+#include "onnx_model.h"
+
+/* ---- If and Loop ----------------------------------------------------------------------------- */
+
+/* y = x + 1 if `condition`, else w x, for a w of the outer graph */
+static void put_if(bool is_input)
+{
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    if (is_input) put_value(INPUT, "condition", B, 0, NULL);
+    put_floats("w", 1, VALUES(3));
+    put_floats("one", 1, VALUES(1));
+    if (!is_input) {
+        put_integers("two", 0, 1, (int64_t[]){2});
+        put_node("Size", "x", "size");
+        put_node("Equal", "size two", "condition");
+    }
+    const size_t node = begin_node("If", "condition", "y");
+    size_t at = begin_body("then_branch");
+    put_node("Add", "x one", "a");
+    put_name(OUTPUT, "a");
+    end_body(at);
+    at = begin_body("else_branch");
+    put_node("Mul", "x w", "b");
+    put_name(OUTPUT, "b");
+    end_body(at);
+    wb__wire_end(&o, node);
+    put_name(OUTPUT, "y");
+}
+
+TEST_IN_SCOPE(if_by_sizes)
+{
+    put_if(false);
+    wb_layer *l = loaded();
+    wb_compiled *c = wb_compile(call_layer, l);
+    for (int i = 0; i < 2; i++) {
+        wb_tensor *x = wb_ones(3), *y;
+        is_tensor(wb_call(l, wb_ones(2)), DIMS(2), VALUES(2, 2));
+        is_tensor(wb_call(l, x), DIMS(3), VALUES(3, 3, 3));
+        WORKS(wb_call_compiled(c, 1, &x, 1, &y));
+        is_tensor(y, DIMS(3), VALUES(3, 3, 3));
+    }
+    is_tensor(wb_get(wb_gradient(wb_sum(wb_call(l, wb_ones(3))), l), "w"), DIMS(1), VALUES(3));
+}
+
+TEST_IN_SCOPE(if_by_a_value)
+{
+    put_if(true);
+    wb_layer *l = loaded();
+    for (int i = 0; i < 4; i++) {
+        wb_tensor *x[] = {wb_ones(2), wb_full_array(i % 2, WB_BOOL, 0, NULL)};
+        is_tensor(wb_call_array(l, 2, x), DIMS(2), i % 2 ? VALUES(2, 2) : VALUES(3, 3));
+    }
+}
+
+/* Adds w x [i + 1] times, i < trips, and collects the sums and the iterations. */
+static void put_loop(bool is_input)
+{
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    if (is_input) put_value(INPUT, "trips", I, 0, NULL);
+    else put_node("Size", "x", "trips");
+    put_floats("w", 1, VALUES(2));
+    const size_t node = begin_node("Loop", "trips - x", "last sums counts");
+    const size_t at = begin_body("body");
+    put_value(INPUT, "i", I, 0, NULL);
+    put_value(INPUT, "goes_on", B, 0, NULL);
+    put_value(INPUT, "sum", F, 1, (int64_t[]){-1});
+    put_node("Identity", "goes_on", "still");
+    put_node("Mul", "x w", "part");
+    put_node("Add", "sum part", "next");
+    put_node("Identity", "next", "seen");
+    put_node("Identity", "i", "count");
+    put_value(OUTPUT, "still", B, 0, NULL);
+    put_value(OUTPUT, "next", F, 1, (int64_t[]){2});
+    put_value(OUTPUT, "seen", F, 1, (int64_t[]){2});
+    put_value(OUTPUT, "count", I, 0, NULL);
+    end_body(at);
+    wb__wire_end(&o, node);
+    put_name(OUTPUT, "last");
+    put_name(OUTPUT, "sums");
+    put_name(OUTPUT, "counts");
+}
+
+TEST_IN_SCOPE(loops)
+{
+    wb_tensor *y[3];
+    put_loop(false);
+    wb_layer *l = loaded();
+    for (int i = 0; i < 2; i++) {
+        wb_tensor *x = wb_ones(2);
+        WORKS(wb_call_outputs(l, 1, &x, 3, y));
+        is_tensor(y[0], DIMS(2), VALUES(5, 5));
+        is_tensor(y[1], DIMS(2, 2), VALUES(3, 3, 5, 5));
+        is_tensor(y[2], DIMS(2), VALUES(0, 1));
+    }
+    is_tensor(wb_get(wb_gradient(wb_sum(y[0]), l), "w"), DIMS(1), VALUES(4));
+    put_loop(true);
+    l = loaded();
+    for (int64_t trips = 3; trips >= 0; trips--) {
+        wb_tensor *x[] = {wb_ones(2), wb_from(&trips, WB_I64, 0, NULL)};
+        WORKS(wb_call_outputs(l, 2, x, 3, y));
+        is_tensor(y[0], DIMS(2), VALUES(1 + 2 * (float)trips, 1 + 2 * (float)trips));
+        assert_int_equal(wb_dim(y[1], 0), trips);
+        assert_int_equal(wb_dim(y[2], 0), trips);
+    }
+}
+
+TEST_IN_SCOPE(endless_loops)
+{
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){1});
+    const size_t node = begin_node("Loop", "- - x", "y");
+    const size_t at = begin_body("body");
+    put_name(INPUT, "i");
+    put_name(INPUT, "goes_on");
+    put_name(INPUT, "v");
+    put_node("Identity", "v", "w");
+    put_name(OUTPUT, "goes_on");
+    put_name(OUTPUT, "w");
+    end_body(at);
+    wb__wire_end(&o, node);
+    put_name(OUTPUT, "y");
+    wb_layer *l = loaded();
+    REFUSED(wb_call(l, wb_ones(1)), WB_ERROR_UNSUPPORTED, "Loop", "65536");
+}
+
+/* ---- constants, casts, random numbers -------------------------------------------------------- */
+
+TEST_IN_SCOPE(constants)
+{
+    start();
+    size_t node = begin_node("Constant", "", "a"), at = begin_attr("value_floats", 6);
+    wb__wire_put_floats(&o, 7, 2, VALUES(1.5f, 2.5f));
+    wb__wire_end(&o, at);
+    wb__wire_end(&o, node);
+    node = begin_node("Constant", "", "shape");
+    at = begin_attr("value_ints", WB__ONNX_IS_INTS);
+    wb__wire_put_ints(&o, 8, 2, (int64_t[]){2, 3});
+    wb__wire_end(&o, at);
+    wb__wire_end(&o, node);
+    node = begin_node("ConstantOfShape", "shape", "b");
+    at = begin_attr("value", WB__ONNX_IS_TENSOR);
+    const size_t t = begin_tensor(5, "", I, 1, (int64_t[]){1});
+    wb__wire_put_bytes(&o, 9, (int64_t[]){INT64_MAX}, 8);
+    wb__wire_end(&o, t);
+    wb__wire_end(&o, at);
+    wb__wire_end(&o, node);
+    put_cast("a", "c", I);
+    put_name(OUTPUT, "a");
+    put_name(OUTPUT, "b");
+    put_name(OUTPUT, "c");
+    wb_layer *l = loaded();
+    wb_tensor *y[3];
+    for (int i = 0; i < 2; i++) {
+        WORKS(wb_call_outputs(l, 0, NULL, 3, y));
+        is_tensor(y[0], DIMS(2), VALUES(1.5f, 2.5f));
+        assert_int_equal(wb_dtype_of(y[1]), WB_I64);
+        assert_int_equal(wb_size(y[1]), 6);
+        assert_true(((const int64_t *)wb_data(y[1]))[5] == INT64_MAX);
+        assert_int_equal(wb_dtype_of(y[2]), WB_I64);
+        is_tensor(y[2], DIMS(2), VALUES(1, 2));
+    }
+}
+
+TEST_IN_SCOPE(random_numbers)
+{
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    put_node("RandomNormalLike", "x", "noise");
+    put_node("Add", "x noise", "y");
+    put_name(OUTPUT, "y");
+    wb_layer *l = loaded();
+    wb_tensor *x = wb_zeros(50), *y[3];
+    for (int i = 0; i < 3; i++) {
+        if (i != 1) wb_seed(7);
+        MADE(y[i] = wb_call(l, x));
+        WORKS(wb_eval(y[i]));
+    }
+    assert_memory_equal(wb_data(y[0]), wb_data(y[2]), 200);
+    assert_memory_not_equal(wb_data(y[0]), wb_data(y[1]), 200);
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    put_node("Dropout", "x", "y mask");
+    put_name(OUTPUT, "y");
+    put_name(OUTPUT, "mask");
+    x = wb_ones(2);
+    WORKS(wb_call_outputs(loaded(), 1, &x, 2, y));
+    is_tensor(y[0], DIMS(2), VALUES(1, 1));
+    assert_int_equal(wb_dtype_of(y[1]), WB_BOOL);
+    is_tensor(y[1], DIMS(2), VALUES(1, 1));
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+TEST_IN_SCOPE(unsupported)
+{
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    size_t at = begin_node("Nonsense", "x", "a");
+    wb__wire_put_text(&o, 3, "first");
+    wb__wire_end(&o, at);
+    put_node("Nonsense", "a", "b");
+    at = begin_node("Gelu", "b", "c");
+    wb__wire_put_text(&o, 7, "com.example");
+    wb__wire_end(&o, at);
+    put_node("Neg", "c", "y");
+    put_name(OUTPUT, "y");
+    REFUSED(load(), WB_ERROR_UNSUPPORTED, "m.onnx", "2 operators", "Nonsense", "first", "1",
+            "com.example.Gelu", "2");
+    start();
+    put_value(INPUT, "x", WB__ONNX_UINT16, 1, (int64_t[]){-1});
+    put_node("Neg", "x", "y");
+    put_name(OUTPUT, "y");
+    REFUSED(load(), WB_ERROR_UNSUPPORTED, "x", "uint16");
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    put_cast("x", "y", WB__ONNX_UINT32);
+    put_name(OUTPUT, "y");
+    REFUSED(wb_call(loaded(), wb_ones(2)), WB_ERROR_UNSUPPORTED, "m.onnx", "Cast", "uint32");
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    at = begin_node("Identity", "x", "y");
+    put_int_attr("odd", 3);
+    wb__wire_end(&o, at);
+    put_name(OUTPUT, "y");
+    REFUSED(wb_call(loaded(), wb_ones(2)), WB_ERROR_UNSUPPORTED, "Identity", "odd");
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    for (int i = 0; i < 17; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "y%d", i);
+        put_node("Neg", "x", name);
+        put_name(OUTPUT, name);
+    }
+    REFUSED(load(), WB_ERROR_UNSUPPORTED, "17", "16");
+}
+
+/* An operation that fails names the node. */
+TEST_IN_SCOPE(failures)
+{
+    start();
+    put_value(INPUT, "x", F, 2, (int64_t[]){-1, -1});
+    put_matrix("w", 2, 3, VALUES(1, 2, 3, 4, 5, 6));
+    const size_t at = begin_node("MatMul", "x w", "y");
+    wb__wire_put_text(&o, 3, "/product");
+    wb__wire_end(&o, at);
+    put_name(OUTPUT, "y");
+    wb_layer *l = loaded();
+    REFUSED(wb_call(l, wb_ones(2, 5)), WB_ERROR_SHAPE, "m.onnx", "MatMul", "/product", "[2,5]");
+}
+
+int main(void) { return run_cases(make_folder, clean); }
