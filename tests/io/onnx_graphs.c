@@ -439,7 +439,8 @@ TEST(functions_that_are_refused)
 
 /* ---- hostile files --------------------------------------------------------------------------- */
 
-/* Reads a file; it may be refused, but needs at most the bytes that its size allows. */
+/* Reads a file; it may be refused, but needs at most the bytes that its size allows.  The peak never
+ * falls, so tests of larger files come after those of smaller ones. */
 static void costs_little(const uint8_t *data, size_t n, int64_t more)
 {
     const int64_t before = wb_memory_used();
@@ -456,24 +457,26 @@ static void costs_little(const uint8_t *data, size_t n, int64_t more)
     assert_true(wb_memory_peak() <= peak);
 }
 
-/* Each of these functions calls the next one twice. */
-TEST(calls_that_double)
+TEST(every_prefix_and_every_byte)
 {
-    start();
-    end_call(begin_node("F0", "", "y"));
-    put_name(OUTPUT, "y");
-    finish();
-    for (int i = 0; i < 60; i++) {
-        char name[8], next[8];
-        snprintf(name, sizeof name, "F%d", i);
-        snprintf(next, sizeof next, i < 59 ? "F%d" : "Op", i + 1);
-        const size_t at = begin_function(name, "", "a");
-        end_call(begin_step(next, "", "a"));
-        end_call(begin_step(next, "", "b"));
-        wb__wire_end(&o, at);
+    put_everything();
+    WORKS(wb__onnx_read(path, o.data, o.n, &m));
+    for (size_t n = 0; n < o.n; n++) {
+        uint8_t *exact = malloc(n + 1);
+        memcpy(exact, o.data, n);
+        costs_little(exact, n, 0);
+        free(exact);
     }
-    IS_REFUSED(WB_ERROR_FORMAT, "bytes");
-    costs_little(o.data, o.n, 33 << 20);
+    static const uint8_t values[] = {0, 1, 2, 7, 8, 0x0a, 0x7f, 0x80, 0xff};
+    for (size_t at = 0; at < o.n; at++) {
+        const uint8_t old = o.data[at];
+        for (size_t k = 0; k < WB__COUNT(values) + 8; k++) {
+            o.data[at] = k < WB__COUNT(values) ? values[k]
+                                               : (uint8_t)(old ^ 1u << (k - WB__COUNT(values)));
+            costs_little(o.data, o.n, 0);
+        }
+        o.data[at] = old;
+    }
 }
 
 /* Each of 63 graphs has a value for each of many names of the outermost one. */
@@ -507,7 +510,7 @@ TEST(names_that_many_graphs_share)
 TEST(many_small_things)
 {
     const struct { uint32_t field; const char *bytes; } rows[] = {
-        {1, ""}, {1, "\x22\1A"}, {1, "\x22\1A\x12\0"}, {5, ""}, {5, "\x10\1\x42\1a"},
+        {1, ""}, {1, "\x22\1A"}, {5, ""}, {5, "\x10\1\x42\1a"},
         {11, ""}, {11, "\x0a\1a"}, {12, ""}, {13, ""}, {13, "\x0a\1a"}, {14, ""}};
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         start();
@@ -526,26 +529,24 @@ TEST(many_small_things)
     }
 }
 
-TEST(every_prefix_and_every_byte)
+/* Each of these functions calls the next one twice. */
+TEST(calls_that_double)
 {
-    put_everything();
-    WORKS(wb__onnx_read(path, o.data, o.n, &m));
-    for (size_t n = 0; n < o.n; n++) {
-        uint8_t *exact = malloc(n + 1);
-        memcpy(exact, o.data, n);
-        costs_little(exact, n, 33 << 20);
-        free(exact);
+    start();
+    end_call(begin_node("F0", "", "y"));
+    put_name(OUTPUT, "y");
+    finish();
+    for (int i = 0; i < 60; i++) {
+        char name[8], next[8];
+        snprintf(name, sizeof name, "F%d", i);
+        snprintf(next, sizeof next, i < 59 ? "F%d" : "Op", i + 1);
+        const size_t at = begin_function(name, "", "a");
+        end_call(begin_step(next, "", "a"));
+        end_call(begin_step(next, "", "b"));
+        wb__wire_end(&o, at);
     }
-    static const uint8_t values[] = {0, 1, 2, 7, 8, 0x0a, 0x7f, 0x80, 0xff};
-    for (size_t at = 0; at < o.n; at++) {
-        const uint8_t old = o.data[at];
-        for (size_t k = 0; k < WB__COUNT(values) + 8; k++) {
-            o.data[at] = k < WB__COUNT(values) ? values[k]
-                                               : (uint8_t)(old ^ 1u << (k - WB__COUNT(values)));
-            costs_little(o.data, o.n, 33 << 20);
-        }
-        o.data[at] = old;
-    }
+    IS_REFUSED(WB_ERROR_FORMAT, "bytes");
+    costs_little(o.data, o.n, 33 << 20);
 }
 
 int main(void) { return run_cases(make_folder, clean); }

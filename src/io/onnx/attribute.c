@@ -176,26 +176,33 @@ static int read_values(reading *x, wb__onnx_attr *to)
     return in.status;
 }
 
-/* Reads the attribute of the call to which this one refers, or its default, by the name of this
- * one. */
-static int read_referred(reading *x, wb__onnx_attr *to, bool *none)
+/* Reads the attribute of the call, or the default, to which this one refers.  *none: there is
+ * neither, or that of the call refers to one that is not there. */
+static int read_either(reading *x, bool is_default, wb__onnx_attr *to, bool *none)
 {
     wb__span message;
     const wb__onnx_scope *scope;
+    *none = !wb__onnx_referred(x->scope, x->ref, is_default, &message, &scope);
+    if (*none) return 0;
+    const int status = wb__onnx_expand(x->b->r, message.n);
+    if (status) return status;
+    const wb__wire in = wb__wire_of(&x->b->r->file, message.at, message.n);
+    return wb__onnx_read_attr(x->b, x->node, in, scope, to, none);
+}
+
+/* The attribute keeps its own name. */
+static int read_referred(reading *x, wb__onnx_attr *to, bool *none)
+{
     if (!x->scope)
         return fail(x, WB_ERROR_FORMAT, "it refers to attribute \"%.*s\" of a function, and is in "
                     "none", (int)WB__MIN(x->ref.n, 100), x->ref.at);
-    *none = !wb__onnx_referred(x->scope, x->ref, &message, &scope);
-    if (*none) return 0;
-    int status = wb__onnx_expand(x->b->r, message.n);
-    if (status) return status;
-    const wb__wire in = wb__wire_of(&x->b->r->file, message.at, message.n);
-    status = wb__onnx_read_attr(x->b, x->node, in, scope, to, none);
+    int status = read_either(x, false, to, none);
+    if (!status && *none) status = read_either(x, true, to, none);
     if (status || *none) return status;
     if (x->type && x->type != to->type)
-        return fail(x, WB_ERROR_FORMAT, "its type is %s, and \"%.*s\", to which it refers, has "
-                    "another", x->type > 0 && x->type < (int64_t)WB__COUNT(type_names)
-                    ? type_names[x->type] : "unknown", (int)WB__MIN(x->ref.n, 100), x->ref.at);
+        return fail(x, WB_ERROR_FORMAT, "its type is %lld, and that of \"%.*s\", to which it "
+                    "refers, is %d", (long long)x->type, (int)WB__MIN(x->ref.n, 100), x->ref.at,
+                    to->type);
     return (to->name = wb__onnx_copy(x->b->r->m, x->name)) ? 0 : (int)wb_error_code();
 }
 

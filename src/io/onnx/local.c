@@ -199,13 +199,13 @@ wb__span wb__onnx_name(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__span
     return wb__onnx_prefixed(r, scope, name);
 }
 
-bool wb__onnx_referred(const wb__onnx_scope *scope, wb__span ref, wb__span *message,
-                       const wb__onnx_scope **read_in)
+bool wb__onnx_referred(const wb__onnx_scope *scope, wb__span ref, bool is_default,
+                       wb__span *message, const wb__onnx_scope **read_in)
 {
-    int i = wb__names_find(&scope->attrs, ref);
-    *read_in = scope->outer;
-    if (i >= 0) return *message = scope->attr_at[i], true;
-    i = wb__names_find(&scope->function->defaults, ref);
-    *read_in = NULL;                    /* a default refers to nothing */
-    return i >= 0 ? *message = scope->function->default_at[i], true : false;
+    const wb__local *f = scope->function;
+    const int i = wb__names_find(is_default ? &f->defaults : &scope->attrs, ref);
+    *read_in = is_default ? NULL : scope->outer;        /* a default refers to nothing */
+    if (i < 0) return false;
+    *message = is_default ? f->default_at[i] : scope->attr_at[i];
+    return true;
 }

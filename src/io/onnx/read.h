@@ -141,10 +141,10 @@ int wb__onnx_expand(wb__onnx_reader *r, size_t bytes);
  * out of memory. */
 wb__span wb__onnx_name(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__span name);
 wb__span wb__onnx_prefixed(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__span name);
-/* The message of the attribute to which `ref` refers, with the scope in which it is read; false:
- * there is none. */
-bool wb__onnx_referred(const wb__onnx_scope *scope, wb__span ref, wb__span *message,
-                       const wb__onnx_scope **read_in);
+/* The message of the attribute to which `ref` refers: that of the call, or the default; and the
+ * scope in which it is read.  False: there is none. */
+bool wb__onnx_referred(const wb__onnx_scope *scope, wb__span ref, bool is_default,
+                       wb__span *message, const wb__onnx_scope **read_in);
 
 /* order.c: sorts the nodes so that each follows those whose results it needs. */
 int wb__onnx_order(const wb__onnx_reader *r, wb__onnx_graph *g);

@@ -40,7 +40,7 @@ typedef struct { const char *at; size_t n; } wb__span;
 
 static inline wb__wire wb__wire_of(const wb__wire_file *file, const void *data, size_t n)
 {
-    return (wb__wire){file, data, (const uint8_t *)data + n, 0};
+    return (wb__wire){file, data, n ? (const uint8_t *)data + n : data, 0};
 }
 
 /* Reads the next field.  False: the message ends, or status is set. */
