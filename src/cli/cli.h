@@ -19,6 +19,9 @@ bool wb__cli_describes_layer(const wb__table *table);
 struct wb__mapping;
 int wb__cli_show_bson(const struct wb__mapping *m);
 
+/* show_onnx.c: prints the nodes of an ONNX file. */
+int wb__cli_show_onnx(const struct wb__mapping *m);
+
 /* convert.c: `weber convert IN OUT [...]`. */
 int wb__cli_convert(int n, char **words);
 

@@ -254,6 +254,11 @@ int wb__cli_show(const char *path)
     if (!m) return wb__cli_print_error();
     wb__format format = wb__format_of(m);
     if (!format) format = wb__format_named(path);       /* its reader reports what is wrong */
+    if (format == WB__FORMAT_ONNX) {
+        if (!wb__cli_show_onnx(m)) return show_arrays(path, format, m);
+        wb__unmap(m);
+        return 1;
+    }
     if (format == WB__FORMAT_NPZ || format == WB__FORMAT_NPY || format == WB__FORMAT_IDX ||
         format == WB__FORMAT_PT || format == WB__FORMAT_JLD2)
         return show_arrays(path, format, m);
@@ -262,6 +267,6 @@ int wb__cli_show(const char *path)
     if (format == WB__FORMAT_BSON) return status;
     if (format == WB__FORMAT_SAFETENSORS) return show_safetensors(path);
     wb__fail(WB_ERROR_FORMAT,
-             "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX, PT", path);
+             "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX, PT, ONNX", path);
     return wb__cli_print_error();
 }

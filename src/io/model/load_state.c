@@ -147,6 +147,19 @@ static void report_missing(matching *m, const wb__name_row *l)
            wb_describe(l->x));
 }
 
+/* Whether the source is PyTorch's count of the batches of running statistics that are loaded: a
+ * model from an ONNX file has the statistics and no count. */
+static bool counts_batches(const matching *m, const source *s)
+{
+    static const char count[] = "num_batches_tracked";
+    const size_t n = strlen(s->name), tail = sizeof count - 1;
+    if (n < tail || strcmp(s->name + n - tail, count)) return false;
+    wb__name_row beside = {.name = wb__printf("%.*srunning_mean", (int)(n - tail), s->name)};
+    const source *mean = beside.name ? source_of(m, &beside) : NULL;
+    wb__free(beside.name);
+    return mean && mean->used;
+}
+
 static void report_unexpected(matching *m)
 {
     for (int i = 0; i < m->n; i++) {
@@ -156,7 +169,7 @@ static void report_unexpected(matching *m)
         if (before)
             report(m, "\"%.200s\" and \"%.200s\" are the same in the model: \"%.200s\"",
                    s[-1].entry->name, s->entry->name, s->name);
-        else if (!s->used && !after)
+        else if (!s->used && !after && !counts_batches(m, s))
             report(m, "\"%.200s\", %s, is not in the model", s->entry->name,
                    wb__entry_describe(s->entry));
     }

@@ -109,7 +109,7 @@ typedef struct { wb_tensor *x, *data; wb__onnx_known known; } wb__onnx_slot;
 typedef struct wb__onnx_frame {
     const wb__onnx_graph *graph;
     struct wb__onnx_frame *outer;
-    wb__onnx_slot *slots;               /* of the graph's values; those of outer graphs are unused */
+    wb__onnx_slot *slots;               /* of the values; those of outer graphs are unused */
 } wb__onnx_frame;
 
 typedef struct wb__onnx_run {
