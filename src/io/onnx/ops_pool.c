@@ -177,7 +177,7 @@ bool wb__onnx_max_pool(wb__onnx_call *c)
     wb_tensor *x = c->in[0];
     const wb_dtype t = (wb_dtype)x->dtype;
     if (!wb__dtype_float(t) && t != WB_I8 && t != WB_U8)
-        return wb__onnx_refuse(c, WB_ERROR_DTYPE, "its input is %s", wb_describe(x));
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s", wb_describe(x));
     const bool is_plain = wb__dtype_float(t) && !is_dilated(&s);
     wb_tensor *y = is_plain ? plain(wb_maxpool_with, x, &s)
                             : combined(x, &s, wb_maximum, lowest(t));

@@ -11,7 +11,7 @@ static bool is_byte(const wb_tensor *x) { return x->dtype == WB_U8 || x->dtype =
 static bool has_bytes(const wb__onnx_call *c, int i)
 {
     if (is_byte(c->in[i])) return true;
-    return wb__onnx_refuse(c, WB_ERROR_DTYPE, "input %d is %s; u8 and i8 are done", i,
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "input %d is %s; u8 and i8 are done", i,
                            wb_describe(c->in[i]));
 }
 
@@ -89,22 +89,33 @@ static bool read_byte_type(const wb__onnx_call *c, wb_dtype *t)
                            type ? wb__onnx_type_name(type) : wb_dtype_name(*t));
 }
 
-/* `saturate` is of float8, which Weber has not. */
+/* Sets *t to the type of an attribute, or leaves it. */
+static bool read_float_type(const wb__onnx_call *c, const char *name, wb_dtype *t)
+{
+    const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, name, WB__ONNX_UNDEFINED);
+    if (type == WB__ONNX_UNDEFINED) return true;
+    *t = wb__onnx_dtype(type);
+    if (*t && wb__dtype_float(*t)) return true;
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s is %s", name, wb__onnx_type_name(type));
+}
+
+/* The quotient has the dtype `precision`, by default that of the scale.  `saturate` is of float8,
+ * which Weber has not. */
 bool wb__onnx_quantize_linear(wb__onnx_call *c)
 {
     granularity g;
     wb_dtype t;
-    if (!wb__onnx_only(c, "axis block_size output_dtype saturate") || !wb__onnx_has(c, 2) ||
-        !read_byte_type(c, &t) || !read_granularity(c, &g))
+    if (!wb__onnx_only(c, "axis block_size output_dtype precision saturate") ||
+        !wb__onnx_has(c, 2) || !read_byte_type(c, &t) || !read_granularity(c, &g))
         return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *zero = wb__onnx_in(c, 2);
+    wb_dtype in = (wb_dtype)scale->dtype;
+    if (!read_float_type(c, "precision", &in)) return false;
     if (!wb__dtype_float((wb_dtype)scale->dtype) ||
-        (x->dtype != scale->dtype && x->dtype != WB_I32))
-        return wb__onnx_refuse(c, WB_ERROR_DTYPE, "its input is %s, its scale %s", wb_describe(x),
+        (!wb__dtype_float((wb_dtype)x->dtype) && x->dtype != WB_I32))
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s, its scale %s", wb_describe(x),
                                wb_describe(scale));
-    /* the quotient has the dtype of the scale, also of 16 bits */
-    wb_tensor *y = wb_div(wb__as(x, (wb_dtype)scale->dtype), spread(scale, x, &g));
-    y = wb__wide(y);
+    wb_tensor *y = wb__wide(wb_div(wb__as(x, in), wb__as(spread(scale, x, &g), in)));
     if (!y || (zero && !(zero = spread(zero, x, &g)))) return false;
     return wb__onnx_give(c, saturated(y, zero, t));
 }
@@ -112,13 +123,16 @@ bool wb__onnx_quantize_linear(wb__onnx_call *c)
 bool wb__onnx_dequantize_linear(wb__onnx_call *c)
 {
     granularity g;
-    if (!wb__onnx_only(c, "axis block_size") || !wb__onnx_has(c, 2) || !read_granularity(c, &g))
+    if (!wb__onnx_only(c, "axis block_size output_dtype") || !wb__onnx_has(c, 2) ||
+        !read_granularity(c, &g))
         return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *zero = wb__onnx_in(c, 2);
     if (!is_byte(x) && x->dtype != WB_I32)
-        return wb__onnx_refuse(c, WB_ERROR_DTYPE, "its input is %s; u8, i8 and i32 are done",
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s; u8, i8 and i32 are done",
                                wb_describe(x));
-    const wb_dtype t = (wb_dtype)scale->dtype, wide = wb__computed_in(t);
+    wb_dtype t = (wb_dtype)scale->dtype;
+    const wb_dtype wide = wb__computed_in(t);
+    if (!read_float_type(c, "output_dtype", &t)) return false;
     wb_tensor *y = wb__as(x, wide);
     if (zero && !(zero = spread(zero, x, &g))) return false;
     if (zero) y = wb_sub(y, wb__as(zero, wide));
@@ -132,7 +146,7 @@ bool wb__onnx_dynamic_quantize_linear(wb__onnx_call *c)
     if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0], *zero = wb__number_of(0), *most = wb__number_of(255);
     if (x->dtype != WB_F32 || !x->size)
-        return wb__onnx_refuse(c, WB_ERROR_DTYPE, "its input is %s; it is f32 with elements",
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s; it is f32 with elements",
                                wb_describe(x));
     wb_tensor *flat = wb_reshape_array(x, 1, &x->size);
     if (!flat) return false;
@@ -220,7 +234,7 @@ static bool has_operands(const wb__onnx_call *c)
         return false;
     for (int i = 1; i < 8; i += i == 1 ? 3 : 2)
         if (!wb__dtype_float((wb_dtype)c->in[i]->dtype))
-            return wb__onnx_refuse(c, WB_ERROR_DTYPE, "input %d, a scale, is %s", i,
+            return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "input %d, a scale, is %s", i,
                                    wb_describe(c->in[i]));
     return true;
 }

@@ -317,7 +317,7 @@ static bool resized(wb__onnx_call *c, const resize *r)
     const wb_dtype t = (wb_dtype)x->dtype;
     if (r->mode != NEAREST) {
         if (!wb__dtype_float(t))
-            return wb__onnx_refuse(c, WB_ERROR_DTYPE, "mode %s of %s",
+            return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode %s of %s",
                                    r->mode == LINEAR ? "linear" : "cubic", wb_describe(x));
         x = wb__wide(x);
     }
