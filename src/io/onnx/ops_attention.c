@@ -219,8 +219,8 @@ bool wb__onnx_attention(wb__onnx_call *c)
 
 /* ---- RotaryEmbedding ------------------------------------------------------------------------- */
 
-/* Returns the table of input i, [N, T, n], with an axis of size 1 for the heads: the rows of [.., n]
- * that position_ids name, if they are given. */
+/* Returns the table of input i, [N, T, n], with an axis of size 1 for the heads; with position_ids
+ * it has the rows of [.., n] that they name. */
 static wb_tensor *angles(const wb__onnx_call *c, int i, const wb_tensor *x, int axis, int64_t n)
 {
     wb_tensor *y = c->in[i], *places = wb__onnx_in(c, 3);

@@ -113,8 +113,8 @@ bool wb__onnx_quantize_linear(wb__onnx_call *c)
     if (!read_float_type(c, "precision", &in)) return false;
     if (!wb__dtype_float((wb_dtype)scale->dtype) ||
         (!wb__dtype_float((wb_dtype)x->dtype) && x->dtype != WB_I32))
-        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s, its scale %s", wb_describe(x),
-                               wb_describe(scale));
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s, its scale %s",
+                               wb_describe(x), wb_describe(scale));
     wb_tensor *y = wb__wide(wb_div(wb__as(x, in), wb__as(spread(scale, x, &g), in)));
     if (!y || (zero && !(zero = spread(zero, x, &g)))) return false;
     return wb__onnx_give(c, saturated(y, zero, t));
