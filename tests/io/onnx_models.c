@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "engine/tensor.h"
+#include "io/safetensors/safetensors.h"
 
 #include <pthread.h>
 
@@ -141,6 +142,18 @@ TEST_IN_SCOPE(statistics)
     MADE(y);
     const float *data = wb_data(y);
     assert_true(fabsf(data[3] - 6) < 1e-3f);    /* 2 (2 (3 - 1) / 2 + 1) */
+    /* a state dict of PyTorch, which counts batches */
+    const float v[2] = {5, 6};
+    const int64_t count = 3;
+    const char *path = in_folder("state.safetensors");
+    wb__st_out state[] = {{"bn.weight", WB_F32, 1, (int64_t[]){2}, 8, v, NULL},
+                          {"bn.bias", WB_F32, 1, (int64_t[]){2}, 8, v, NULL},
+                          {"bn.running_mean", WB_F32, 1, (int64_t[]){2}, 8, v, NULL},
+                          {"bn.running_var", WB_F32, 1, (int64_t[]){2}, 8, v, NULL},
+                          {"bn.num_batches_tracked", WB_I64, 0, NULL, 8, &count, NULL}};
+    WORKS(wb__st_save(NULL, path, 5, state, 0, NULL));
+    WORKS(wb_load_state(path, l));
+    is_tensor(wb_get(l, "bn.running_mean"), DIMS(2), v);
 }
 
 /* ---- shapes that depend on sizes ------------------------------------------------------------- */

@@ -165,11 +165,13 @@ void wb__onnx_apart_begin(wb__onnx_apart *a)
     t->n_pending = t->pending_capacity = 0;
     t->recording = NULL;
     t->recorded = 0;
+    t->busy++;
 }
 
 void wb__onnx_apart_end(const wb__onnx_apart *a)
 {
     wb__thread *t = wb__this_thread();
+    t->busy--;
     wb__free(t->pending);
     t->guard = a->guard;
     t->pending = a->pending;

@@ -401,7 +401,7 @@ static bool call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
     }
     bool ok = set_inputs(r, &c, known);
     if (ok && wb__onnx_reads_sizes(n) && known == WB__ONNX_BY_SIZES)
-        ok = wb__onnx_has(&c, 1) && wb__onnx_wants(&c, 0) && note_sizes(r, n, c.in[0]);
+        ok = wb__onnx_has(&c, 1) && (!wb__onnx_wants(&c, 0) || note_sizes(r, n, c.in[0]));
     if (ok) ok = call_function(&c, control ? WB__ONNX_VARIES : known);
     if (ok) ok = take_outputs(&c, known, control);
     r->out_known = was;
