@@ -41,13 +41,16 @@ static bool is_stashed_wide(const wb__onnx_call *c)
 
 /* ---- BatchNormalization ---------------------------------------------------------------------- */
 
-/* With the running statistics: x·factor + shift, where both have a number for each channel. */
+/* With the running statistics: x·factor + shift, where both have a number for each channel.  Before
+ * opset 7 is_test says so; before opset 9 `spatial` may be 0, for statistics of each element. */
 bool wb__onnx_batch_normalization(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "epsilon momentum training_mode") || !wb__onnx_has(c, 5) ||
-        !is_input(c, 2))
+    if (!wb__onnx_only(c, "epsilon is_test momentum spatial training_mode") ||
+        !wb__onnx_has(c, 5) || !is_input(c, 2))
         return false;
+    if (!wb__onnx_int(c, "spatial", 1)) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "spatial 0");
     bool trains = wb__onnx_int(c, "training_mode", 0);
+    trains |= c->node->opset < 7 && !wb__onnx_int(c, "is_test", 0);
     for (int i = 1; i < c->node->n_out; i++) trains |= wb__onnx_wants(c, i);
     if (trains)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "training_mode: the model is exported for "
