@@ -71,17 +71,17 @@ wb_tensor *wb__onnx_kept(wb__onnx_state *s, const wb_device *d, const void *key)
 wb_tensor *wb__onnx_keep(wb__onnx_state *s, const wb_device *d, const void *key, wb_tensor *x);
 
 /* Returns the trace for these inputs, which the caller gives back.  NULL with the error set. */
-wb__onnx_trace *wb__onnx_trace_take(wb__onnx_state *s, const wb_device *d, int n,
+wb__onnx_trace *wb__trace_take(wb__onnx_state *s, const wb_device *d, int n,
                                     wb_tensor *const *inputs);
-void wb__onnx_trace_give(wb__onnx_state *s, wb__onnx_trace *t);
+void wb__trace_give(wb__onnx_state *s, wb__onnx_trace *t);
 /* Returns the next event, if it has this kind and value.  Else forgets the further events and
- * returns NULL: then wb__onnx_add adds the event.  wb__onnx_add takes over e.numbers, also on
+ * returns NULL: then wb__trace_add adds the event.  wb__trace_add takes over e.numbers, also on
  * failure, when it returns NULL. */
-const wb__onnx_event *wb__onnx_next(wb__onnx_trace *t, wb__onnx_event_kind kind,
+const wb__onnx_event *wb__trace_next(wb__onnx_trace *t, wb__onnx_event_kind kind,
                                     const wb__onnx_value *value);
-const wb__onnx_event *wb__onnx_add(wb__onnx_trace *t, wb__onnx_event e);
-/* Forgets the event that wb__onnx_next returned, and the further ones. */
-void wb__onnx_forget(wb__onnx_trace *t);
+const wb__onnx_event *wb__trace_add(wb__onnx_trace *t, wb__onnx_event e);
+/* Forgets the event that wb__trace_next returned, and the further ones. */
+void wb__trace_forget(wb__onnx_trace *t);
 
 /* Between these calls the thread computes on the CPU, outside of a recording and without the
  * pending writes, which stay pending. */

@@ -98,7 +98,7 @@ static bool same_key(const wb__onnx_trace *a, const wb__onnx_trace *b)
            !memcmp(a->key, b->key, (size_t)a->n_key * sizeof *a->key);
 }
 
-wb__onnx_trace *wb__onnx_trace_take(wb__onnx_state *s, const wb_device *d, int n,
+wb__onnx_trace *wb__trace_take(wb__onnx_state *s, const wb_device *d, int n,
                                     wb_tensor *const *inputs)
 {
     wb__onnx_trace *made = trace_new(d, n, inputs), *found = NULL;
@@ -116,7 +116,7 @@ wb__onnx_trace *wb__onnx_trace_take(wb__onnx_state *s, const wb_device *d, int n
     return found;
 }
 
-void wb__onnx_trace_give(wb__onnx_state *s, wb__onnx_trace *t)
+void wb__trace_give(wb__onnx_state *s, wb__onnx_trace *t)
 {
     pthread_mutex_lock(&s->lock);
     int to = -1;
@@ -130,7 +130,7 @@ void wb__onnx_trace_give(wb__onnx_state *s, wb__onnx_trace *t)
     trace_free(old);
 }
 
-const wb__onnx_event *wb__onnx_next(wb__onnx_trace *t, wb__onnx_event_kind kind,
+const wb__onnx_event *wb__trace_next(wb__onnx_trace *t, wb__onnx_event_kind kind,
                                     const wb__onnx_value *value)
 {
     if (t->at < t->n && t->events[t->at].kind == kind && t->events[t->at].value == value)
@@ -139,7 +139,7 @@ const wb__onnx_event *wb__onnx_next(wb__onnx_trace *t, wb__onnx_event_kind kind,
     return NULL;
 }
 
-const wb__onnx_event *wb__onnx_add(wb__onnx_trace *t, wb__onnx_event e)
+const wb__onnx_event *wb__trace_add(wb__onnx_trace *t, wb__onnx_event e)
 {
     if (!wb__reserve(&t->events, &t->capacity, t->n + 1, sizeof *t->events)) {
         wb__free(e.numbers);
@@ -151,7 +151,7 @@ const wb__onnx_event *wb__onnx_add(wb__onnx_trace *t, wb__onnx_event e)
     return &t->events[t->n - 1];
 }
 
-void wb__onnx_forget(wb__onnx_trace *t) { forget_from(t, --t->at); }
+void wb__trace_forget(wb__onnx_trace *t) { forget_from(t, --t->at); }
 
 /* ---- values that do not vary ----------------------------------------------------------------- */
 

@@ -180,10 +180,10 @@ wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor
         return kept ? kept : wb__onnx_keep(r->state, r->device, value,
                                            wb__onnx_settled(x, r->device));
     }
-    const wb__onnx_event *e = wb__onnx_next(r->trace, WB__ONNX_DATA, value);
+    const wb__onnx_event *e = wb__trace_next(r->trace, WB__ONNX_DATA, value);
     if (e) return e->x;
     wb_tensor *settled = wb__onnx_settled(x, r->device);
-    e = settled ? wb__onnx_add(r->trace, (wb__onnx_event){.kind = WB__ONNX_DATA, .value = value,
+    e = settled ? wb__trace_add(r->trace, (wb__onnx_event){.kind = WB__ONNX_DATA, .value = value,
                                                           .x = settled}) : NULL;
     return e ? e->x : NULL;
 }
@@ -234,7 +234,7 @@ static int read_numbers(const wb__onnx_call *c, const char *what, const wb__onnx
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%s is %s, too many numbers", what,
                                wb_describe(x)), -2;
     const bool varies = known == WB__ONNX_VARIES;
-    const wb__onnx_event *e = varies ? NULL : wb__onnx_next(c->run->trace, kind, value);
+    const wb__onnx_event *e = varies ? NULL : wb__trace_next(c->run->trace, kind, value);
     if (e && (*list = e->numbers)) return e->n;
     const size_t bytes = (size_t)x->size * 8;
     void *numbers = varies ? block(c->run, bytes) : wb__alloc(bytes + 1);
@@ -242,7 +242,7 @@ static int read_numbers(const wb__onnx_call *c, const char *what, const wb__onnx
     bool ok = copy_numbers(c, what, x, known, numbers, dtype);
     if (!ok && !varies) wb__free(numbers);
     if (ok && !varies)
-        ok = wb__onnx_add(c->run->trace, (wb__onnx_event){.kind = kind, .value = value,
+        ok = wb__trace_add(c->run->trace, (wb__onnx_event){.kind = kind, .value = value,
                                                           .n = (int)x->size, .numbers = numbers});
     *list = numbers;
     return ok ? (int)x->size : (fail_in(c), -2);
@@ -327,13 +327,13 @@ static bool note_sizes(wb__onnx_run *r, const wb__onnx_node *n, const wb_tensor 
 {
     const wb__onnx_value *value = &r->frame->graph->values[n->out[0]];
     const size_t bytes = (size_t)x->ndim * sizeof *x->dims;
-    const wb__onnx_event *e = wb__onnx_next(r->trace, WB__ONNX_SIZES, value);
+    const wb__onnx_event *e = wb__trace_next(r->trace, WB__ONNX_SIZES, value);
     if (e && e->n == x->ndim && !memcmp(e->numbers, x->dims, bytes)) return true;
-    if (e) wb__onnx_forget(r->trace);
+    if (e) wb__trace_forget(r->trace);
     int64_t *dims = wb__alloc(bytes + 1);
     if (!dims) return false;
     memcpy(dims, x->dims, bytes);
-    return wb__onnx_add(r->trace, (wb__onnx_event){.kind = WB__ONNX_SIZES, .value = value,
+    return wb__trace_add(r->trace, (wb__onnx_event){.kind = WB__ONNX_SIZES, .value = value,
                                                    .n = x->ndim, .numbers = dims});
 }
 
@@ -511,12 +511,12 @@ bool wb__onnx_run_graph(wb__onnx_state *s, wb_tensor *const *parameters, wb_tens
                         wb_tensor **out)
 {
     wb__onnx_run r = {.state = s, .device = device_of(s, parameters, in)};
-    r.trace = wb__onnx_trace_take(s, r.device, s->model->graph->n_inputs, in);
+    r.trace = wb__trace_take(s, r.device, s->model->graph->n_inputs, in);
     if (!r.trace) return false;
     const wb_device *was = wb__use_device(r.device);
     const bool ok = call_graph(&r, parameters, in, out);
     wb__use_device(was);
-    wb__onnx_trace_give(s, r.trace);
+    wb__trace_give(s, r.trace);
     for (int i = 0; i < r.n_blocks; i++) wb__free(r.blocks[i]);
     wb__free(r.blocks);
     return ok;
