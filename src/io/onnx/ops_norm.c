@@ -48,7 +48,8 @@ bool wb__onnx_batch_normalization(wb__onnx_call *c)
     if (!wb__onnx_only(c, "epsilon is_test momentum spatial training_mode") ||
         !wb__onnx_has(c, 5) || !is_input(c, 2))
         return false;
-    if (!wb__onnx_int(c, "spatial", 1)) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "spatial 0");
+    if (!wb__onnx_int(c, "spatial", 1))
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "spatial 0");
     bool trains = wb__onnx_int(c, "training_mode", 0);
     trains |= c->node->opset < 7 && !wb__onnx_int(c, "is_test", 0);
     for (int i = 1; i < c->node->n_out; i++) trains |= wb__onnx_wants(c, i);
