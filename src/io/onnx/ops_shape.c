@@ -105,7 +105,7 @@ bool wb__onnx_unsqueeze(wb__onnx_call *c)
 }
 
 /* x and the shape broadcast to each other. */
-bool wb__onnx_expand(wb__onnx_call *c)
+bool wb__onnx_expand_to(wb__onnx_call *c)
 {
     const int64_t *shape;
     if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 2)) return false;
