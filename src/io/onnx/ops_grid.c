@@ -203,7 +203,7 @@ static wb_tensor *all_positions(const wb_tensor *like, const int64_t *size, int 
         }
         v[k * dims[1] + axes] = 1;
     }
-    return wb__onnx_numbers(like, v, (wb_dtype)like->dtype, 2, dims);
+    return wb__onnx_doubles(like, v, (wb_dtype)like->dtype, 2, dims);
 }
 
 bool wb__onnx_affine_grid(wb__onnx_call *c)

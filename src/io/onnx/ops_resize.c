@@ -213,7 +213,7 @@ static wb_tensor *nearest(wb__onnx_call *c, wb_tensor *x, const resize *r, int k
         wb__free(at);
         return wb_repeat(x, r->axis[k], times);
     }
-    return wb_take_axis(x, wb__onnx_numbers(x, at, WB_I32, 1, &out), r->axis[k]);
+    return wb_take_axis(x, wb__onnx_doubles(x, at, WB_I32, 1, &out), r->axis[k]);
 }
 
 /* ---- weighted sums --------------------------------------------------------------------------- */
@@ -272,7 +272,7 @@ static wb_tensor *by_matrix(wb_tensor *x, int axis, const weights *w)
     double *m = wb__alloc_zero((size_t)(w->out * in), sizeof *m);
     for (int64_t j = 0; m && j < w->taps * w->out; j++)
         m[j % w->out * in + (int64_t)w->at[j]] += w->weight[j];
-    return wb__along_axis(x, axis, wb__onnx_numbers(x, m, (wb_dtype)x->dtype, 2, dims));
+    return wb__along_axis(x, axis, wb__onnx_doubles(x, m, (wb_dtype)x->dtype, 2, dims));
 }
 
 static double *copy_of(const double *values, int64_t n)
@@ -288,7 +288,7 @@ static wb_tensor *by_index(wb_tensor *x, int axis, const weights *w)
     for (int64_t t = 0; t < w->taps; t++) {
         double *at = copy_of(w->at + t * w->out, w->out);
         double *weight = copy_of(w->weight + t * w->out, w->out);
-        wb_tensor *index = wb__onnx_numbers(x, at, WB_I32, 1, &w->out);
+        wb_tensor *index = wb__onnx_doubles(x, at, WB_I32, 1, &w->out);
         wb_tensor *factor = wb__onnx_along(x, weight, (wb_dtype)x->dtype, axis, w->out);
         wb_tensor *part = wb_mul(wb_take_axis(x, index, axis), factor);
         y = t ? wb_add(y, part) : part;

@@ -179,7 +179,7 @@ static bool give_window(wb__onnx_call *c, double a, double b, double d)
         const double angle = m ? 2 * pi * (double)k / (double)m : pi;
         w[k] = a - b * cos(angle) + d * cos(2 * angle);
     }
-    return wb__onnx_give(c, wb__onnx_numbers(c->in[0], w, t, 1, &n));
+    return wb__onnx_give(c, wb__onnx_doubles(c->in[0], w, t, 1, &n));
 }
 
 bool wb__onnx_hann_window(wb__onnx_call *c) { return give_window(c, 0.5, 0.5, 0); }
@@ -231,5 +231,5 @@ bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
         }
         add_filter(m, rows, filters, i, corner);
     }
-    return wb__onnx_give(c, wb__onnx_numbers(c->in[0], m, t, 2, dims));
+    return wb__onnx_give(c, wb__onnx_doubles(c->in[0], m, t, 2, dims));
 }

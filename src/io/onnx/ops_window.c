@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-wb_tensor *wb__onnx_numbers(const wb_tensor *x, double *values, wb_dtype dtype, int ndim,
+wb_tensor *wb__onnx_doubles(const wb_tensor *x, double *values, wb_dtype dtype, int ndim,
                             const int64_t *dims)
 {
     const wb_device *was = wb__use_device(wb__device_of(x));
@@ -20,7 +20,7 @@ wb_tensor *wb__onnx_along(const wb_tensor *x, double *values, wb_dtype dtype, in
 {
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = i == axis ? n : 1;
-    return wb__onnx_numbers(x, values, dtype, x->ndim, dims);
+    return wb__onnx_doubles(x, values, dtype, x->ndim, dims);
 }
 
 /* ---- attributes ------------------------------------------------------------------------------ */

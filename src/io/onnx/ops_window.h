@@ -28,7 +28,7 @@ wb_tensor *wb__onnx_conv_of(const wb__onnx_call *c, wb_tensor *x, wb_tensor *w, 
 
 /* Returns a tensor with these values on the device of x.  Frees `values`.  NULL: `values` is NULL,
  * or the call failed. */
-wb_tensor *wb__onnx_numbers(const wb_tensor *x, double *values, wb_dtype dtype, int ndim,
+wb_tensor *wb__onnx_doubles(const wb_tensor *x, double *values, wb_dtype dtype, int ndim,
                             const int64_t *dims);
 /* The same for n values along one axis of x, [1, ..., n, ..., 1]. */
 wb_tensor *wb__onnx_along(const wb_tensor *x, double *values, wb_dtype dtype, int axis, int64_t n);
