@@ -184,7 +184,7 @@ static int read_either(reading *x, bool is_default, wb__onnx_attr *to, bool *non
     const wb__onnx_scope *scope;
     *none = !wb__onnx_referred(x->scope, x->ref, is_default, &message, &scope);
     if (*none) return 0;
-    const int status = wb__onnx_expand(x->b->r, message.n);
+    const int status = wb__onnx_count_expanded(x->b->r, message.n);
     if (status) return status;
     const wb__wire in = wb__wire_of(&x->b->r->file, message.at, message.n);
     return wb__onnx_read_attr(x->b, x->node, in, scope, to, none);

@@ -125,7 +125,7 @@ int wb__onnx_called(wb__onnx_reader *r, const wb__node_head *h, const wb__local 
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-int wb__onnx_expand(wb__onnx_reader *r, size_t bytes)
+int wb__onnx_count_expanded(wb__onnx_reader *r, size_t bytes)
 {
     r->expanded += bytes;
     if (r->expanded <= EXPANDED_MOST) return 0;
@@ -165,7 +165,7 @@ int wb__onnx_enter(wb__onnx_reader *r, const wb__local *f, wb__wire node,
     if (depth > WB__ONNX_DEPTH)
         return wb__onnx_fail(r, WB_ERROR_FORMAT, "function \"%.200s\" calls itself, or calls are "
                              "more than %d deep", f->name, WB__ONNX_DEPTH);
-    int status = wb__onnx_expand(r, (size_t)(f->end - f->at));
+    int status = wb__onnx_count_expanded(r, (size_t)(f->end - f->at));
     if (status) return status;
     const size_t n = strlen(f->name) + 16;
     char *prefix = wb__onnx_take(r->m, n, 1);

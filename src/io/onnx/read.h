@@ -136,7 +136,7 @@ int wb__onnx_called(wb__onnx_reader *r, const wb__node_head *h, const wb__local 
 int wb__onnx_enter(wb__onnx_reader *r, const wb__local *f, wb__wire node,
                    const wb__onnx_scope *outer, wb__onnx_scope **out);
 /* Counts bytes that are read again for a call of a function.  An error code: too many. */
-int wb__onnx_expand(wb__onnx_reader *r, size_t bytes);
+int wb__onnx_count_expanded(wb__onnx_reader *r, size_t bytes);
 /* The name in the graph for a name in the message, and that of a node, which is no value.  at NULL:
  * out of memory. */
 wb__span wb__onnx_name(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__span name);
