@@ -169,7 +169,7 @@ static wb_tensor *weights(const wb__onnx_call *c, const attention *a, wb_tensor 
     return wb__as(y, t);
 }
 
-/* Computes the steps, and output 3 if it is wanted: the scores, or the weights. */
+/* Computes the steps, and output 3 if the node has it: the scores, or the weights. */
 static wb_tensor *steps_of(wb__onnx_call *c, const attention *a)
 {
     const int64_t mode = wb__onnx_int(c, "qk_matmul_output_mode", 0);

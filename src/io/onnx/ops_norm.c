@@ -42,7 +42,7 @@ static bool is_stashed_wide(const wb__onnx_call *c)
 /* ---- BatchNormalization ---------------------------------------------------------------------- */
 
 /* With the running statistics: x·factor + shift, where both have a number for each channel.  Before
- * opset 7 is_test says so; before opset 9 `spatial` may be 0, for statistics of each element. */
+ * opset 7 is_test is needed; before opset 9 `spatial` may be 0, for statistics of each element. */
 bool wb__onnx_batch_normalization(wb__onnx_call *c)
 {
     if (!wb__onnx_only(c, "epsilon is_test momentum spatial training_mode") ||

@@ -45,7 +45,7 @@ static wb_tensor *times(const wb__onnx_call *c, wb_tensor *x, double factor)
     return NULL;
 }
 
-/* alpha a'·b' + beta c.  Before opset 7 `broadcast` says whether c has another shape. */
+/* alpha a'·b' + beta c.  Before opset 7 `broadcast` is 1 if c has another shape. */
 bool wb__onnx_gemm(wb__onnx_call *c)
 {
     if (!wb__onnx_only(c, "alpha beta broadcast transA transB") || !wb__onnx_has(c, 2))

@@ -1,4 +1,4 @@
-/* Quantised operators of ONNX: right, not fast.  An integer q stands for (q - zero point) scale.
+/* Quantised operators of ONNX: right, not fast.  An integer q means (q - zero point) scale.
  *
  * Sums of products of 8 bits are computed in f64, or in f32 where that is exact too.  A GPU without
  * f64 fails with the message of its backend. */
