@@ -253,6 +253,32 @@ TEST_IN_SCOPE(a_shape_that_is_an_input)
     }
 }
 
+/* y has as many zeros as x, reshaped to what `to` says, has rows: inputs of the same sizes give
+ * results of other sizes. */
+TEST_IN_SCOPE(sizes_that_depend_on_a_value)
+{
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    put_value(INPUT, "to", I, 1, (int64_t[]){2});
+    put_integers("first", 1, 1, (int64_t[]){0});
+    put_node("Reshape", "x to", "r");
+    put_node("Shape", "r", "shape");
+    put_axis("Gather", "shape first", "rows", 0);
+    put_node("ConstantOfShape", "rows", "zeros");
+    put_node("Shape", "x", "all");
+    put_node("ConstantOfShape", "all", "others");
+    put_name(OUTPUT, "zeros");
+    put_name(OUTPUT, "others");
+    wb_layer *l = loaded();
+    const int64_t shapes[][2] = {{2, 3}, {3, 2}, {3, 2}, {6, 1}, {2, 3}};
+    for (int i = 0; i < 5; i++) {
+        wb_tensor *x[] = {wb_ones(6), wb_from(shapes[i], WB_I64, DIMS(2))}, *y[2];
+        WORKS(wb_call_outputs(l, 2, x, 2, y));
+        assert_int_equal(wb_dim(y[0], 0), shapes[i][0]);
+        assert_int_equal(wb_dim(y[1], 0), 6);
+    }
+}
+
 static int call_both(wb_tensor *const *in, wb_tensor **out, void *layer)
 {
     out[0] = wb_call_array(layer, 2, in);
