@@ -9,7 +9,11 @@
 
 #include <string.h>
 
-typedef wb_tensor *activation(wb_tensor *x);
+/* An activation with its numbers, alpha and beta. */
+typedef struct {
+    wb_tensor *(*f)(wb_tensor *x, double a, double b);
+    double a, b;
+} activation;
 
 /* One direction.  `hidden_bias` is added to R·h, in a GRU whose reset gate multiplies that sum;
  * other biases are in W·x already. */
@@ -17,7 +21,7 @@ typedef struct {
     int64_t hidden;
     wb_tensor *recurrent;               /* [G H, H] */
     wb_tensor *hidden_bias, *peepholes; /* [G H], [3 H]; or NULL */
-    activation *f[3];
+    activation f[3];
     bool resets_product;                /* linear_before_reset */
 } pass;
 
@@ -28,6 +32,58 @@ typedef struct {
     const char *by_default[3];          /* its functions */
     bool (*step)(const pass *p, wb_tensor *x, wb_tensor **states);
 } cell_kind;
+
+/* ---- activations ----------------------------------------------------------------------------- */
+
+#define PLAIN(name)                                                                             \
+    static wb_tensor *of_##name(wb_tensor *x, double a, double b)                               \
+    {                                                                                           \
+        (void)a, (void)b;                                                                       \
+        return wb_##name(x);                                                                    \
+    }
+PLAIN(tanh)
+PLAIN(sigmoid)
+PLAIN(relu)
+PLAIN(softsign)
+PLAIN(softplus)
+
+static wb_tensor *affine(wb_tensor *x, double a, double b)
+{
+    return wb_add(wb_mul(x, wb__number_of(a)), wb__number_of(b));
+}
+static wb_tensor *hard_sigmoid(wb_tensor *x, double a, double b)
+{
+    return wb_clamp(affine(x, a, b), wb__number_of(0), wb__number_of(1));
+}
+static wb_tensor *scaled_tanh(wb_tensor *x, double a, double b)
+{
+    return wb_mul(wb_tanh(wb_mul(x, wb__number_of(b))), wb__number_of(a));
+}
+static wb_tensor *leaky_relu(wb_tensor *x, double a, double b)
+{
+    return (void)b, wb_leakyrelu_of(x, a);
+}
+static wb_tensor *thresholded_relu(wb_tensor *x, double a, double b)
+{
+    return (void)b, wb_trelu_of(x, a);
+}
+static wb_tensor *elu(wb_tensor *x, double a, double b) { return (void)b, wb_elu_of(x, a); }
+
+/* `numbers`: how many of alpha and beta the activation has; their defaults are in `by_default`. */
+static const struct { const char *name; int numbers; activation by_default; } activations[] = {
+    {"Affine", 2, {affine, 1, 0}},
+    {"Elu", 1, {elu, 1, 0}},
+    {"HardSigmoid", 2, {hard_sigmoid, 0.2, 0.5}},
+    {"LeakyRelu", 1, {leaky_relu, 0.01, 0}},
+    {"Relu", 0, {of_relu, 0, 0}},
+    {"ScaledTanh", 2, {scaled_tanh, 1, 1}},
+    {"Sigmoid", 0, {of_sigmoid, 0, 0}},
+    {"Softplus", 0, {of_softplus, 0, 0}},
+    {"Softsign", 0, {of_softsign, 0, 0}},
+    {"Tanh", 0, {of_tanh, 0, 0}},
+    {"ThresholdedRelu", 1, {thresholded_relu, 1, 0}}};
+
+static wb_tensor *activated(const activation *f, wb_tensor *x) { return f->f(x, f->a, f->b); }
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
@@ -43,7 +99,7 @@ static wb_tensor *hidden_product(wb_tensor *h, wb_tensor *weight, wb_tensor *bia
 
 static bool rnn_step(const pass *p, wb_tensor *x, wb_tensor **s)
 {
-    s[0] = p->f[0](wb_add(x, hidden_product(s[0], p->recurrent, NULL)));
+    s[0] = activated(&p->f[0], wb_add(x, hidden_product(s[0], p->recurrent, NULL)));
     return s[0];
 }
 
@@ -58,10 +114,12 @@ static wb_tensor *peeping(const pass *p, wb_tensor *z, int i, wb_tensor *cell)
 static bool lstm_step(const pass *p, wb_tensor *x, wb_tensor **s)
 {
     wb_tensor *z = wb_add(x, hidden_product(s[0], p->recurrent, NULL));
-    wb_tensor *in = p->f[0](peeping(p, z, 0, s[1])), *forget = p->f[0](peeping(p, z, 2, s[1]));
-    wb_tensor *c = wb_add(wb_mul(forget, s[1]), wb_mul(in, p->f[1](gate(p, z, 3, 4))));
-    wb_tensor *out = p->f[0](peeping(p, z, 1, c));
-    s[0] = wb_mul(out, p->f[2](c));
+    wb_tensor *in = activated(&p->f[0], peeping(p, z, 0, s[1]));
+    wb_tensor *forget = activated(&p->f[0], peeping(p, z, 2, s[1]));
+    wb_tensor *new = activated(&p->f[1], gate(p, z, 3, 4));
+    wb_tensor *c = wb_add(wb_mul(forget, s[1]), wb_mul(in, new));
+    wb_tensor *out = activated(&p->f[0], peeping(p, z, 1, c));
+    s[0] = wb_mul(out, activated(&p->f[2], c));
     s[1] = c;
     return s[0];
 }
@@ -76,7 +134,8 @@ static bool gru_step(const pass *p, wb_tensor *x, wb_tensor **s)
         w = w ? wb_slice(w, 0, 0, 2 * p->hidden) : NULL;
         product = hidden_product(h, w, NULL);
     }
-    wb_tensor *both = p->f[0](wb_add(gate(p, x, 0, 2), gate(p, product, 0, 2)));
+    wb_tensor *both = wb_add(gate(p, x, 0, 2), gate(p, product, 0, 2));
+    both = activated(&p->f[0], both);
     wb_tensor *z = gate(p, both, 0, 1), *r = gate(p, both, 1, 2);
     if (p->resets_product) {
         n = wb_add(n, wb_mul(r, gate(p, product, 2, 3)));
@@ -84,7 +143,7 @@ static bool gru_step(const pass *p, wb_tensor *x, wb_tensor **s)
         w = wb_slice(p->recurrent, 0, 2 * p->hidden, 3 * p->hidden);
         n = wb_add(n, hidden_product(wb_mul(r, h), w, NULL));
     }
-    n = p->f[1](n);
+    n = activated(&p->f[1], n);
     s[0] = wb_add(n, wb_mul(z, wb_sub(h, n)));
     return s[0];
 }
@@ -119,34 +178,41 @@ static bool read_direction(const wb__onnx_call *c, recurrent *r)
 
 static bool refuse_options(const wb__onnx_call *c)
 {
-    static const char *const lists[] = {"activation_alpha", "activation_beta"};
-    for (int i = 0; i < 2; i++) {
-        const wb__onnx_attr *a = wb__onnx_attribute(c, lists[i]);
-        if (a && a->n) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s", lists[i]);
-    }
     if (wb__onnx_attribute(c, "clip")) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "clip");
     if (wb__onnx_int(c, "input_forget", 0))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "input_forget");
     return true;
 }
 
+/* Takes the next number of a list for an activation, unless the list has ended. */
+static void take_number(const wb__onnx_attr *list, int *taken, double *number)
+{
+    if (list && *taken < list->n) *number = (double)list->floats[(*taken)++];
+}
+
+/* Sets the functions of a direction.  The numbers in activation_alpha and activation_beta are those
+ * of the functions that have such numbers, in their order over all directions. */
 static bool read_activations(const wb__onnx_call *c, const recurrent *r, int direction, pass *p)
 {
-    static const struct { const char *name; activation *f; } known[] = {
-        {"Tanh", wb_tanh}, {"Sigmoid", wb_sigmoid}, {"Relu", wb_relu}, {"Softsign", wb_softsign},
-        {"Softplus", wb_softplus}};
-    const wb__onnx_attr *a = wb__onnx_attribute(c, "activations");
-    const int n = r->kind->functions;
-    if (a && a->n && a->n != n * r->directions)
-        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "activations has %d names; it has %d here", a->n,
-                               n * r->directions);
-    for (int i = 0; i < n; i++) {
-        const char *name = a && a->n ? a->strings[direction * n + i] : r->kind->by_default[i];
+    const wb__onnx_attr *names = wb__onnx_attribute(c, "activations");
+    const wb__onnx_attr *alpha = wb__onnx_attribute(c, "activation_alpha");
+    const wb__onnx_attr *beta = wb__onnx_attribute(c, "activation_beta");
+    const int n = r->kind->functions, all = n * r->directions;
+    int alphas = 0, betas = 0;
+    if ((names && (names->type != WB__ONNX_IS_STRINGS || (names->n && names->n != all))) ||
+        (alpha && alpha->type != WB__ONNX_IS_FLOATS) || (beta && beta->type != WB__ONNX_IS_FLOATS))
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "activations has %d names; it has %d here, with "
+                               "lists of numbers", names ? names->n : 0, all);
+    for (int i = 0; i < n * (direction + 1); i++) {
+        const char *name = names && names->n ? names->strings[i] : r->kind->by_default[i % n];
         size_t k = 0;
-        while (k < WB__COUNT(known) && strcmp(name, known[k].name)) k++;
-        if (k == WB__COUNT(known))
+        while (k < WB__COUNT(activations) && strcmp(name, activations[k].name)) k++;
+        if (k == WB__COUNT(activations))
             return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the activation %s", name);
-        p->f[i] = known[k].f;
+        activation f = activations[k].by_default;
+        if (activations[k].numbers > 0) take_number(alpha, &alphas, &f.a);
+        if (activations[k].numbers > 1) take_number(beta, &betas, &f.b);
+        p->f[i % n] = f;
     }
     return true;
 }
