@@ -309,7 +309,7 @@ class Sound(nn.Module):
             y = torch.stft(x, 64, 16, window=self.window, return_complex=False)
             real, imaginary = y[..., 0], y[..., 1]
         power = (real ** 2 + imaginary ** 2).transpose(1, 2)
-        mel = torch.log(torch.clamp(power @ self.bands, min=1e-5)).transpose(1, 2)
+        mel = torch.log(torch.clamp(power @ self.bands, min=0.1)).transpose(1, 2)
         mel = (mel - mel.mean(2, keepdim=True)) / (mel.std(2, keepdim=True) + 1e-3)
         return self.layers(mel)
 

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BATCH = 200, PATIENCE = 120, LONGEST = 600, MOST_PRINTED = 60, LEAST_PASSED = 900 };
+enum { BATCH = 200, PATIENCE = 120, LONGEST = 1200, MOST_PRINTED = 60, LEAST_PASSED = 900 };
 
 static const char *folder = "onnx-cases";
 static int fewer;                       /* only each case of this distance, and none that is long */

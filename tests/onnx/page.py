@@ -37,7 +37,7 @@ def plain(group, reason):
     reason = re.sub(r"(onnx: |[\w./-]*model\.onnx: )", "", reason)
     missing = re.search(r"operators? (?:is|are) not supported: (.*)", reason)
     if missing:
-        names = re.sub(r" \([^()]*\)", "", missing.group(1)).split(", ")
+        names = re.sub(r" \([^()]*(\)|$)", "", missing.group(1)).split(", ")
         return "no operator " + ", ".join(sorted(set(names)))
     return re.sub(r"^(\w+) (?:'[^']*'|\(node \d+\))(?: \(node \d+\))?: ", r"\1: ", reason)
 
