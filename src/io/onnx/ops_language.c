@@ -155,7 +155,7 @@ static wb_tensor *linear_step(linear *a, int64_t t)
 /* chunk_size has no effect on the result. */
 bool wb__onnx_linear_attention(wb__onnx_call *c)
 {
-    linear a;
+    linear a = {.steps = 0};
     if (!wb__onnx_only(c, "chunk_size kv_num_heads q_num_heads scale update_rule") ||
         !wb__onnx_has(c, 3) || !read_linear(c, &a))
         return false;

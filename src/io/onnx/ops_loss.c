@@ -77,7 +77,7 @@ static wb_tensor *sum_of(wb_tensor *x)
  * times their weights.  The mean is weighted too.  Elements of ignore_index have the weight 0. */
 static bool give_loss(wb__onnx_call *c, wb_tensor *x, wb_tensor *target, wb_tensor *weight)
 {
-    reduction r;
+    reduction r = MEAN;
     if (!x || !read_reduction(c, &r) || !loss_fits(c, x, target, weight)) return false;
     const wb_dtype t = (wb_dtype)x->dtype, index = (wb_dtype)target->dtype;
     const double ignore = (double)wb__onnx_int(c, "ignore_index", 0);
