@@ -241,7 +241,7 @@ TEST_IN_SCOPE(unsupported)
 TEST_IN_SCOPE(failures)
 {
     start();
-    put_value(INPUT, "x", F, 2, (int64_t[]){-1, -1});
+    put_value(INPUT, "x", F, 2, (int64_t[]){-1, -2});
     put_matrix("w", 2, 3, VALUES(1, 2, 3, 4, 5, 6));
     const size_t at = begin_node("MatMul", "x w", "y");
     wb__wire_put_text(&o, 3, "/product");

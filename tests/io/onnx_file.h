@@ -49,7 +49,7 @@ static inline void start(void)
 
 static inline void finish(void) { wb__wire_end(&o, begun); }
 
-/* A ValueInfoProto.  Dimension -1 is named "N". */
+/* A ValueInfoProto.  Dimension -1 is named "N"; -2 has no name and no size. */
 static inline void put_value(uint32_t field, const char *name, int type, int ndim,
                              const int64_t *dims)
 {
@@ -60,8 +60,8 @@ static inline void put_value(uint32_t field, const char *name, int type, int ndi
     const size_t shape = wb__wire_begin(&o, 2);
     for (int i = 0; i < ndim; i++) {
         const size_t dim = wb__wire_begin(&o, 1);
-        if (dims[i] < 0) wb__wire_put_text(&o, 2, "N");
-        else wb__wire_put_int(&o, 1, dims[i]);
+        if (dims[i] == -1) wb__wire_put_text(&o, 2, "N");
+        else if (dims[i] >= 0) wb__wire_put_int(&o, 1, dims[i]);
         wb__wire_end(&o, dim);
     }
     wb__wire_end(&o, shape);

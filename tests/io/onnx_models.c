@@ -162,7 +162,7 @@ TEST_IN_SCOPE(statistics)
 static void put_flatten(void)
 {
     start();
-    put_value(INPUT, "x", F, 3, (int64_t[]){-1, -1, 2});
+    put_value(INPUT, "x", F, 3, (int64_t[]){-1, -2, 2});
     put_integers("zero", 0, 1, (int64_t[]){0});
     put_integers("axes", 1, 1, (int64_t[]){0});
     put_integers("rest", 1, 1, (int64_t[]){-1});
@@ -208,7 +208,7 @@ TEST_IN_SCOPE(recorded)
 TEST_IN_SCOPE(positions)
 {
     start();
-    put_value(INPUT, "x", F, 2, (int64_t[]){-1, -1});
+    put_value(INPUT, "x", F, 2, (int64_t[]){-1, -2});
     put_integers("zero", 0, 1, (int64_t[]){0});
     put_integers("one", 0, 1, (int64_t[]){1});
     put_floats("scale", 1, VALUES(2));
