@@ -296,18 +296,26 @@ static wb_tensor *rearranged(wb_tensor *x, const int64_t six[6], const int64_t o
     return x ? wb_reshape_array(x, 4, four) : NULL;
 }
 
+/* Reads the mode, which the operator has from opset `since` on: whether the channels are before the
+ * elements of a block, not behind them.  Returns false with the error set. */
+static bool read_block_mode(wb__onnx_call *c, int64_t since, bool *channels_first)
+{
+    if (!wb__onnx_only(c, c->node->opset >= since ? "blocksize mode" : "blocksize")) return false;
+    const char *mode = wb__onnx_text(c, "mode", "DCR");
+    *channels_first = !strcmp(mode, "CRD");
+    if (*channels_first || !strcmp(mode, "DCR")) return true;
+    return wb__onnx_refuse(c, WB_ERROR_FORMAT, "mode is \"%s\"; it is DCR or CRD", mode);
+}
+
 bool wb__onnx_depth_to_space(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, c->node->opset >= 11 ? "blocksize mode" : "blocksize")) return false;
-    const char *mode = wb__onnx_text(c, "mode", "DCR");
-    const bool column_first = !strcmp(mode, "CRD");
-    if (!column_first && strcmp(mode, "DCR"))
-        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "mode is \"%s\"; it is DCR or CRD", mode);
+    bool channels_first;
+    if (!read_block_mode(c, 11, &channels_first)) return false;
     const int64_t b = block_size(c, false);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, n = d[1] / (b * b);
     const int64_t four[4] = {d[0], n, d[2] * b, d[3] * b};
-    wb_tensor *y = column_first
+    wb_tensor *y = channels_first
                        ? rearranged(c->in[0], (int64_t[]){d[0], n, b, b, d[2], d[3]},
                                     (int64_t[]){0, 1, 4, 2, 5, 3}, four)
                        : rearranged(c->in[0], (int64_t[]){d[0], b, b, n, d[2], d[3]},
@@ -317,11 +325,14 @@ bool wb__onnx_depth_to_space(wb__onnx_call *c)
 
 bool wb__onnx_space_to_depth(wb__onnx_call *c)
 {
-    const int64_t b = wb__onnx_only(c, "blocksize") ? block_size(c, true) : 0;
+    bool channels_first;
+    if (!read_block_mode(c, 28, &channels_first)) return false;
+    const int64_t b = block_size(c, true);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, h = d[2] / b, w = d[3] / b;
+    const int64_t behind[6] = {0, 3, 5, 1, 2, 4}, before[6] = {0, 1, 3, 5, 2, 4};
     return wb__onnx_give(c, rearranged(c->in[0], (int64_t[]){d[0], d[1], h, b, w, b},
-                                       (int64_t[]){0, 3, 5, 1, 2, 4},
+                                       channels_first ? before : behind,
                                        (int64_t[]){d[0], d[1] * b * b, h, w}));
 }
 
