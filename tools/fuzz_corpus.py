@@ -348,7 +348,7 @@ def onnx_files():
         for path in sorted(data.glob("*/*/model.onnx"))[:200]:
             if path.stat().st_size <= LARGEST:  # opsets below 9, which are refused, become 9
                 yield f"real-{path.parent.name}", re.sub(
-                    rb"B(\x04\n\x00|\x02)\x10[\x01-\x08]", rb"B\1\x10\x09", path.read_bytes())
+                    rb"B(\x04\n\x00|\x02)\x10[\x01-\x08]", b"B\\1\x10\x09", path.read_bytes())
 
 
 TEXTS = {

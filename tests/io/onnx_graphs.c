@@ -439,8 +439,8 @@ TEST(functions_that_are_refused)
 
 /* ---- hostile files --------------------------------------------------------------------------- */
 
-/* Reads a file; it may be refused, but needs at most the bytes that its size allows.  The peak never
- * falls, so tests of larger files come after those of smaller ones. */
+/* Reads a file; it may be refused, but needs at most the bytes that its size allows.  The peak
+ * never falls, so tests of larger files come after those of smaller ones. */
 static void costs_little(const uint8_t *data, size_t n, int64_t more)
 {
     const int64_t before = wb_memory_used();
