@@ -1,5 +1,6 @@
 /* Attention and RotaryEmbedding of ONNX.
  *
+ * f16 and bf16 are computed in f32.
  * Attention is wb_attention if its mask is of bools and its scores are no result; else its steps.
  * Masks of bools (attn_mask, is_causal, windows, nonpad_kv_seqlen) are combined to one, `allowed`.
  * A query whose keys are all masked gives zeros. */
@@ -57,6 +58,8 @@ static bool read_inputs(wb__onnx_call *c, attention *a)
     if (!a->q || !a->k || !a->v) return false;
     if (wb__onnx_wants(c, 1)) c->out[1] = a->k;
     if (wb__onnx_wants(c, 2)) c->out[2] = a->v;
+    a->q = wb__wide(a->q), a->k = wb__wide(a->k), a->v = wb__wide(a->v);
+    if (!a->q || !a->k || !a->v) return false;
     a->queries = a->q->dims[2];
     a->keys = a->k->dims[2];
     a->past = wb__onnx_in(c, 4) ? wb_dim(c->in[4], 2) : 0;
@@ -153,8 +156,9 @@ static wb_tensor *weights(const wb__onnx_call *c, const attention *a, wb_tensor 
 {
     const wb_dtype t = (wb_dtype)a->q->dtype;
     const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, "softmax_precision", 0);
-    const wb_dtype precision = type ? wb__onnx_dtype(type) : t;
-    if (!precision || !wb__dtype_float(precision)) {
+    const wb_dtype given = type ? wb__onnx_dtype(type) : t;
+    const wb_dtype precision = wb__computed_in(given);
+    if (!given || !wb__dtype_float(given)) {
         wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "softmax_precision is %s",
                         wb__onnx_type_name(type));
         return NULL;
@@ -186,7 +190,8 @@ static wb_tensor *steps_of(wb__onnx_call *c, const attention *a)
     stage[2] = masked(a, stage[1]);
     stage[3] = stage[2] ? weights(c, a, stage[2]) : NULL;
     if (!stage[3]) return NULL;
-    if (wb__onnx_wants(c, 3)) c->out[3] = stage[mode];
+    if (wb__onnx_wants(c, 3) && !(c->out[3] = wb__as(stage[mode], (wb_dtype)c->in[0]->dtype)))
+        return NULL;
     return wb_matmul(wb__as(stage[3], (wb_dtype)a->v->dtype), a->v);
 }
 
@@ -199,8 +204,8 @@ bool wb__onnx_attention(wb__onnx_call *c)
         return false;
     const wb_dtype t = (wb_dtype)a.q->dtype;
     const bool is_plain = !a.bias && a.softcap == 0 && !wb__onnx_wants(c, 3) &&
-                          !wb__onnx_attribute(c, "softmax_precision") &&
-                          t == wb__computed_in(t) && t == (wb_dtype)a.v->dtype;
+                          t == (wb_dtype)a.v->dtype &&
+                          (!wb__onnx_attribute(c, "softmax_precision") || t == WB_F32);
     wb_tensor *y, *q = a.q;
     if (is_plain) {
         const double factor = a.scale * sqrt((double)q->dims[3]);
@@ -214,7 +219,7 @@ bool wb__onnx_attention(wb__onnx_call *c)
         y = wb_permute_array(y, 4, (int64_t[]){0, 2, 1, 3});
         y = y ? wb_reshape_array(y, 3, dims) : NULL;
     }
-    return wb__onnx_give(c, y);
+    return wb__onnx_give(c, wb__as(y, (wb_dtype)c->in[0]->dtype));
 }
 
 /* ---- RotaryEmbedding ------------------------------------------------------------------------- */

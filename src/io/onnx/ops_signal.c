@@ -24,6 +24,16 @@ static wb_tensor *conjugate(wb_tensor *y)
     return y ? wb_concat(-1, half(y, 0), wb_neg(half(y, 1))) : NULL;
 }
 
+/* Returns y, the first n / 2 + 1 of n frequencies of a real signal, [..., 2], so that the last one
+ * of an even n is real: wb_stft has the sine of pi as f32 there, which is not 0. */
+static wb_tensor *with_real_end(wb_tensor *y, int64_t n)
+{
+    if (!y || n % 2) return y;
+    wb_tensor *end = wb_eq(wb_arange(n / 2 + 1, WB_I64), wb__literal((double)(n / 2), WB_I64));
+    wb_tensor *imaginary = wb_eq(wb_arange(2, WB_I64), wb__literal(1, WB_I64));
+    return wb_where(wb_and(wb_unsqueeze(end, 1), imaginary), wb__number_of(0), y);
+}
+
 /* Returns all n frequencies of a real signal, [..., n, 2], of which y has the first n / 2 + 1:
  * y[n - f] is the conjugate of y[f]. */
 static wb_tensor *completed(wb_tensor *y, int64_t n)
@@ -39,7 +49,7 @@ static wb_tensor *transformed(wb_tensor *x, const wb_stft_options *o, bool onesi
     wb_tensor *part[2] = {NULL, NULL};
     const int64_t parts = x->dims[x->ndim - 1];
     for (int i = 0; i < parts; i++) {
-        part[i] = wb_stft_with(wb_squeeze(half(x, i), -1), o);
+        part[i] = with_real_end(wb_stft_with(wb_squeeze(half(x, i), -1), o), o->n_fft);
         if (!onesided) part[i] = completed(part[i], o->n_fft);
         if (!part[i]) return NULL;
     }
