@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Returns the values of x as `dtype`, in a block that the caller frees.  NULL with the error set. */
+/* Returns the values of x as `dtype`, in a block that the caller frees.  NULL: the error is set. */
 static void *values_of(wb_tensor *x, wb_dtype dtype)
 {
     wb_tensor *y = wb__as(x, dtype);
