@@ -1,5 +1,5 @@
-/* Einsum.  wb_einsum has no "...": letters that the equation does not use replace it, as many as the
- * operand with the most axes there needs. */
+/* Einsum.  wb_einsum has no "...": letters that the equation does not use replace it, as many as
+ * the operand with the most axes there needs. */
 #include "io/onnx/ops_common.h"
 
 #include <string.h>
