@@ -12,11 +12,15 @@ enum {
 
 /* bits: of an element, 0: not fixed; field: that of the values, 0: raw_data only; least, most: of
  * the numbers in int32_data */
+typedef struct {
+    const char *name;
+    uint8_t bits, field;
+    wb_dtype dtype;
+    int32_t least, most;
+} type_row;
 /* clang-format off */
-static const struct {
-    const char *name; uint8_t bits, field; wb_dtype dtype; int32_t least, most;
-} types[] = {
-    {"undefined",       0, 0,       0,       0, 0},
+static const type_row types[] = {
+    {"unknown",         0, 0,       0,       0, 0},
     {"float32",        32, FLOATS,  WB_F32,  0, 0},
     {"uint8",           8, INT32S,  WB_U8,   0, UINT8_MAX},
     {"int8",            8, INT32S,  WB_I8,   INT8_MIN, INT8_MAX},
@@ -48,15 +52,18 @@ static const struct {
 };
 /* clang-format on */
 
-static bool is_known(wb__onnx_type t) { return (unsigned)t < WB__COUNT(types); }
+static const type_row *row_of(wb__onnx_type t)
+{
+    return &types[(unsigned)t < WB__COUNT(types) ? t : WB__ONNX_UNDEFINED];
+}
 
-wb_dtype wb__onnx_dtype(wb__onnx_type t) { return is_known(t) ? types[t].dtype : (wb_dtype)0; }
+wb_dtype wb__onnx_dtype(wb__onnx_type t) { return row_of(t)->dtype; }
 
-const char *wb__onnx_type_name(wb__onnx_type t) { return is_known(t) ? types[t].name : "unknown"; }
+const char *wb__onnx_type_name(wb__onnx_type t) { return row_of(t)->name; }
 
 int64_t wb__onnx_tensor_bytes(const wb__onnx_tensor *t)
 {
-    const int bits = is_known(t->type) ? types[t->type].bits : 0;
+    const int bits = row_of(t->type)->bits;
     return !bits ? -1 : bits < 8 ? (t->size / 8) * bits + (t->size % 8 * bits + 7) / 8
                                  : t->size * (bits / 8);
 }
@@ -132,15 +139,15 @@ static wb__wire_kind kind_of(int field)
  * error set. */
 static int64_t put_numbers(reading *x, wb__wire *list, int width, uint8_t *to)
 {
-    const wb__onnx_type type = x->t->type;
+    const type_row *row = row_of(x->t->type);
     int64_t n = 0;
     uint64_t value;
     for (; wb__wire_number(list, kind_of(x->field), &value); n++) {
         const int32_t low = (int32_t)(uint32_t)value;
-        if (x->field == INT32S && (low < types[type].least || low > types[type].most))
+        if (x->field == INT32S && (low < row->least || low > row->most))
             return fail(x, WB_ERROR_FORMAT, "element %lld of int32_data is %d, and the type is %s",
-                        (long long)n, (int)low, types[type].name), -1;
-        if (type == WB__ONNX_UINT32 && value > UINT32_MAX)
+                        (long long)n, (int)low, row->name), -1;
+        if (x->t->type == WB__ONNX_UINT32 && value > UINT32_MAX)
             return fail(x, WB_ERROR_FORMAT, "element %lld of uint64_data is %llu, and the type is "
                         "uint32", (long long)n, (unsigned long long)value), -1;
         for (int i = 0; i < width; i++) to[n * width + i] = (uint8_t)(value >> (8 * i));
@@ -200,12 +207,12 @@ static bool in_place(reading *x)
 static int take_numbers(reading *x)
 {
     wb__onnx_tensor *t = x->t;
-    const int bits = types[t->type].bits;
+    const type_row *row = row_of(t->type);
     const int64_t n = t->type == WB__ONNX_COMPLEX64 || t->type == WB__ONNX_COMPLEX128 ? 2 * t->size
-                      : bits && bits < 8 ? wb__onnx_tensor_bytes(t) : t->size;
-    if (x->field != types[t->type].field)
-        return fail(x, WB_ERROR_FORMAT, "has type %s, and its values are in field %d",
-                    types[t->type].name, x->field);
+                      : row->bits && row->bits < 8 ? wb__onnx_tensor_bytes(t) : t->size;
+    if (x->field != row->field)
+        return fail(x, WB_ERROR_FORMAT, "has type %s, and its values are in field %d", row->name,
+                    x->field);
     if (x->n_numbers != n)
         return fail(x, WB_ERROR_FORMAT, "has %lld values; its shape needs %lld",
                     (long long)x->n_numbers, (long long)n);
@@ -264,7 +271,7 @@ static int take_raw(reading *x, int64_t bytes)
 {
     if ((int64_t)x->raw.n != bytes)
         return fail(x, WB_ERROR_FORMAT, "has %zu bytes; its shape and type %s need %lld", x->raw.n,
-                    types[x->t->type].name, (long long)bytes);
+                    wb__onnx_type_name(x->t->type), (long long)bytes);
     x->t->data = bytes ? x->raw.at : NULL;
     return 0;
 }
@@ -285,7 +292,7 @@ static int take_values(reading *x, bool bare)
     const int64_t bytes = wb__onnx_tensor_bytes(x->t);
     if ((x->external || x->has_raw) && bytes < 0)
         return fail(x, WB_ERROR_FORMAT, "has type %s, whose values are in string_data only",
-                    types[x->t->type].name);
+                    wb__onnx_type_name(x->t->type));
     if (x->external) return wb__onnx_external(x->r, x->in, bytes, x->t);
     if (x->has_raw && x->field)
         return fail(x, WB_ERROR_FORMAT, "has raw_data and values in field %d", x->field);
