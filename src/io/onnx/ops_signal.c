@@ -77,9 +77,9 @@ static wb_tensor *exchanged(wb_tensor *x, int axis)
     return wb_permute_array(x, x->ndim, order);
 }
 
-static bool is_signal(const wb__onnx_call *c)
+static bool is_signal(const wb__onnx_call *c, const wb_tensor *x)
 {
-    const wb_tensor *x = c->in[0];
+    if (!x) return false;
     if (wb__dtype_float((wb_dtype)x->dtype) && x->ndim >= 2 &&
         (x->dims[x->ndim - 1] == 1 || x->dims[x->ndim - 1] == 2))
         return true;
@@ -125,7 +125,7 @@ bool wb__onnx_dft(wb__onnx_call *c)
     int axis;
     int64_t n;
     if (!wb__onnx_only(c, c->node->opset < 20 ? "axis inverse onesided" : "inverse onesided") ||
-        !wb__onnx_has(c, 1) || !is_signal(c) || !read_dft_axis(c, &axis))
+        !wb__onnx_has(c, 1) || !is_signal(c, c->in[0]) || !read_dft_axis(c, &axis))
         return false;
     const bool back = wb__onnx_int(c, "inverse", 0), onesided = wb__onnx_int(c, "onesided", 0);
     wb_tensor *x = c->in[0], *y;
@@ -145,11 +145,14 @@ bool wb__onnx_dft(wb__onnx_call *c)
     return wb__onnx_give(c, exchanged(y ? wb_squeeze(y, -3) : NULL, axis));
 }
 
+/* PyTorch exports real signals as [N, L]. */
 bool wb__onnx_stft(wb__onnx_call *c)
 {
     int64_t length, step;
-    if (!wb__onnx_only(c, "onesided") || !wb__onnx_has(c, 2) || !is_signal(c)) return false;
+    if (!wb__onnx_only(c, "onesided") || !wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *window = wb__onnx_in(c, 2);
+    if (x->ndim == 2) x = wb_unsqueeze(x, -1);
+    if (!is_signal(c, x)) return false;
     const bool onesided = wb__onnx_int(c, "onesided", 1);
     const int64_t otherwise = window && window->ndim == 1 ? window->dims[0] : x->dims[x->ndim - 2];
     if (!read_length(c, 1, 0, &step) || !read_length(c, 3, otherwise, &length)) return false;
