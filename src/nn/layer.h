@@ -100,6 +100,10 @@ struct wb__layer_type {
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *layers);
     bool without_inputs;                /* it may be called without inputs */
+    /* Whether the layer has a constant of this name and value, which is no child.  A file of state
+     * may have it too.  NULL: it has none. */
+    bool (*has_constant)(const wb_layer *layer, const char *name, wb_dtype dtype, size_t bytes,
+                         const void *value);
     /* A container that has one layer, calls it in a way of its own, and is printed and summarised
      * as one layer. */
     bool one_row;

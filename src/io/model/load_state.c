@@ -160,7 +160,23 @@ static bool counts_batches(const matching *m, const source *s)
     return mean && mean->used;
 }
 
-static void report_unexpected(matching *m)
+/* Whether a layer of the model has the source as a constant: such as the positions of an encoder,
+ * which PyTorch counts to the state. */
+static bool is_constant(void *object, const char *name, const wb__entry *e)
+{
+    const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
+    if (l && l->type->has_constant && e->data && !e->transposed)
+        return l->type->has_constant(l, name, e->dtype, (size_t)e->bytes, e->data);
+    const wb__branch *node = wb__is_branch(object) ? object : NULL;
+    for (int i = 0; node && i < node->n; i++) {
+        const size_t n = strlen(node->children[i].name);
+        if (!strncmp(name, node->children[i].name, n) && name[n] == '.')
+            return is_constant(node->children[i].object, name + n + 1, e);
+    }
+    return false;
+}
+
+static void report_unexpected(matching *m, void *model)
 {
     for (int i = 0; i < m->n; i++) {
         const source *s = &m->sources[i];
@@ -169,7 +185,8 @@ static void report_unexpected(matching *m)
         if (before)
             report(m, "\"%.200s\" and \"%.200s\" are the same in the model: \"%.200s\"",
                    s[-1].entry->name, s->entry->name, s->name);
-        else if (!s->used && !after && !counts_batches(m, s))
+        else if (!s->used && !after && !counts_batches(m, s) &&
+                 !is_constant(model, s->name, s->entry))
             report(m, "\"%.200s\", %s, is not in the model", s->entry->name,
                    wb__entry_describe(s->entry));
     }
@@ -494,7 +511,7 @@ int wb__load_values(wb__table *file, const wb__state_load *o, void *model)
     matching m = {.o = o};
     int status = match_best(&m, file, model);
     if (!status) status = check_ties(&m, model);
-    if (!status) report_unexpected(&m);
+    if (!status) report_unexpected(&m, model);
     if (!status && m.list.failed) status = WB_ERROR_MEMORY;
     if (!status && m.n_wrong) {
         char more[40] = "";

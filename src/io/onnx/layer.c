@@ -318,6 +318,19 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **output
     return ok ? s->model->graph->n_outputs : -1;
 }
 
+/* An initializer that no node reads has no value here, and any value is as good. */
+static bool has_constant(const wb_layer *l, const char *name, wb_dtype dtype, size_t bytes,
+                         const void *value)
+{
+    const wb__onnx_model *m = state_of(l)->model;
+    const wb__onnx_tensor *t = m->tensors, *const end = t + m->n_tensors;
+    while (t < end && strcmp(t->name, name)) t++;
+    if (t == end) return false;
+    if (!t->data) return true;
+    return wb__onnx_dtype(t->type) == dtype &&
+           (size_t)t->size * wb__dtype_size(dtype) == bytes && !memcmp(t->data, value, bytes);
+}
+
 /* Prints "Onnx(resnet18.onnx: x [batch,3,224,224] f32 => y [batch,1000] f32)". */
 static void print(const wb_layer *l, wb__text *t)
 {
@@ -333,4 +346,4 @@ static void print(const wb_layer *l, wb__text *t)
 
 const wb__layer_type wb__onnx_model_type = {
     .name = "Onnx", WB__LAYER_OPTIONS(onnx_options, option_table), .call_many = call,
-    .print = print, .make = make, .without_inputs = true};
+    .print = print, .make = make, .without_inputs = true, .has_constant = has_constant};

@@ -335,17 +335,18 @@ static bool cast(wb__onnx_call *c, wb_dtype dtype)
     return wb__onnx_give(c, (wb_dtype)x->dtype == dtype ? x : wb_astype(x, dtype));
 }
 
-/* The attribute `saturate` is about float8, which Weber lacks. */
+/* The attributes `saturate` and `round_mode` are about float8, which Weber lacks. */
 bool wb__onnx_cast(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, c->node->opset >= 19 ? "to saturate" : "to") || !wb__onnx_has(c, 1))
+    if (!wb__onnx_only(c, c->node->opset >= 19 ? "to saturate round_mode" : "to") ||
+        !wb__onnx_has(c, 1))
         return false;
     return cast(c, dtype_of(c, wb__onnx_int(c, "to", WB__ONNX_UNDEFINED)));
 }
 
 bool wb__onnx_cast_like(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, c->node->opset >= 19 ? "saturate" : "") || !wb__onnx_has(c, 2))
+    if (!wb__onnx_only(c, c->node->opset >= 19 ? "saturate round_mode" : "") || !wb__onnx_has(c, 2))
         return false;
     return cast(c, (wb_dtype)c->in[1]->dtype);
 }
