@@ -199,16 +199,38 @@ bool wb__onnx_top_k(wb__onnx_call *c)
     return wb__onnx_give(c, y);
 }
 
-bool wb__onnx_cum_sum(wb__onnx_call *c)
+/* ---- along an axis --------------------------------------------------------------------------- */
+
+/* Reads the axis and the options of CumSum and CumProd.  Returns the axis, or -1 with the error
+ * set. */
+static int read_cumulative(wb__onnx_call *c, bool *exclusive, bool *reverse)
 {
     int64_t given;
     if (!wb__onnx_only(c, "exclusive reverse") || !wb__onnx_has(c, 2) ||
         !wb__onnx_input_int(c, 1, &given))
-        return false;
-    const int axis = wb__onnx_axis(c, given, c->in[0]->ndim);
+        return -1;
+    *exclusive = wb__onnx_int(c, "exclusive", 0) != 0;
+    *reverse = wb__onnx_int(c, "reverse", 0) != 0;
+    return wb__onnx_axis(c, given, c->in[0]->ndim);
+}
+
+bool wb__onnx_cum_sum(wb__onnx_call *c)
+{
+    wb_cumsum_options o = {.size = sizeof o};
+    const int axis = read_cumulative(c, &o.exclusive, &o.reverse);
+    return axis >= 0 && wb__onnx_give(c, wb_cumsum_with(c->in[0], axis, &o));
+}
+
+/* Without the last element, and with 1 before the first, the products are the exclusive ones. */
+bool wb__onnx_cum_prod(wb__onnx_call *c)
+{
+    bool exclusive, reverse;
+    const int axis = read_cumulative(c, &exclusive, &reverse);
     if (axis < 0) return false;
-    const wb_cumsum_options o = {.size = sizeof o,
-                                 .exclusive = wb__onnx_int(c, "exclusive", 0) != 0,
-                                 .reverse = wb__onnx_int(c, "reverse", 0) != 0};
-    return wb__onnx_give(c, wb_cumsum_with(c->in[0], axis, &o));
+    wb_tensor *x = c->in[0];
+    const int64_t n = x->dims[axis];
+    if (reverse) x = wb_flip(x, axis);
+    if (exclusive && n) x = wb_pad(wb_slice(x, axis, 0, n - 1), axis, 1, 0, .value = 1);
+    x = wb_cumprod(x, axis);
+    return wb__onnx_give(c, reverse ? wb_flip(x, axis) : x);
 }
