@@ -7,7 +7,7 @@
  *     0     MatMul    /fc/Mul   h [N,3] f32   24 bytes
  *     1     Mine      -         y [N,3] f32               # not supported
  *
- * Sizes are those that the file names.  Nodes of the graphs of If and Loop have numbers as 4.0. */
+ * Sizes are those that the file names.  Nodes of the graph of a Loop have numbers as 4.body.0. */
 #include "cli/cli.h"
 
 #include "base/map.h"
@@ -81,7 +81,7 @@ static bool add_node(table *list, const wb__onnx_graph *g, const wb__onnx_node *
     bool ok = wb__reserve(&list->rows, &list->capacity, list->n + 1, sizeof *list->rows);
     if (!ok) return false;
     snprintf(number, sizeof number, "%s%d", prefix, n->index);
-    wb__text_add(&cells[NODE], "%s", number);
+    add_short(&cells[NODE], number);
     if (*n->domain) add_short(&cells[OPERATOR], n->domain);
     if (*n->domain) wb__text_add(&cells[OPERATOR], ".");
     add_short(&cells[OPERATOR], n->op);
@@ -93,9 +93,11 @@ static bool add_node(table *list, const wb__onnx_graph *g, const wb__onnx_node *
     *r = (row){.supported = wb__onnx_find(n->domain, n->op, n->opset) != NULL};
     list->n_unsupported += !r->supported;
     for (int c = 0; c < COLUMNS; c++) ok = (r->cell[c] = wb__text_take(&cells[c])) && ok;
-    strncat(number, ".", sizeof number - strlen(number) - 1);
-    for (int i = 0; ok && i < n->n_attrs; i++)
-        if (n->attrs[i].g) ok = add_nodes(list, n->attrs[i].g, number);
+    for (int i = 0; ok && i < n->n_attrs; i++) {
+        char inner[2 * LONGEST];
+        snprintf(inner, sizeof inner, "%s.%.40s.", number, n->attrs[i].name);
+        if (n->attrs[i].g) ok = add_nodes(list, n->attrs[i].g, inner);
+    }
     return ok;
 }
 

@@ -251,4 +251,35 @@ TEST_IN_SCOPE(failures)
     REFUSED(wb_call(l, wb_ones(2, 5)), WB_ERROR_SHAPE, "m.onnx", "MatMul", "/product", "[2,5]");
 }
 
+/* ---- weber show ------------------------------------------------------------------------------ */
+
+static void shows(const process *p, const char *words)
+{
+    if (!strstr(p->out, words)) fail_msg("\"%s\" is not in:\n%s%s", words, p->out, p->err);
+}
+
+TEST(shown)
+{
+    static process p;
+    put_if(true);
+    size_t at = begin_node("Nonsense", "y", "z");
+    wb__wire_put_text(&o, 3, "later");
+    wb__wire_end(&o, at);
+    finish();
+    put_file(in_folder("m.onnx"), o.data, o.n);
+    process_run(&p, folder, ENVIRONMENT(NULL), ENVIRONMENT(WB_TEST_COMMAND, "show", "m.onnx"));
+    assert_int_equal(p.status, 0);
+    assert_string_equal(p.err, "");
+    shows(&p, "m.onnx: ONNX, opset 17, 4 nodes, made by by hand\n");
+    shows(&p, "  inputs: x [N] f32, condition [] bool\n  outputs: y");
+    shows(&p, "  0                If        -      y");
+    shows(&p, "  0.then_branch.0  Add       -      a        4 bytes\n");
+    shows(&p, "  1                Nonsense  later  z                      # not supported\n");
+    shows(&p, "1 node is not supported");
+    shows(&p, "m.onnx: ONNX, 2 tensors, 8 bytes");
+    put_file(in_folder("m.onnx"), o.data, o.n / 2);
+    process_run(&p, folder, ENVIRONMENT(NULL), ENVIRONMENT(WB_TEST_COMMAND, "show", "m.onnx"));
+    assert_int_equal(p.status, 1);
+}
+
 int main(void) { return run_cases(make_folder, clean); }
