@@ -1,6 +1,8 @@
 /* Models of ONNX as layers: calls, parameters, files, shapes that depend on sizes. */
 #include "onnx_model.h"
 
+#include "far_device.h"
+
 #include "base/text.h"
 #include "engine/tensor.h"
 #include "io/safetensors/safetensors.h"
@@ -217,21 +219,28 @@ TEST_IN_SCOPE(recorded)
     }
 }
 
-/* y = x + a row of 0, 1, ... as long as those of x, which is data that only sizes determine */
-TEST_IN_SCOPE(positions)
+/* y = x + scale (0, 1, ...), a row as long as those of x, which is data that only sizes determine,
+ * and whose first element is a constant */
+static void put_positions(void)
 {
     start();
     put_value(INPUT, "x", F, 2, (int64_t[]){-1, -2});
-    put_integers("zero", 0, 1, (int64_t[]){0});
     put_integers("one", 0, 1, (int64_t[]){1});
+    put_integers("none", 1, 1, (int64_t[]){0});
     put_floats("scale", 1, VALUES(2));
     put_node("Shape", "x", "shape");
     put_axis("Gather", "shape one", "n", 0);
-    put_node("Range", "zero n one", "row");
+    put_node("Range", "one n one", "rest");
+    put_axis("Concat", "none rest", "row", 0);
     put_cast("row", "reals", F);
     put_node("Mul", "reals scale", "scaled");
     put_node("Add", "x scaled", "y");
     put_name(OUTPUT, "y");
+}
+
+TEST_IN_SCOPE(positions)
+{
+    put_positions();
     wb_layer *l = loaded();
     assert_int_equal(wb_parameter_count(l), 1);
     for (int i = 0; i < 2; i++) {
@@ -244,6 +253,27 @@ TEST_IN_SCOPE(positions)
     is_tensor(y, DIMS(1, 2), VALUES(1, 3));
     is_tensor(wb_get(wb_gradient(wb_sum(wb_call(l, wb_ones(1, 3))), l), "scale"), DIMS(1),
               VALUES(3));
+}
+
+/* The row is computed on the CPU and copied to the device, once for each size. */
+TEST_IN_SCOPE(another_device)
+{
+    put_positions();
+    const wb_device *d = far_device();
+    wb_layer *l = wb_to(loaded(), d);
+    for (int i = 0; i < 3; i++) {
+        wb_tensor *x = wb_to(wb_from(VALUES(1, 1, 1), WB_F32, DIMS(1, 3)), d);
+        far_forget();
+        wb_tensor *y = wb_call(l, x);
+        MADE(y);
+        assert_true(wb_device_of(y) == d);
+        assert_int_equal(far_count().uploads, i == 0);
+        is_tensor(wb_cpu(y), DIMS(1, 3), VALUES(1, 3, 5));
+    }
+    wb_compiled *c = wb_compile(call_layer, l);
+    wb_tensor *x = wb_to(wb_from(VALUES(1, 1), WB_F32, DIMS(1, 2)), d), *y;
+    WORKS(wb_call_compiled(c, 1, &x, 1, &y));
+    is_tensor(wb_cpu(y), DIMS(1, 2), VALUES(1, 3));
 }
 
 /* y = x reshaped to what the input `to` says */
