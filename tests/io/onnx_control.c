@@ -107,6 +107,48 @@ TEST_IN_SCOPE(loops)
     }
 }
 
+/* The sum of the numbers below `trips`, twice: a loop that a value ends, in one of two iterations.
+ * The inner loop adds the size of zeros that are as many as its iteration. */
+TEST_IN_SCOPE(a_loop_in_a_loop)
+{
+    start();
+    put_value(INPUT, "trips", I, 0, NULL);
+    put_integers("two", 0, 1, (int64_t[]){2});
+    put_integers("zero", 0, 1, (int64_t[]){0});
+    put_integers("first", 1, 1, (int64_t[]){0});
+    const size_t outer = begin_node("Loop", "two - zero", "y");
+    const size_t at = begin_body("body"), attr = graph_attr;
+    put_name(INPUT, "i");
+    put_name(INPUT, "goes_on");
+    put_name(INPUT, "sum");
+    const size_t inner = begin_node("Loop", "trips - sum", "next");
+    const size_t inside = begin_body("body");
+    put_name(INPUT, "k");
+    put_name(INPUT, "more");
+    put_name(INPUT, "part");
+    put_node("Unsqueeze", "k first", "count");
+    put_node("ConstantOfShape", "count", "zeros");
+    put_node("Size", "zeros", "n");
+    put_node("Add", "part n", "longer");
+    put_name(OUTPUT, "more");
+    put_name(OUTPUT, "longer");
+    end_body(inside);
+    wb__wire_end(&o, inner);
+    put_name(OUTPUT, "goes_on");
+    put_name(OUTPUT, "next");
+    graph_attr = attr;
+    end_body(at);
+    wb__wire_end(&o, outer);
+    put_name(OUTPUT, "y");
+    wb_layer *l = loaded();
+    for (int i = 0; i < 6; i++) {
+        const int64_t trips = (int64_t[]){2, 1, 3, 3, 0, 4}[i];
+        wb_tensor *y = wb_call(l, wb_from(&trips, WB_I64, 0, NULL));
+        MADE(y);
+        assert_true(wb_item(y) == (double)(trips * (trips - 1)));
+    }
+}
+
 TEST_IN_SCOPE(endless_loops)
 {
     start();
