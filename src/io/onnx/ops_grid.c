@@ -62,7 +62,8 @@ static wb_tensor *rounded(wb_tensor *x)
     return wb_where(up, plus(below, 1), below);
 }
 
-/* Sets floor and rest of the positions along axis i of space, of which `grid` has the numbers. */
+/* Sets floor and rest of the positions along axis i of space, of which `grid` has the numbers.
+ * Cubic interpolation beyond a border reads the elements there, as in PyTorch. */
 static bool find(sampler *s, wb_tensor *grid, int i)
 {
     const int64_t n = s->size[i], at = s->axes - 1 - i;
@@ -71,7 +72,7 @@ static bool find(sampler *s, wb_tensor *grid, int i)
     p = plus(p, 1);
     p = s->corners ? times(p, (double)(n - 1) / 2) : plus(times(p, (double)n / 2), -0.5);
     if (s->mode == NEAREST) p = rounded(wb_stop_gradient(p));
-    if (s->padding != ZEROS) {
+    if (s->padding == REFLECTION || (s->padding == BORDER && s->mode != CUBIC)) {
         wb_tensor *out = wb_or(wb_lt(p, wb__number_of(low)), wb_gt(p, wb__number_of(high)));
         p = wb_where(out, s->padding == BORDER ? limited(p, n) : reflected(s, p, n), p);
     }
