@@ -5,8 +5,8 @@
 #include "engine/tensor.h"
 #include "io/onnx/model.h"
 
-/* The call of a node.  in[i] is NULL where an input is left out; out[i] is wanted if the node names
- * it (wb__onnx_wants). */
+/* The call of a node.  in[i] is NULL where an input is left out; out[i] is computed if the node
+ * names it (wb__onnx_wants). */
 struct wb__onnx_call {
     const wb__onnx_node *node;
     int n_in, n_out;
@@ -32,10 +32,10 @@ const char *wb__onnx_text(const wb__onnx_call *c, const char *name, const char *
 /* Sets *list to the numbers of a list; returns their count, or -1 without the attribute. */
 int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list);
 
-/* Sets *list to the elements of input i, which is an integer tensor such as a shape, axes or starts;
- * returns their count, -1 if the input is left out, or -2 with the error set.  The numbers are known
- * from the file and the sizes of the inputs, or are evaluated now, which cannot be recorded.  The
- * list is valid until the call of the graph ends. */
+/* Sets *list to the elements of input i, which is an integer tensor such as a shape, axes or
+ * starts; returns their count, -1 if the input is left out, or -2 with the error set.  The numbers
+ * are known from the file and the sizes of the inputs, or are evaluated now, which cannot be
+ * recorded.  The list is valid until the call of the graph ends. */
 int wb__onnx_input_ints(wb__onnx_call *c, int i, const int64_t **list);
 /* As wb__onnx_input_ints, for a floating or integer input (the scales of Resize). */
 int wb__onnx_input_reals(wb__onnx_call *c, int i, const double **list);
