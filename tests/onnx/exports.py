@@ -16,6 +16,7 @@ import logging
 import math
 import sys
 import warnings
+from importlib.metadata import version
 
 import torch
 from torch import nn
@@ -377,6 +378,7 @@ MODELS = {
     "scripted": (lambda: torch.jit.script(Looping()), small_inputs(), (13, 17)),
 }
 EXTERNAL = ("resnet-17",)                       # with its weights in a file of their own
+UNROLLED = ("rnn",)                             # torch.export writes each step, of a fixed length
 
 
 # ---- exporting -----------------------------------------------------------------------------------
@@ -435,14 +437,16 @@ def export_all(suite, dynamo):
             exported = torchscript(model, axes, sample, outputs, opset)
             add(suite, f"{name}-{opset}", f"TorchScript, opset {opset}", model, exported, inputs)
         if dynamo and not isinstance(model, torch.jit.ScriptModule):
+            if name in UNROLLED:
+                inputs = draw(3, 9)
             exported = by_dynamo(model, axes, sample, outputs)
             add(suite, f"{name}-dynamo", "torch.export", model, exported, inputs)
 
 
 def write(folder):
     dynamo = importlib.util.find_spec("onnxscript") is not None
-    exporters = "" if dynamo else " without onnxscript"
-    suite = cases.Suite(folder, f"PyTorch {torch.__version__}{exporters}", __file__)
+    script = f" and onnxscript {version('onnxscript')}" if dynamo else " without onnxscript"
+    suite = cases.Suite(folder, f"PyTorch {torch.__version__.partition('+')[0]}{script}", __file__)
     if suite.made:
         return
     torch.backends.mha.set_fastpath_enabled(False)  # one function, which is not exported

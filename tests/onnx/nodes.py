@@ -22,6 +22,10 @@ import page
 
 # Their expected values are numbers of NumPy's generator.
 RANDOM = re.compile(r"test_(bernoulli.*|training_dropout(_default)?(_mask)?)")
+# Cases with another rtol and atol than the package's 1e-3 and 1e-7.  NumPy computes attention of f16
+# with a rounding to f16 at each step: Weber's 0.46899 and its 0.46948 are 0.46919 in double
+# precision.  Where it transforms back, it has 1.9e-7 in the place of 0.
+TOLERANCES = (("test_attention_.*fp16", 2.0 ** -9, 1e-7), ("test_dft_inverse", 1e-3, 1e-6))
 
 
 def node_cases():
@@ -40,8 +44,10 @@ def write_nodes(suite):
             node = case.model.graph.node[0]
             name, group = case.name, f"{node.domain}.{node.op_type}".lstrip(".")
         (inputs, outputs), = case.data_sets
-        suite.add(case.name, group, case.model.SerializeToString(), inputs, outputs,
-                  rtol=case.rtol, atol=case.atol, flags="r" if RANDOM.fullmatch(case.name) else "")
+        wider = (most for cases_named, *most in TOLERANCES if re.match(cases_named, case.name))
+        rtol, atol = next(wider, (case.rtol, case.atol))
+        suite.add(case.name, group, case.model.SerializeToString(), inputs, outputs, rtol=rtol,
+                  atol=atol, flags="r" if RANDOM.fullmatch(case.name) else "")
 
 
 def protos(folder, word):

@@ -144,8 +144,8 @@ static bool is_near(double a, double b, double rtol, double atol)
     return fabs(a - b) <= atol + rtol * fabs(b);
 }
 
-/* Compares an output with the expected one as ONNX's runner does, but integers exactly.  The
- * results of bf16 may differ in two of their last places. */
+/* Compares an output with the expected one as ONNX's runner does, but integers exactly.  Numbers of
+ * bf16 may differ by two units of their last place. */
 static case_result compare(run *r, const char *name, wb_tensor *y, wb_tensor *expected,
                            double atol)
 {

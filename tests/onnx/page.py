@@ -35,6 +35,10 @@ def plain(group, reason):
     if domain_of(group):
         return f"operators of the domain {domain_of(group)}"
     reason = re.sub(r"(onnx: |[\w./-]*model\.onnx: )", "", reason)
+    lacks = re.search(r"(\w+), which Weber lacks|(a sequence|optional); only tensors", reason)
+    if lacks:
+        return f"{lacks.group(1)}, a dtype that Weber lacks" if lacks.group(1) else \
+            "a value that is a sequence or optional"
     missing = re.search(r"operators? (?:is|are) not supported: (.*)", reason)
     if missing:
         names = re.sub(r" \([^()]*(\)|$)", "", missing.group(1)).split(", ")
