@@ -278,7 +278,7 @@ TEST_IN_SCOPE(another_device)
     is_tensor(wb_cpu(y), DIMS(1, 2), VALUES(1, 3));
 }
 
-/* y = x reshaped to what the input `to` says */
+/* y = x in the shape of the input `to` */
 TEST_IN_SCOPE(a_shape_that_is_an_input)
 {
     start();
@@ -298,7 +298,7 @@ TEST_IN_SCOPE(a_shape_that_is_an_input)
     }
 }
 
-/* y has as many zeros as x, reshaped to what `to` says, has rows: inputs of the same sizes give
+/* y has as many zeros as x, in the shape of `to`, has rows: inputs of the same sizes give
  * results of other sizes. */
 TEST_IN_SCOPE(sizes_that_depend_on_a_value)
 {
