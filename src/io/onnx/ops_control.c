@@ -277,7 +277,7 @@ bool wb__onnx_constant_of_shape(wb__onnx_call *c)
     double value = 0;
     int64_t whole = 0;
     char element[8] = {0};
-    if (t && !dtype) return wb__onnx_give(c, wb__onnx_constant(c, t));      /* its error names the dtype */
+    if (t && !dtype) return wb__onnx_give(c, wb__onnx_constant(c, t));      /* which fails */
     if (t) memcpy(element, t->data, wb__dtype_size(dtype));
     if (t) wb__convert(&value, WB_F64, element, dtype, 1);
     memcpy(&whole, element, sizeof whole);
