@@ -20,7 +20,7 @@
 enum { BATCH = 200, PATIENCE = 120, LONGEST = 1200, MOST_PRINTED = 60, LEAST_PASSED = 900 };
 
 static const char *folder = "onnx-cases";
-static int fewer;                       /* only each case of this distance, and none that is long */
+static int fewer;                       /* not 0: one case of so many, and none that is long */
 
 typedef struct { case_result result; char reason[LONGEST]; } outcome;
 
@@ -88,7 +88,7 @@ static void close_suite(suite *s)
 
 static bool is_left_out(const onnx_case *c, int i)
 {
-    return fewer > 1 && (i % fewer || strchr(c->flags, 'h'));
+    return fewer && (i % fewer || strchr(c->flags, 'h'));
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -195,8 +195,8 @@ static void run_suite(const char *name, int least)
     write_results(&s);
     const int passed = count(&s);
     close_suite(&s);
-    assert_true(passed >= (fewer > 1 ? 1 : least));
-    if (fewer > 1) return;
+    assert_true(passed >= (fewer ? 1 : least));
+    if (fewer) return;
     snprintf(action, sizeof action, "onnx/%s.py check", name);
     if (python_script(action, path)) fail_msg("docs/onnx.md is not of these results");
 }
