@@ -22,9 +22,9 @@ import page
 
 # Their expected values are numbers of NumPy's generator.
 RANDOM = re.compile(r"test_(bernoulli.*|training_dropout(_default)?(_mask)?)")
-# Cases with another rtol and atol than the package's 1e-3 and 1e-7.  NumPy computes attention of f16
-# with a rounding to f16 at each step: Weber's 0.46899 and its 0.46948 are 0.46919 in double
-# precision.  Where it transforms back, it has 1.9e-7 in the place of 0.
+# Cases with another rtol and atol than the package's 1e-3 and 1e-7.  NumPy computes attention of
+# f16 with a rounding to f16 at each step: Weber's 0.46899 and NumPy's 0.46948 are 0.46919 in double
+# precision.  After an inverse transform NumPy has 1.9e-7 in the place of 0.
 TOLERANCES = (("test_attention_.*fp16", 2.0 ** -9, 1e-7), ("test_dft_inverse", 1e-3, 1e-6))
 
 
