@@ -119,7 +119,7 @@ static void describe_end(int status, char *text, size_t n)
     else if (WIFSIGNALED(status))
         snprintf(text, n, "crashed: %s", strsignal(WTERMSIG(status)));
     else
-        snprintf(text, n, "ended the process with status %d", WEXITSTATUS(status));
+        snprintf(text, n, "ended with status %d", WEXITSTATUS(status));
 }
 
 /* Runs the cases from `first` on; returns the next one to run. */
