@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 enum {
-    FIRST_IR = 3, LAST_IR = 14, FIRST_OPSET = 9, LAST_OPSET = 21,
+    FIRST_IR = 3, LAST_IR = 14, FIRST_OPSET = 1, LAST_OPSET = 28,
     BLOCK_LEAST = 4 << 10, BLOCK_MOST = 256 << 10, ALIGN = 16,
     MOST_TIMES = 96, MOST_MORE = 512 << 10, MOST_OF_FUNCTIONS = 32 << 20
 };
@@ -213,8 +213,8 @@ int wb__onnx_check_opset(const wb__onnx_reader *r, const wb__opsets *s, int64_t 
     if (i < 0 || (*opset >= FIRST_OPSET && *opset <= LAST_OPSET)) return 0;
     return wb__onnx_fail(r, WB_ERROR_UNSUPPORTED,
                          "uses opset %lld; opsets %d to %d are read: convert the file, for example "
-                         "with onnx.version_converter, or export it with opset %d",
-                         (long long)*opset, FIRST_OPSET, LAST_OPSET, LAST_OPSET - 3);
+                         "with onnx.version_converter, or export it with opset 17",
+                         (long long)*opset, FIRST_OPSET, LAST_OPSET);
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
