@@ -91,17 +91,27 @@ typedef struct wb_load_options {
     WB_NO_MORE
 } wb_load_options;
 /** Loads a model, on the default device: wb_load("model.safetensors").  The file is a safetensors
- * file of wb_save, or a BSON file of wb_save or of BSON.jl's @save for Flux 0.9 to 0.16.
+ * file of wb_save, a BSON file of wb_save or of BSON.jl's @save for Flux 0.9 to 0.16, or an ONNX
+ * file of opset 1 to 28.
+ *
+ * An ONNX file becomes one layer, "Onnx", which is called, trained, moved and saved (as
+ * safetensors) like any other.  Its inputs and outputs are in the order of the file, as wb_show
+ * prints them; several outputs come from wb_call_outputs.  An input of another dtype than the
+ * file's is an error; sizes that the file leaves open may be any, and those of one name must be
+ * equal.  Float initializers are parameters with the file's names, those without dimensions and
+ * those that decide shapes are constants; running statistics are not trained.  A Loop is unrolled;
+ * an If or a Loop that depends on values of the inputs cannot be recorded by wb_compile.  Values in
+ * other files (external data) must be in the model's folder.  docs/onnx.md lists the operators.
  *
  * An array of Julia has its dimensions in reverse order: [784,32] becomes [32,784], and images are
  * [N,C,H,W].  The weight of a Dense or recurrent layer keeps the shape [out,in] that it has in
  * Flux; its values are transposed in memory.  Flux's convolutions become .flip layers.  A closure
  * between a layer of images and a Dense becomes Flatten, with a message in the log.
  *
- * Errors: unknown parts that .substitute does not replace, listed in one message; a file without a
+ * Errors: unknown parts that .substitute does not replace, listed in one message; operators of ONNX
+ * that are not supported, listed with their nodes (`weber show` lists all nodes); a file without a
  * model, such as a saved tree (wb_load_tree) or an NPZ file (wb_load_state and wb_load_tensors read
- * its tensors);
- * arrays in a GPU's memory; a struct of WB_LAYER that this program has not registered
+ * its tensors); arrays in a GPU's memory; a struct of WB_LAYER that this program has not registered
  * (wb_name_struct), or that has other fields; a file that cannot be read or is damaged. */
 WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
 /** Loads a tree (wb_tuple, wb_named_tuple, wb_struct) that wb_save wrote as safetensors or BSON, on

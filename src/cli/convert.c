@@ -44,9 +44,10 @@ static int find_formats(conversion *c)
     c->to = wb__format_named(c->out);
     if (!c->from)
         wb__fail(WB_ERROR_FORMAT,
-                 "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX, PT, JLD2", c->in);
+                 "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX, PT, JLD2, "
+                 "ONNX", c->in);
     else if (!c->to || c->to == WB__FORMAT_IDX || c->to == WB__FORMAT_PT ||
-             c->to == WB__FORMAT_JLD2)
+             c->to == WB__FORMAT_JLD2 || c->to == WB__FORMAT_ONNX)
         wb__fail(WB_ERROR_ARGUMENT,
                  "%s: its ending must be one of .safetensors, .bson, .npz or .npy",
                  c->out);

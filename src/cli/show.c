@@ -267,6 +267,7 @@ int wb__cli_show(const char *path)
     if (format == WB__FORMAT_BSON) return status;
     if (format == WB__FORMAT_SAFETENSORS) return show_safetensors(path);
     wb__fail(WB_ERROR_FORMAT,
-             "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX, PT, ONNX", path);
+             "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX, PT, JLD2, "
+             "ONNX", path);
     return wb__cli_print_error();
 }

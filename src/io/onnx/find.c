@@ -127,7 +127,8 @@ bool wb__onnx_reads_sizes(const wb__onnx_node *n)
 /* Inputs that are read as numbers, sorted by operator.  Those of QuantizeLinear and the like are
  * the scales and zero points, which stay constants. */
 static const struct { const char *op; unsigned inputs; } number_inputs[] = {
-    {"BlackmanWindow", 1u << 0}, {"CenterCropPad", 1u << 1}, {"Clip", 3u << 1}, {"Col2Im", 3u << 1},
+    {"AffineGrid", 1u << 1}, {"BlackmanWindow", 1u << 0}, {"CenterCropPad", 1u << 1},
+    {"Clip", 3u << 1}, {"Col2Im", 3u << 1},
     {"Compress", 1u << 1}, {"ConstantOfShape", 1u << 0}, {"CumSum", 1u << 1}, {"DFT", 3u << 1},
     {"DequantizeLinear", 3u << 1}, {"Dropout", 3u << 1}, {"Expand", 1u << 1},
     {"HammingWindow", 1u << 0}, {"HannWindow", 1u << 0}, {"If", 1u << 0}, {"Loop", 3u << 0},
