@@ -345,6 +345,18 @@ TEST_IN_SCOPE(what_cannot_be_recorded)
           "wb_compile");
 }
 
+TEST_IN_SCOPE(an_input_that_the_operator_lacks)
+{
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    put_value(INPUT, "z", F, 1, (int64_t[]){-1});
+    const size_t at = begin_node("Relu", "x z", "y");
+    wb__wire_put_text(&o, 3, "rectifier");
+    wb__wire_end(&o, at);
+    put_name(OUTPUT, "y");
+    FAILS(load(), WB_ERROR_FORMAT, "Relu", "rectifier", "has 2 inputs", "1 at most");
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static void *call_often(void *layer)

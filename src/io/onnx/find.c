@@ -1,26 +1,50 @@
 /* The table of the operators of ONNX, and what is particular to some of them. */
 #include "base/text.h"
 #include "io/onnx/frame.h"
+#include "io/onnx/read.h"
 
+#include <limits.h>
 #include <string.h>
 
-#define ONNX_OP(name, first, function) {#name, first, wb__onnx_##function},
-static const struct { const char *name; int64_t first; wb__onnx_function *function; } rows[] = {
+typedef struct {
+    const char *name;
+    int64_t first;                      /* opset */
+    int inputs;                         /* the most */
+    wb__onnx_function *function;
+} row;
+enum { ANY = INT_MAX };
+#define ONNX_OP(name, first, inputs, function) {#name, first, inputs, wb__onnx_##function},
+static const row rows[] = {
 #include "io/onnx/ops.def"
-    {NULL, 0, NULL}};
+    {NULL, 0, 0, NULL}};
 #undef ONNX_OP
 
 static bool is_onnx(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
 
+static const row *find_row(const char *domain, const char *op, int64_t opset)
+{
+    const row *best = NULL;
+    for (const row *r = rows; r->name && is_onnx(domain); r++)
+        if (r->first <= opset && !strcmp(r->name, op) && (!best || r->first > best->first))
+            best = r;
+    return best;
+}
+
 wb__onnx_function *wb__onnx_find(const char *domain, const char *op, int64_t opset)
 {
-    int best = -1;
-    if (!is_onnx(domain)) return NULL;
-    for (int i = 0; rows[i].name; i++)
-        if (rows[i].first <= opset && !strcmp(rows[i].name, op) &&
-            (best < 0 || rows[i].first > rows[best].first))
-            best = i;
-    return best < 0 ? NULL : rows[best].function;
+    const row *r = find_row(domain, op, opset);
+    return r ? r->function : NULL;
+}
+
+/* An input that the operator does not have would be ignored. */
+static int check_inputs(const wb__onnx_model *m, const wb__onnx_node *n, const row *r)
+{
+    char text[500];
+    for (int i = r->inputs; i < n->n_in; i++)
+        if (n->in[i] >= 0)
+            return wb__fail(WB_ERROR_FORMAT, "%s: %s: has %d inputs; the operator has %d at most",
+                            m->path, wb__onnx_node_text(n, text, sizeof text), n->n_in, r->inputs);
+    return 0;
 }
 
 /* ---- what is not supported ------------------------------------------------------------------- */
@@ -57,15 +81,20 @@ static void add_missing(misses *m, const wb__onnx_node *n)
     o->n++;
 }
 
-static void find_in(misses *m, const wb__onnx_graph *g)
+/* Returns 0 or an error code. */
+static int find_in(misses *m, const wb__onnx_model *model, const wb__onnx_graph *g)
 {
-    for (int i = 0; i < g->n_nodes; i++) {
+    int status = 0;
+    for (int i = 0; !status && i < g->n_nodes; i++) {
         wb__onnx_node *n = &g->nodes[i];
-        n->function = wb__onnx_find(n->domain, n->op, n->opset);
-        if (!n->function) add_missing(m, n);
-        for (int k = 0; k < n->n_attrs; k++)
-            if (n->attrs[k].g) find_in(m, n->attrs[k].g);
+        const row *r = find_row(n->domain, n->op, n->opset);
+        n->function = r ? r->function : NULL;
+        if (r) status = check_inputs(model, n, r);
+        else add_missing(m, n);
+        for (int k = 0; !status && k < n->n_attrs; k++)
+            if (n->attrs[k].g) status = find_in(m, model, n->attrs[k].g);
     }
+    return status;
 }
 
 static void add_clause(wb__text *t, const missing *o)
@@ -95,7 +124,7 @@ int wb__onnx_find_all(const wb__onnx_model *model)
 {
     misses *m = wb__alloc_zero(1, sizeof *m);
     if (!m) return WB_ERROR_MEMORY;
-    find_in(m, model->graph);
+    int status = find_in(m, model, model->graph);
     wb__text t = {0};
     for (int i = 0; i < m->n; i++) {
         wb__text_add(&t, i ? ", " : "");
@@ -103,8 +132,8 @@ int wb__onnx_find_all(const wb__onnx_model *model)
     }
     if (m->further) wb__text_add(&t, ", and %d nodes of others", m->further);
     char *text = m->n ? wb__text_take(&t) : NULL;
-    int status = m->n && !text ? WB_ERROR_MEMORY : 0;
-    if (text)
+    if (!status && m->n && !text) status = WB_ERROR_MEMORY;
+    if (!status && text)
         status = wb__fail(WB_ERROR_UNSUPPORTED, "%s: %d operator%s not supported: %s", model->path,
                           m->n, m->n == 1 ? " is" : "s are", text);
     wb__free(text);

@@ -70,7 +70,7 @@ static inline bool wb__onnx_give(wb__onnx_call *c, wb_tensor *y)
 /* The operation of a node's operator and version; NULL: not supported. */
 wb__onnx_function *wb__onnx_find(const char *domain, const char *op, int64_t opset);
 
-#define ONNX_OP(name, first, function) wb__onnx_function wb__onnx_##function;
+#define ONNX_OP(name, first, inputs, function) wb__onnx_function wb__onnx_##function;
 #include "io/onnx/ops.def"
 #undef ONNX_OP
 
