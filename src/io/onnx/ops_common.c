@@ -64,3 +64,15 @@ wb_tensor *wb__onnx_place(wb_tensor *x, const int64_t *start, const int64_t *dim
     if (cut) x = wb__slice_at(x, from, n, NULL);
     return padded && x ? wb__concat_at(ndim, dims, 1, &x, to) : x;
 }
+
+/* x - floor(x) is exact, except for -0.5 < x < 0, where it may be rounded to 0.5, and the even
+ * neighbour, 0, is right too.  The product with 0 keeps the sign of a result 0. */
+wb_tensor *wb__onnx_rounded(wb_tensor *x)
+{
+    wb_tensor *below = wb_floor(x), *rest = wb_sub(x, below);
+    wb_tensor *half = wb__number_of(0.5), *halved = wb_mul(below, half);
+    wb_tensor *odd = wb_ne(halved, wb_floor(halved));
+    wb_tensor *up = wb_or(wb_gt(rest, half), wb_and(wb_eq(rest, half), odd));
+    wb_tensor *y = wb_where(up, wb_add(below, wb__number_of(1)), below);
+    return wb_where(wb_eq(y, wb__number_of(0)), wb_mul(x, wb__number_of(0)), y);
+}

@@ -35,6 +35,9 @@ bool wb__onnx_is_fixed(const wb__onnx_call *c, int i);
 /* Reads an input that is one integer (k, depth, axis).  Returns false with the error set. */
 bool wb__onnx_input_int(wb__onnx_call *c, int i, int64_t *value);
 
+/* Returns x rounded to the nearest integer; of two, to the even one. */
+wb_tensor *wb__onnx_rounded(wb_tensor *x);
+
 /* Pow of two integer tensors (ops_bits.c). */
 bool wb__onnx_integer_power(wb__onnx_call *c);
 

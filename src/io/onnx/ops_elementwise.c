@@ -30,19 +30,7 @@ UNARY(sin, wb_sin(x))
 UNARY(cos, wb_cos(x))
 UNARY(not, wb_not(x))
 
-/* The nearest integer; of two, the even one.  x - floor(x) is exact, except for -0.5 < x < 0, where
- * it may be rounded to 0.5, and the even neighbour, 0, is right too.  The product with 0 keeps the
- * sign of a result 0. */
-static wb_tensor *rounded(wb_tensor *x)
-{
-    wb_tensor *below = wb_floor(x), *rest = wb_sub(x, below);
-    wb_tensor *half = wb_mul(below, number(0.5));
-    wb_tensor *odd = wb_ne(half, wb_floor(half));
-    wb_tensor *up = wb_or(wb_gt(rest, number(0.5)), wb_and(wb_eq(rest, number(0.5)), odd));
-    wb_tensor *y = wb_where(up, wb_add(below, number(1)), below);
-    return wb_where(wb_eq(y, number(0)), wb_mul(x, number(0)), y);
-}
-UNARY(round, rounded(x))
+UNARY(round, wb__onnx_rounded(x))
 
 bool wb__onnx_is_nan(wb__onnx_call *c)
 {

@@ -52,16 +52,6 @@ static wb_tensor *limited(wb_tensor *x, int64_t n)
     return wb_minimum(wb_maximum(x, wb__number_of(0)), wb__number_of((double)(n - 1)));
 }
 
-/* Returns x rounded, halves to even. */
-static wb_tensor *rounded(wb_tensor *x)
-{
-    wb_tensor *below = wb_floor(x), *rest = wb_sub(x, below), *half = times(below, 0.5);
-    wb_tensor *odd = wb_ne(half, wb_floor(half));
-    wb_tensor *up = wb_or(wb_gt(rest, wb__number_of(0.5)),
-                          wb_and(wb_eq(rest, wb__number_of(0.5)), odd));
-    return wb_where(up, plus(below, 1), below);
-}
-
 /* Sets floor and rest of the positions along axis i of space, of which `grid` has the numbers.
  * Cubic interpolation beyond a border reads the elements there, as in PyTorch. */
 static bool find(sampler *s, wb_tensor *grid, int i)
@@ -71,7 +61,7 @@ static bool find(sampler *s, wb_tensor *grid, int i)
     wb_tensor *p = wb_squeeze(wb_slice(grid, -1, at, at + 1), -1);
     p = plus(p, 1);
     p = s->corners ? times(p, (double)(n - 1) / 2) : plus(times(p, (double)n / 2), -0.5);
-    if (s->mode == NEAREST) p = rounded(wb_stop_gradient(p));
+    if (s->mode == NEAREST) p = wb__onnx_rounded(wb_stop_gradient(p));
     if (s->padding == REFLECTION || (s->padding == BORDER && s->mode != CUBIC)) {
         wb_tensor *out = wb_or(wb_lt(p, wb__number_of(low)), wb_gt(p, wb__number_of(high)));
         p = wb_where(out, s->padding == BORDER ? limited(p, n) : reflected(s, p, n), p);

@@ -15,22 +15,10 @@ static bool has_bytes(const wb__onnx_call *c, int i)
                            wb_describe(c->in[i]));
 }
 
-/* Returns x rounded to the nearest integer; of two, to the even one.  x - floor(x) is exact, except
- * for -0.5 < x < 0, where it may be rounded to 0.5, and the even neighbour, 0, is right too. */
-static wb_tensor *rounded(wb_tensor *x)
-{
-    wb_tensor *below = wb_floor(x), *rest = wb_sub(x, below);
-    wb_tensor *half = wb_mul(below, wb__number_of(0.5));
-    wb_tensor *odd = wb_ne(half, wb_floor(half));
-    wb_tensor *up = wb_or(wb_gt(rest, wb__number_of(0.5)),
-                          wb_and(wb_eq(rest, wb__number_of(0.5)), odd));
-    return wb_where(up, wb_add(below, wb__number_of(1)), below);
-}
-
 /* Returns round(x) + zero, limited to the numbers of t; `zero` has integers, or is NULL for 0. */
 static wb_tensor *saturated(wb_tensor *x, wb_tensor *zero, wb_dtype t)
 {
-    wb_tensor *y = rounded(x);
+    wb_tensor *y = wb__onnx_rounded(x);
     if (zero && y) y = wb_add(y, wb__as(zero, (wb_dtype)y->dtype));
     y = wb_maximum(y, wb__number_of(t == WB_I8 ? -128 : 0));
     y = wb_minimum(y, wb__number_of(t == WB_I8 ? 127 : 255));
@@ -155,7 +143,7 @@ bool wb__onnx_dynamic_quantize_linear(wb__onnx_call *c)
     range = wb_where(wb_eq(range, zero), wb__number_of(1), range);
     wb_tensor *scale = wb_div(range, most);
     wb_tensor *first = wb_neg(wb_div(low, scale));
-    first = rounded(wb_minimum(wb_maximum(first, zero), most));
+    first = wb__onnx_rounded(wb_minimum(wb_maximum(first, zero), most));
     wb_tensor *y = saturated(wb_div(x, scale), first, WB_U8);
     if (!y) return false;
     if (wb__onnx_wants(c, 1)) c->out[1] = scale;
