@@ -54,7 +54,8 @@ TEST(versions)
         {8, 0, "0"}, {8, 29, "29"}, {8, 1000000, "1000000"}, {8, -1, "-1"}, {2, 17, "2"},
         {15, 17, "15"}};
     for (int i = 0; i < 6; i++) {
-        start_version(no[i].ir, no[i].opset);
+        start_version(no[i].ir, 0);
+        put_opset(8, "", no[i].opset);
         start_graph();
         finish();
         IS_REFUSED(WB_ERROR_UNSUPPORTED, no[i].fact, i < 4 ? "opset" : "ir_version");

@@ -131,7 +131,7 @@ static char *without_dots(const wb__onnx_call *c, const char *text, wb_tensor **
 {
     ellipsis e = {0};
     term terms[OPERANDS];
-    const char *rest;
+    const char *rest = "";
     if (!read_terms(c, text, &e, terms, &rest) || !choose_letters(c, terms, &e)) return NULL;
     char *made = wb__alloc(strlen(text) + (OPERANDS + 2) * WB_MAX_DIMS + LETTERS), *to = made;
     for (int i = 0; made && i < c->n_in; i++) {
