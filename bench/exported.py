@@ -6,8 +6,9 @@
 ResNet-18 on images of 224 x 224, and an encoder with the sizes of all-MiniLM-L6-v2, with random
 values.  Each is measured in four ways, in turn: `wb_load` of the ONNX file, the same model written
 with Weber's layers (onnx_bench.c), ONNX Runtime at its highest level, and PyTorch's own modules.
-Prints the median of the rounds' medians, in milliseconds, and the largest difference of the first
-two files' outputs from PyTorch's, relative to the largest output.  Needs torch, onnx and
+Prints the median of the rounds' medians, in milliseconds; the ratio of the file's time to ONNX
+Runtime's; and the largest difference of the file's output from PyTorch's, relative to the largest
+output.  Needs torch, onnx and
 onnxruntime: BENCH_PYTHON names a Python that has them, else build/bench-venv of ./run bench.
 """
 import argparse

@@ -72,7 +72,7 @@ TABLE = [
      "|| !t->size ||", ["onnx_models"]),
     ("a file of state may change the constants of an ONNX model", "src/io/onnx/layer.c", "== bytes && !memcmp(t->data, value, bytes);",
      "== bytes;", ["onnx_models"]),
-    ("an input that an operator of ONNX lacks is ignored", "src/io/onnx/find.c", "if (r) status = check_inputs(model, n, r);", "if (r) {}", ["onnx_models"]),
+    ("an input that an operator of ONNX lacks is ignored", "src/io/onnx/find.c", "if (n->function) status = check_inputs(model, n, r);", "if (n->function) {}", ["onnx_models"]),
     ("If calls the other graph", "src/io/onnx/ops_control.c", "*list ? \"then_branch\" : \"else_branch\"",
      "*list ? \"else_branch\" : \"then_branch\"", ["onnx_control"]),
     ("a Loop makes one iteration more", "src/io/onnx/ops_control.c", "l->goes_on && l->done < l->most",

@@ -92,14 +92,14 @@ typedef struct wb_load_options {
 } wb_load_options;
 /** Loads a model, on the default device: wb_load("model.safetensors").  The file is a safetensors
  * file of wb_save, a BSON file of wb_save or of BSON.jl's @save for Flux 0.9 to 0.16, or an ONNX
- * file of opset 1 to 28.
+ * file of opset 7 to 28 (older ones, if their operators have not changed since).
  *
  * An ONNX file becomes one layer, "Onnx", which is called, trained, moved and saved (as
  * safetensors) like any other.  Its inputs and outputs are in the order of the file, as wb_show
  * prints them; several outputs come from wb_call_outputs.  An input of another dtype than the
  * file's is an error; sizes that the file leaves open may be any, and those of one name must be
- * equal.  Float initializers are parameters with the file's names, those without dimensions and
- * those that decide shapes are constants; running statistics are not trained.  A Loop is unrolled;
+ * equal.  Floating initializers of the main graph are parameters with the file's names, but for
+ * those without dimensions and those that decide shapes; running statistics are not trained.  A Loop is unrolled;
  * an If or a Loop that depends on values of the inputs cannot be recorded by wb_compile.  Values in
  * other files (external data) must be in the model's folder.  docs/onnx.md lists the operators.
  *

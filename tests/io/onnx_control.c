@@ -54,6 +54,49 @@ TEST_IN_SCOPE(if_by_a_value)
     }
 }
 
+static void end_external(size_t tensor, const char *offset)
+{
+    put_entry("location", "w.bin");
+    put_entry("offset", offset);
+    wb__wire_put_int(&o, 14, 1);
+    wb__wire_end(&o, tensor);
+}
+
+/* The values of a branch's initializer and of a Constant are in another file, which is removed
+ * after loading. */
+TEST_IN_SCOPE(values_of_a_branch_in_another_file)
+{
+    put_file(in_folder("w.bin"), VALUES(5, 7), 8);
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    put_value(INPUT, "condition", B, 0, NULL);
+    const size_t node = begin_node("If", "condition", "y");
+    size_t at = begin_body("then_branch");
+    end_external(begin_tensor(INITIALIZER, "factor", F, 1, (int64_t[]){1}), "0");
+    put_node("Mul", "x factor", "a");
+    put_name(OUTPUT, "a");
+    end_body(at);
+    at = begin_body("else_branch");
+    const size_t constant = begin_node("Constant", "", "summand");
+    const size_t value = begin_attr("value", WB__ONNX_IS_TENSOR);
+    end_external(begin_tensor(5, "", F, 1, (int64_t[]){1}), "4");
+    wb__wire_end(&o, value);
+    wb__wire_end(&o, constant);
+    put_node("Add", "x summand", "b");
+    put_name(OUTPUT, "b");
+    end_body(at);
+    wb__wire_end(&o, node);
+    put_name(OUTPUT, "y");
+    wb_layer *l = loaded();
+    assert_int_equal(remove(in_folder("w.bin")), 0);
+    WORKS(wb_save(in_folder("m.safetensors"), l));
+    l = wb_load(in_folder("m.safetensors"));
+    for (int i = 0; i < 2; i++) {
+        wb_tensor *x[] = {wb_ones(2), wb_full_array(i, WB_BOOL, 0, NULL)};
+        is_tensor(wb_call_array(l, 2, x), DIMS(2), i ? VALUES(5, 5) : VALUES(8, 8));
+    }
+}
+
 /* Adds w x [i + 1] times, i < trips, and collects the sums and the iterations. */
 static void put_loop(bool is_input)
 {
@@ -291,6 +334,41 @@ TEST_IN_SCOPE(failures)
     put_name(OUTPUT, "y");
     wb_layer *l = loaded();
     REFUSED(wb_call(l, wb_ones(2, 5)), WB_ERROR_SHAPE, "m.onnx", "MatMul", "/product", "[2,5]");
+}
+
+/* Loads a model, calls it twice, and saves it; false if something failed. */
+static bool use_model(const char *file, const char *saved)
+{
+    wb_tensor *y[3], *x = wb_ones(2);
+    wb_layer *l = wb_load(file);
+    for (int i = 0; i < 2; i++)
+        if (!l || !x || wb_call_outputs(l, 1, &x, 3, y) || wb_eval(y[0], y[1], y[2])) return false;
+    return !wb_save(saved, l);
+}
+
+/* Each allocation fails once; some of them are not needed. */
+TEST(every_allocation)
+{
+    char file[96], saved[96];
+    put_loop(false);
+    finish();
+    snprintf(file, sizeof file, "%s", in_folder("m.onnx"));
+    snprintf(saved, sizeof saved, "%s", in_folder("m.safetensors"));
+    put_file(file, o.data, o.n);
+    bool finished = false;
+    for (int64_t n = 1; !finished; n++) {
+        wb_scope *s = wb_scope_open();
+        wb_clear_error();
+        wb__pool_trim();
+        wb__alloc_fail_at(n);
+        const bool good = use_model(file, saved);
+        finished = wb__alloc_count() < n;
+        wb__alloc_fail_at(0);
+        if (!good && (finished || wb_error_code() != WB_ERROR_MEMORY))
+            fail_msg("allocation %d: %s", (int)n, wb_error());
+        wb_clear_error();
+        assert_int_equal(wb_scope_close(s), 0);
+    }
 }
 
 /* ---- weber show ------------------------------------------------------------------------------ */

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BATCH = 200, PATIENCE = 120, LONGEST = 1200, MOST_PRINTED = 60, LEAST_PASSED = 900 };
+enum { BATCH = 200, PATIENCE = 120, LONGEST = 1200, MOST_PRINTED = 60 };
 
 static const char *folder = "onnx-cases";
 static int fewer;                       /* not 0: one case of so many, and none that is long */
@@ -182,8 +182,9 @@ static int count(const suite *s)
     return counts[CASE_FAILED] || s->faults ? -1 : counts[CASE_PASSED];
 }
 
-/* Has the cases of a program written, runs them, and compares their table with docs/onnx.md. */
-static void run_suite(const char *name, int least)
+/* Has the cases of a program written, runs them, of which at least a share of `least` must pass, and
+ * compares their table with docs/onnx.md. */
+static void run_suite(const char *name, double least)
 {
     suite s = {.n = 0};
     char path[800], action[100];
@@ -195,7 +196,7 @@ static void run_suite(const char *name, int least)
     write_results(&s);
     const int passed = count(&s);
     close_suite(&s);
-    assert_true(passed >= (fewer ? 1 : least));
+    assert_true(passed >= (fewer ? 1 : (int)(least * s.n)));
     if (fewer) return;
     snprintf(action, sizeof action, "onnx/%s.py check", name);
     if (python_script(action, path)) fail_msg("docs/onnx.md is not of these results");
@@ -204,13 +205,13 @@ static void run_suite(const char *name, int least)
 TEST(cases_of_the_package)
 {
     if (!python_has("onnx")) skip();
-    run_suite("nodes", LEAST_PASSED);
+    run_suite("nodes", 0.75);
 }
 
 TEST(exports_of_pytorch)
 {
     if (!python_has("onnx") || !python_has("torch")) skip();
-    run_suite("exports", 1);
+    run_suite("exports", 1.0);
 }
 
 /* ---- some cases by name ---------------------------------------------------------------------- */

@@ -22,6 +22,8 @@ import page
 
 # Their expected values are numbers of NumPy's generator.
 RANDOM = re.compile(r"test_(bernoulli.*|training_dropout(_default)?(_mask)?)")
+# Cases that the package cannot write as arrays: its NumPy has no bfloat16.
+NOT_ARRAYS = re.compile(r".*BFLOAT16.*" if onnx.__version__ < "1.13" else r"(?!)")
 # Cases with another rtol and atol than the package's 1e-3 and 1e-7.  NumPy computes attention of
 # f16 with a rounding to f16 at each step: Weber's 0.46899 and NumPy's 0.46948 are 0.46919 in double
 # precision.  After an inverse transform NumPy has 1.9e-7 in the place of 0.
@@ -32,18 +34,23 @@ def node_cases():
     base.process_snippet = lambda name, *_: (name, "")      # documentation, which takes seconds
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
+        for kind in (bool, float, int, object):     # names of NumPy that onnx 1.12 still uses
+            if not hasattr(np, kind.__name__):
+                setattr(np, kind.__name__, kind)
         from onnx.backend.test.case.node import collect_testcases
-        return collect_testcases()
+        return collect_testcases(None)          # of all operators
 
 
 def write_nodes(suite):
     """Each operator's cases, and those where it is expanded into the operators that define it"""
     name, group = None, None
-    for case in node_cases():
+    for case in {case.name: case for case in node_cases()}.values():    # onnx 1.12 has one twice
         if name is None or not case.name.startswith(name + "_expanded"):
             node = case.model.graph.node[0]
             name, group = case.name, f"{node.domain}.{node.op_type}".lstrip(".")
         (inputs, outputs), = case.data_sets
+        if NOT_ARRAYS.fullmatch(case.name):
+            continue
         wider = (most for cases_named, *most in TOLERANCES if re.match(cases_named, case.name))
         rtol, atol = next(wider, (case.rtol, case.atol))
         suite.add(case.name, group, case.model.SerializeToString(), inputs, outputs, rtol=rtol,
@@ -57,6 +64,8 @@ def protos(folder, word):
 
 
 def write_models(suite, data, kind):
+    if not (data / kind).exists():                      # Debian's package has no models
+        return
     for folder in sorted(path for path in (data / kind).iterdir() if path.is_dir()):
         sets = sorted(folder.glob("test_data_set_*"))
         for i, values in enumerate(sets):

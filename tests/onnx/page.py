@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/onnx.md"
+OPERATORS = Path(__file__).resolve().parents[2] / "src/io/onnx/ops.def"
 RESULTS = ("passed", "unsupported", "failed")
 
 
@@ -88,16 +89,36 @@ def section(folder, name):
     return version, "\n".join(lines) + "\n"
 
 
-def main(action, folder, name):
-    """Compares ("check") or replaces ("page") the table; returns the exit status."""
-    version, new = section(Path(folder), name)
+def operators():
+    """The operators of ops.def, with their first opsets"""
+    rows = re.findall(r"^ONNX_OP\((\w+), (\d+),", OPERATORS.read_text(encoding="utf-8"), re.M)
+    words = ", ".join(f"{name} {first}" for name, first in sorted(rows, key=lambda r: r[0].lower()))
+    return f"{len(rows)} operators, each with the first opset: " + words + ".\n"
+
+
+def parts_of(page, name):
+    """The page before a table, the table, and the page after it"""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    page = PAGE.read_text(encoding="utf-8")
     head, _, rest = page.partition(begin)
     old, _, tail = rest.partition(end)
+    return head + begin, old, end + tail
+
+
+def main(action, folder, name):
+    """Compares ("check") or replaces ("page") the table and the list of operators; returns the exit
+    status."""
+    version, new = section(Path(folder), name)
+    page = PAGE.read_text(encoding="utf-8")
     if action == "page":
-        PAGE.write_text(head + begin + new + end + tail, encoding="utf-8")
+        for part, text in (("operators", operators()), (name, new)):
+            head, _, tail = parts_of(page, part)
+            page = head + text + tail
+        PAGE.write_text(page, encoding="utf-8")
         return 0
+    if parts_of(page, "operators")[1] != operators():
+        print(f"{PAGE.name} lacks an operator of ops.def: tests/onnx/{name}.py page {folder}")
+        return 1
+    old = parts_of(page, name)[1]
     made_with = re.search(r" cases made with (.*?): ", old)
     if made_with and made_with.group(1) != version:
         print(f"{PAGE.name} was made with {made_with.group(1)}, not {version}: not compared")

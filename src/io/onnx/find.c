@@ -21,19 +21,17 @@ static const row rows[] = {
 
 static bool is_onnx(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
 
-static const row *find_row(const char *domain, const char *op, int64_t opset)
+static const row *find_row(const char *domain, const char *op)
 {
-    const row *best = NULL;
     for (const row *r = rows; r->name && is_onnx(domain); r++)
-        if (r->first <= opset && !strcmp(r->name, op) && (!best || r->first > best->first))
-            best = r;
-    return best;
+        if (!strcmp(r->name, op)) return r;
+    return NULL;
 }
 
 wb__onnx_function *wb__onnx_find(const char *domain, const char *op, int64_t opset)
 {
-    const row *r = find_row(domain, op, opset);
-    return r ? r->function : NULL;
+    const row *r = find_row(domain, op);
+    return r && r->first <= opset ? r->function : NULL;
 }
 
 /* An input that the operator does not have would be ignored. */
@@ -59,7 +57,7 @@ typedef struct {
 } missing;
 typedef struct { int n, further; missing list[OPERATORS]; } misses;
 
-static void add_missing(misses *m, const wb__onnx_node *n)
+static void add_missing(misses *m, const wb__onnx_node *n, const row *r)
 {
     int i = 0;
     while (i < m->n && (strcmp(m->list[i].nodes[0]->op, n->op) ||
@@ -70,13 +68,8 @@ static void add_missing(misses *m, const wb__onnx_node *n)
         return;
     }
     missing *o = &m->list[i];
-    if (i == m->n) {
-        m->n++;
-        for (int k = 0; rows[k].name; k++)
-            if (is_onnx(n->domain) && !strcmp(rows[k].name, n->op) &&
-                (!o->from || rows[k].first < o->from))
-                o->from = rows[k].first;
-    }
+    if (i == m->n) m->n++;
+    if (r) o->from = r->first;
     if (o->n < NODES) o->nodes[o->n] = n;
     o->n++;
 }
@@ -87,10 +80,10 @@ static int find_in(misses *m, const wb__onnx_model *model, const wb__onnx_graph 
     int status = 0;
     for (int i = 0; !status && i < g->n_nodes; i++) {
         wb__onnx_node *n = &g->nodes[i];
-        const row *r = find_row(n->domain, n->op, n->opset);
-        n->function = r ? r->function : NULL;
-        if (r) status = check_inputs(model, n, r);
-        else add_missing(m, n);
+        const row *r = find_row(n->domain, n->op);
+        n->function = r && r->first <= n->opset ? r->function : NULL;
+        if (n->function) status = check_inputs(model, n, r);
+        else add_missing(m, n, r);
         for (int k = 0; !status && k < n->n_attrs; k++)
             if (n->attrs[k].g) status = find_in(m, model, n->attrs[k].g);
     }
@@ -117,6 +110,7 @@ static void add_clause(wb__text *t, const missing *o)
         if (named) wb__text_add(t, "'");
     }
     if (o->n > NODES) wb__text_add(t, " and %d more", o->n - NODES);
+    if (o->from) wb__text_add(t, "; Weber has it from opset %lld on", (long long)o->from);
     wb__text_add(t, ")");
 }
 
@@ -157,9 +151,9 @@ bool wb__onnx_reads_sizes(const wb__onnx_node *n)
  * the scales and zero points, which stay constants. */
 static const struct { const char *op; unsigned inputs; } number_inputs[] = {
     {"AffineGrid", 1u << 1}, {"BlackmanWindow", 1u << 0}, {"CenterCropPad", 1u << 1},
-    {"Clip", 3u << 1}, {"Col2Im", 3u << 1},
-    {"Compress", 1u << 1}, {"ConstantOfShape", 1u << 0}, {"CumSum", 1u << 1}, {"DFT", 3u << 1},
-    {"DequantizeLinear", 3u << 1}, {"Dropout", 3u << 1}, {"Expand", 1u << 1},
+    {"Clip", 3u << 1}, {"Col2Im", 3u << 1}, {"Compress", 1u << 1}, {"ConstantOfShape", 1u << 0},
+    {"CumProd", 1u << 1}, {"CumSum", 1u << 1}, {"DFT", 3u << 1}, {"DequantizeLinear", 3u << 1},
+    {"Dropout", 3u << 1}, {"Expand", 1u << 1},
     {"HammingWindow", 1u << 0}, {"HannWindow", 1u << 0}, {"If", 1u << 0}, {"Loop", 3u << 0},
     {"MaxUnpool", 1u << 2}, {"MelWeightMatrix", 31u << 0}, {"OneHot", 1u << 1}, {"Pad", 7u << 1},
     {"Pow", 1u << 1}, {"QLinearConv", 0xf6u}, {"QLinearMatMul", 0xf6u}, {"QuantizeLinear", 3u << 1},

@@ -13,7 +13,7 @@
  * Nodes whose results do not vary are computed on the CPU, outside of a recording of wb_compile. */
 typedef enum {
     WB__ONNX_VARIES,        /* the values of inputs or parameters, or random numbers */
-    WB__ONNX_BY_SIZES,      /* the sizes of the inputs, and constants of the file */
+    WB__ONNX_BY_SIZES,      /* sizes that Shape and Size read, and constants of the file */
     WB__ONNX_BY_FILE        /* constants of the file alone */
 } wb__onnx_known;
 
@@ -63,7 +63,7 @@ typedef struct {
 } wb__onnx_state;
 
 bool wb__onnx_state_init(wb__onnx_state *s);
-void wb__onnx_state_clear(wb__onnx_state *s);   /* frees all but the first five fields */
+void wb__onnx_state_clear(wb__onnx_state *s);   /* frees constants, traces, the lock */
 
 /* Returns the constant that is kept for the key, or NULL.  It belongs to the state. */
 wb_tensor *wb__onnx_kept(wb__onnx_state *s, const wb_device *d, const void *key);

@@ -65,8 +65,9 @@ static bool find_uses(uses *u)
     return true;
 }
 
-/* Whether a value, of which `use` is made, is a parameter.  A number without dimensions is one of a
- * formula. */
+/* Whether a value, of which `use` is made, is a parameter: a floating initializer with at least one
+ * dimension that a node uses as data.  A number without dimensions is one of a formula.  One that is
+ * read as numbers too, such as the scales of Resize, is a parameter only if it has more than FEW. */
 static bool is_parameter(const wb__onnx_value *v, unsigned use)
 {
     enum { FEW = 64 };
@@ -100,20 +101,30 @@ int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts)
 
 /* Fields of the messages */
 enum {
-    MODEL_DOC = 6, MODEL_GRAPH = 7, MODEL_NOTES = 14, GRAPH_INITIALIZER = 5, GRAPH_DOC = 10,
-    GRAPH_INFO = 13, TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9
+    MODEL_DOC = 6, MODEL_GRAPH = 7, MODEL_NOTES = 14, MODEL_FUNCTION = 25, GRAPH_NODE = 1,
+    GRAPH_INITIALIZER = 5, GRAPH_DOC = 10, GRAPH_INFO = 13, FUNCTION_NODE = 7, NODE_ATTR = 5,
+    ATTR_TENSOR = 5, ATTR_GRAPH = 6, ATTR_TENSORS = 10, ATTR_GRAPHS = 11, TENSOR_DIMS = 1,
+    TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9, TENSOR_LOCATION = 14
 };
 
-/* Models and graphs have no fields of fixed numbers. */
+/* What is being written */
+typedef struct {
+    wb__onnx_model *m;
+    const wb__onnx_part *parts;
+    wb__wire_file file;
+    wb__wire_out *out;
+} keeping;
+
 static void copy_field(wb__wire_out *out, const wb__wire_field *f)
 {
     if (f->kind == WB__WIRE_BYTES) wb__wire_put_bytes(out, f->number, f->bytes, f->n);
     else if (f->kind == WB__WIRE_VARINT) wb__wire_put_int(out, f->number, (int64_t)f->value);
+    else wb__wire_put_fixed(out, f->number, f->kind, f->value);
 }
 
-static void put_initializer(wb__wire_out *out, const wb__onnx_tensor *t, bool values)
+static void put_tensor(wb__wire_out *out, uint32_t field, const wb__onnx_tensor *t, bool values)
 {
-    const size_t begun = wb__wire_begin(out, GRAPH_INITIALIZER);
+    const size_t begun = wb__wire_begin(out, field);
     wb__wire_put_ints(out, TENSOR_DIMS, t->ndim, t->dims);
     wb__wire_put_int(out, TENSOR_TYPE, t->type);
     wb__wire_put_text(out, TENSOR_NAME, t->name);
@@ -122,34 +133,89 @@ static void put_initializer(wb__wire_out *out, const wb__onnx_tensor *t, bool va
     wb__wire_end(out, begun);
 }
 
-static int put_graph(wb__wire_out *out, const wb__onnx_model *m, const wb__onnx_part *parts,
-                     wb__wire in)
+/* ---- tensors in nodes ------------------------------------------------------------------------ */
+
+/* Messages that may have tensors in them, other than the initializers of the main graph */
+typedef enum { GRAPH, FUNCTION, NODE, ATTR, TENSOR, OTHER } message;
+
+static message inside_of(message m, uint32_t field)
+{
+    switch (m) {
+    case GRAPH: return field == GRAPH_NODE ? NODE : field == GRAPH_INITIALIZER ? TENSOR : OTHER;
+    case FUNCTION: return field == FUNCTION_NODE ? NODE : OTHER;
+    case NODE: return field == NODE_ATTR ? ATTR : OTHER;
+    case ATTR:
+        return field == ATTR_TENSOR || field == ATTR_TENSORS ? TENSOR
+               : field == ATTR_GRAPH || field == ATTR_GRAPHS ? GRAPH : OTHER;
+    default: return OTHER;
+    }
+}
+
+static bool is_external(wb__wire in)
 {
     wb__wire_field f;
-    int k = 0;
+    bool is = false;
+    while (wb__wire_next(&in, &f)) is |= f.number == TENSOR_LOCATION && f.value == 1;
+    return is;
+}
+
+/* Copies a field, which is a message.  Tensors with values in other files get these values. */
+static int put_message(const keeping *k, message kind, const wb__wire_field *field)
+{
+    wb__wire in = wb__wire_of(&k->file, field->bytes, field->n);
+    wb__wire_field f;
+    if (kind == TENSOR && is_external(in)) {
+        wb__onnx_reader r = {.m = k->m, .file = k->file};
+        wb__onnx_tensor t;
+        const int status = wb__onnx_read_tensor(&r, in, false, &t);
+        if (!status) put_tensor(k->out, field->number, &t, true);
+        return status;
+    }
+    if (kind == TENSOR) return copy_field(k->out, field), 0;
+    const size_t begun = wb__wire_begin(k->out, field->number);
     while (wb__wire_next(&in, &f)) {
-        if (f.number == GRAPH_INITIALIZER && k < m->n_tensors) {
-            put_initializer(out, &m->tensors[k], parts[k] == WB__ONNX_CONSTANT);
-            k++;
+        const message inner = f.kind == WB__WIRE_BYTES ? inside_of(kind, f.number) : OTHER;
+        if (inner == OTHER) copy_field(k->out, &f);
+        else in.status = put_message(k, inner, &f);
+    }
+    wb__wire_end(k->out, begun);
+    return in.status;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static int put_graph(const keeping *k, wb__wire in)
+{
+    wb__wire_field f;
+    int i = 0;
+    while (wb__wire_next(&in, &f)) {
+        if (f.number == GRAPH_INITIALIZER && i < k->m->n_tensors) {
+            put_tensor(k->out, GRAPH_INITIALIZER, &k->m->tensors[i],
+                       k->parts[i] == WB__ONNX_CONSTANT);
+            i++;
+        } else if (f.number == GRAPH_NODE && f.kind == WB__WIRE_BYTES) {
+            in.status = put_message(k, NODE, &f);
         } else if (f.number != GRAPH_DOC && f.number != GRAPH_INFO) {
-            copy_field(out, &f);
+            copy_field(k->out, &f);
         }
     }
     return in.status;
 }
 
-int wb__onnx_keep_model(const wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
+int wb__onnx_keep_model(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
                         size_t bytes, wb__wire_out *out)
 {
-    const wb__wire_file file = {m->path, data};
-    wb__wire in = wb__wire_of(&file, data, bytes), graph;
+    const keeping k = {m, parts, {m->path, data}, out};
+    wb__wire in = wb__wire_of(&k.file, data, bytes), graph;
     wb__wire_field f;
     *out = (wb__wire_out){0};
     while (wb__wire_next(&in, &f)) {
         if (f.number == MODEL_GRAPH && wb__wire_message(&in, &f, &graph)) {
             const size_t begun = wb__wire_begin(out, MODEL_GRAPH);
-            in.status = put_graph(out, m, parts, graph);
+            in.status = put_graph(&k, graph);
             wb__wire_end(out, begun);
+        } else if (f.number == MODEL_FUNCTION && f.kind == WB__WIRE_BYTES) {
+            in.status = put_message(&k, FUNCTION, &f);
         } else if (f.number != MODEL_DOC && f.number != MODEL_NOTES) {
             copy_field(out, &f);
         }

@@ -123,7 +123,10 @@ void wb__trace_give(wb__onnx_state *s, wb__onnx_trace *t)
     for (int i = 0; i < WB__ONNX_TRACES; i++)
         if (s->traces[i] && same_key(s->traces[i], t)) to = i;      /* another thread's call */
         else if (!s->traces[i] && to < 0) to = i;
-    if (to < 0) to = s->next_trace++ % WB__ONNX_TRACES;
+    if (to < 0) {
+        to = s->next_trace;
+        s->next_trace = (to + 1) % WB__ONNX_TRACES;
+    }
     wb__onnx_trace *old = s->traces[to];
     s->traces[to] = t;
     pthread_mutex_unlock(&s->lock);

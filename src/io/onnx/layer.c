@@ -169,14 +169,21 @@ static void set_file(onnx_options *o, const char *path)
     if (!wb__is_utf8(o->file)) snprintf(o->file, sizeof o->file, "model.onnx");
 }
 
-/* Makes the layer of a model, whose bytes are `data`. */
-static wb_layer *layer_of(const wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
+/* Makes the layer of a model, whose bytes are `data`.  `make` reads the bytes that are kept; both
+ * reads find the same parameters in the same order, since values do not decide what a parameter
+ * is. */
+static wb_layer *layer_of(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
                           size_t bytes)
 {
     wb__wire_out kept;
     onnx_options o = {.size = sizeof o};
     set_file(&o, m->path);
-    if (!wb__onnx_keep_model(m, parts, data, bytes, &kept)) o.graph = wb__blob_new(kept.n);
+    const bool ok = !wb__onnx_keep_model(m, parts, data, bytes, &kept);
+    if (ok && kept.n > INT32_MAX)
+        wb__fail(WB_ERROR_UNSUPPORTED, "%s: has %zu bytes of constants, which are not trained; a "
+                 "layer keeps less than 2 GiB", m->path, kept.n);
+    else if (ok)
+        o.graph = wb__blob_new(kept.n);
     if (o.graph && kept.n) memcpy(o.graph->bytes, kept.data, kept.n);
     wb__wire_free(&kept);
     wb_layer *l = o.graph ? make(&o) : NULL;

@@ -38,6 +38,18 @@ bool wb__onnx_input_int(wb__onnx_call *c, int i, int64_t *value)
                            wb_describe(c->in[i]));
 }
 
+wb_dtype wb__onnx_dtype_in(const wb__onnx_call *c, const char *name, wb_dtype otherwise)
+{
+    const int64_t type = wb__onnx_int(c, name, WB__ONNX_UNDEFINED);
+    if (!wb__onnx_attribute(c, name) && otherwise) return otherwise;
+    const bool is_type = type > 0 && type <= UINT8_MAX;
+    const wb_dtype dtype = is_type ? wb__onnx_dtype((wb__onnx_type)type) : 0;
+    if (!dtype)
+        wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its attribute '%s' is %s, which Weber lacks", name,
+                        is_type ? wb__onnx_type_name((wb__onnx_type)type) : "no type");
+    return dtype;
+}
+
 wb_tensor *wb__onnx_from(const wb_tensor *like, const void *values, wb_dtype dtype, int ndim,
                          const int64_t *dims)
 {

@@ -1,6 +1,7 @@
 /* Operators of ONNX that call graphs, make constants, or keep their input's elements: If, Loop,
  * Constant, ConstantOfShape, Identity, Shape, Size, Cast, CastLike, Range, EyeLike. */
 #include "io/onnx/frame.h"
+#include "io/onnx/ops_common.h"
 #include "weber/ops.h"
 
 #include <math.h>
@@ -93,6 +94,9 @@ static bool loop_begin(wb__onnx_call *c, loop *l)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "carries %d values and has %d outputs; its "
                                "graph has %d inputs and %d outputs", l->n, c->n_out, g->n_inputs,
                                g->n_outputs);
+    if (l->n_scans > INT32_MAX / ITERATIONS)
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "collects %d values in each iteration; at "
+                               "most %d are done", l->n_scans, INT32_MAX / ITERATIONS);
     int n = wb__onnx_input_ints(c, 0, &list);
     if (n == -2) return false;
     l->most = n == 1 ? *list : INT64_MAX;
@@ -136,8 +140,7 @@ static bool iterate(wb__onnx_call *c, loop *l)
         l->in_known[2 + i] = WB__MIN(l->known, l->out_known[1 + i]);
     }
     const int first = (int)l->done * l->n_scans;
-    if (l->n_scans > INT32_MAX / ITERATIONS ||
-        !wb__reserve(&l->scanned, &l->capacity, first + l->n_scans, sizeof *l->scanned) ||
+    if (!wb__reserve(&l->scanned, &l->capacity, first + l->n_scans, sizeof *l->scanned) ||
         !wb__reserve(&l->scanned_known, &l->known_capacity, first + l->n_scans,
                      sizeof *l->scanned_known))
         return false;
@@ -178,14 +181,14 @@ static wb_tensor *collected(wb__onnx_call *c, const loop *l, int i, wb__onnx_kno
     bool ok = true;
     for (int64_t k = 0; ok && k < l->done; k++) {
         const int64_t at = k * l->n_scans + i;
-        list[k] = *known ? l->scanned[at]
+        list[k] = *known != WB__ONNX_VARIES ? l->scanned[at]
                          : wb__onnx_data(c->run, value, l->scanned[at],
                                          WB__MIN(WB__ONNX_BY_SIZES, l->scanned_known[at]));
         ok = list[k] != NULL;
     }
-    if (*known) wb__onnx_apart_begin(&a);
+    if (*known != WB__ONNX_VARIES) wb__onnx_apart_begin(&a);
     wb_tensor *x = ok ? wb_stack_array((int)l->done, list, 0) : NULL;
-    if (*known) wb__onnx_apart_end(&a);
+    if (*known != WB__ONNX_VARIES) wb__onnx_apart_end(&a);
     wb__free(list);
     return x;
 }
@@ -313,21 +316,6 @@ bool wb__onnx_size(wb__onnx_call *c)
 
 /* ---- Cast ------------------------------------------------------------------------------------ */
 
-/* Returns Weber's dtype for the number of a type in an attribute; 0 with the error set. */
-static wb_dtype dtype_of(wb__onnx_call *c, int64_t type)
-{
-    const bool known = type > WB__ONNX_UNDEFINED && type <= WB__ONNX_BFLOAT16;
-    const wb_dtype dtype = known ? wb__onnx_dtype((wb__onnx_type)type) : 0;
-    if (dtype) return dtype;
-    if (known)
-        wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "to %s, which Weber lacks",
-                        wb__onnx_type_name((wb__onnx_type)type));
-    else
-        wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "to the type with number %lld, which is not known",
-                        (long long)type);
-    return 0;
-}
-
 static bool cast(wb__onnx_call *c, wb_dtype dtype)
 {
     wb_tensor *x = c->in[0];
@@ -341,7 +329,7 @@ bool wb__onnx_cast(wb__onnx_call *c)
     if (!wb__onnx_only(c, c->node->opset >= 19 ? "to saturate round_mode" : "to") ||
         !wb__onnx_has(c, 1))
         return false;
-    return cast(c, dtype_of(c, wb__onnx_int(c, "to", WB__ONNX_UNDEFINED)));
+    return cast(c, wb__onnx_dtype_in(c, "to", 0));
 }
 
 bool wb__onnx_cast_like(wb__onnx_call *c)
@@ -408,8 +396,7 @@ bool wb__onnx_eye_like(wb__onnx_call *c)
 {
     if (!wb__onnx_only(c, "dtype k") || !wb__onnx_has(c, 1)) return false;
     const wb_tensor *x = c->in[0];
-    const bool given = wb__onnx_attribute(c, "dtype") != NULL;
-    const wb_dtype dtype = given ? dtype_of(c, wb__onnx_int(c, "dtype", 0)) : (wb_dtype)x->dtype;
+    const wb_dtype dtype = wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype);
     const int64_t k = wb__onnx_int(c, "k", 0);
     if (!dtype) return false;
     if (x->ndim != 2)

@@ -1,7 +1,7 @@
 /* Operators of ONNX with random numbers, from the seed of wb_seed: Dropout, RandomNormal,
  * RandomUniform and the like, Bernoulli.  A seed in the file is refused, as ONNX does not define
  * the numbers that follow from it. */
-#include "io/onnx/run.h"
+#include "io/onnx/ops_common.h"
 #include "weber/ops.h"
 
 /* Fails if the node has a seed. */
@@ -10,19 +10,6 @@ static bool without_seed(wb__onnx_call *c)
     if (!wb__onnx_attribute(c, "seed")) return true;
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "has a seed; the random numbers come from that "
                            "of wb_seed: remove the attribute");
-}
-
-/* The dtype in the attribute `dtype`, or `otherwise`; 0 with the error set. */
-static wb_dtype dtype_or(wb__onnx_call *c, wb_dtype otherwise)
-{
-    const int64_t type = wb__onnx_int(c, "dtype", 0);
-    if (!type) return otherwise;
-    const bool known = type > 0 && type <= WB__ONNX_BFLOAT16;
-    const wb_dtype dtype = known ? wb__onnx_dtype((wb__onnx_type)type) : 0;
-    if (!dtype)
-        wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its dtype is %s, which Weber lacks",
-                        known ? wb__onnx_type_name((wb__onnx_type)type) : "not known");
-    return dtype;
 }
 
 /* Returns x scale + shift. */
@@ -59,7 +46,7 @@ bool wb__onnx_random_normal(wb__onnx_call *c)
     const int64_t *dims;
     if (!wb__onnx_only(c, "dtype mean scale seed shape") || !without_seed(c)) return false;
     const int n = shape_of(c, &dims);
-    return n >= 0 && normal(c, dtype_or(c, WB_F32), n, dims);
+    return n >= 0 && normal(c, wb__onnx_dtype_in(c, "dtype", WB_F32), n, dims);
 }
 
 bool wb__onnx_random_uniform(wb__onnx_call *c)
@@ -67,7 +54,7 @@ bool wb__onnx_random_uniform(wb__onnx_call *c)
     const int64_t *dims;
     if (!wb__onnx_only(c, "dtype low high seed shape") || !without_seed(c)) return false;
     const int n = shape_of(c, &dims);
-    return n >= 0 && uniform(c, dtype_or(c, WB_F32), n, dims);
+    return n >= 0 && uniform(c, wb__onnx_dtype_in(c, "dtype", WB_F32), n, dims);
 }
 
 bool wb__onnx_random_normal_like(wb__onnx_call *c)
@@ -75,7 +62,7 @@ bool wb__onnx_random_normal_like(wb__onnx_call *c)
     if (!wb__onnx_only(c, "dtype mean scale seed") || !wb__onnx_has(c, 1) || !without_seed(c))
         return false;
     const wb_tensor *x = c->in[0];
-    return normal(c, dtype_or(c, (wb_dtype)x->dtype), x->ndim, x->dims);
+    return normal(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim, x->dims);
 }
 
 bool wb__onnx_random_uniform_like(wb__onnx_call *c)
@@ -83,13 +70,13 @@ bool wb__onnx_random_uniform_like(wb__onnx_call *c)
     if (!wb__onnx_only(c, "dtype low high seed") || !wb__onnx_has(c, 1) || !without_seed(c))
         return false;
     const wb_tensor *x = c->in[0];
-    return uniform(c, dtype_or(c, (wb_dtype)x->dtype), x->ndim, x->dims);
+    return uniform(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim, x->dims);
 }
 
 bool wb__onnx_bernoulli(wb__onnx_call *c)
 {
     if (!wb__onnx_only(c, "dtype seed") || !wb__onnx_has(c, 1) || !without_seed(c)) return false;
-    const wb_dtype dtype = dtype_or(c, (wb_dtype)c->in[0]->dtype);
+    const wb_dtype dtype = wb__onnx_dtype_in(c, "dtype", (wb_dtype)c->in[0]->dtype);
     wb_tensor *y = dtype ? wb_bernoulli(c->in[0]) : NULL;
     return wb__onnx_give(c, y ? wb__as(y, dtype) : NULL);
 }

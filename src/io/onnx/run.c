@@ -306,7 +306,7 @@ wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i)
 static bool is_random(const wb__onnx_node *n)
 {
     return !strncmp(n->op, "Random", 6) || !strcmp(n->op, "Bernoulli") ||
-           !strcmp(n->op, "Multinomial") || !strcmp(n->op, "Dropout");
+           !strcmp(n->op, "Dropout");
 }
 
 /* What the results of a node depend on, other than those of If and Loop. */
@@ -319,7 +319,7 @@ static wb__onnx_known known_result(const wb__onnx_run *r, const wb__onnx_node *n
         if (n->in[i] >= 0) known = WB__MIN(known, slot_of(r, n->in[i], &value)->known);
     }
     if (sizes) return WB__MAX(known, WB__ONNX_BY_SIZES);
-    return known != WB__ONNX_VARIES && is_random(n) ? WB__ONNX_VARIES : known;
+    return is_random(n) ? WB__ONNX_VARIES : known;
 }
 
 /* Notes the sizes that Shape or Size reads.  False with the error set. */

@@ -24,7 +24,7 @@ static inline wb_tensor *wb__onnx_in(const wb__onnx_call *c, int i)
 }
 
 /* Attributes of the node, or `otherwise` if it has none of this name.  An attribute of another type
- * is an error when the file is read (ops.def has the types). */
+ * makes the call of the node fail. */
 const wb__onnx_attr *wb__onnx_attribute(const wb__onnx_call *c, const char *name);
 int64_t wb__onnx_int(const wb__onnx_call *c, const char *name, int64_t otherwise);
 double wb__onnx_real(const wb__onnx_call *c, const char *name, double otherwise);
