@@ -98,7 +98,7 @@ aarch64() {
     build aarch64 "weber weber_cli $(echo $arm_tests)" -DWEBER_TESTS=ON -DWEBER_EXAMPLES=OFF \
         "-DCMAKE_TOOLCHAIN_FILE=$PWD/$here/aarch64.cmake" "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG" \
         -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON || return 0
-    WEBER_TEST_FEWER=7                  # has no factor in common with the cycles of the tests
+    WEBER_TEST_FEWER=13                 # has no factor in common with the cycles of the tests
     export WEBER_TEST_FEWER
     run_tests aarch64 "$arm_tests"
     unset WEBER_TEST_FEWER
