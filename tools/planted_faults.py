@@ -863,6 +863,16 @@ TABLE = [
      "[WB__COLLECT_ALLGATHER] = WB__COLLECT_ALLREDUCE}", ["ranks*3"]),
     ("parts of a reduction that is scattered are not counted from the result", "src/backend/collective.c",
      "s->collective == WB__COLLECT_REDUCE_SCATTER ? out : in", "s->collective == WB__COLLECT_REDUCE_SCATTER ? out / 2 : in", ["ranks*3"]),
+    # Files of ONNX
+    ("a file of ONNX has the padding in Weber's order", "src/io/onnx/write_product.c", "{p[0], p[2], p[1], p[3]}", "{p[0], p[1], p[2], p[3]}", ["onnx_written"]),
+    ("any size of a model counts as k batch + c", "src/io/onnx/write_record.c", "return v[2] - v[1] == k;", "return v[2] >= 0;", ["onnx_write"]),
+    ("a reversed slice of a file of ONNX ends at its last element", "src/io/onnx/write_shape.c", "if (by < 0 && wb__export_is(behind, -1))", "if (by < -99 && wb__export_is(behind, -1))",
+     ["onnx_written"]),
+    ("rows of a negative index are those from the end in a file of ONNX", "src/io/onnx/write_rows.c", "    if (!inside) return y;", "    if (y) return y;", ["onnx_written"]),
+    ("a model is saved as a file of ONNX in its own mode", "src/io/onnx/write.c", "wb_testmode(copy)", "copy", ["onnx_write"]),
+    ("constants of a model may depend on the batch", "src/io/onnx/write_record.c", "same = q && !memcmp(", "same = !q || memcmp(a, a, 1) || 0 * memcmp(", ["onnx_write"]),
+    ("a model that is saved as a file of ONNX leaves assignments", "src/io/onnx/write_record.c", "    wb__forget_pending(0);\n    wb__rng", "    wb__rng", ["onnx_write"]),
+    ("a sum times a number is a mean in a file of ONNX", "src/io/onnx/write_match.c", "number[0].f != 1 / n) return false;", "number[0].f < -n) return false;", ["onnx_written"]),
     # Ranks that are threads of one process.
     ("a tensor is read from a device under the lock of all tensors", "src/engine/tensor.c", "if (copy && b->download(s->device, copy, s->data, 0, s->bytes)) {",
      "pthread_mutex_lock(&mirrors);\n    const int bad = copy ? b->download(s->device, copy, s->data, 0, s->bytes) : 0;\n    pthread_mutex_unlock(&mirrors);\n    if (bad) {",

@@ -4,6 +4,28 @@
 
 #include "weber/train.h"
 
+/** The most elements of a wb_tensor_list and of a wb_text_list. */
+enum { WB_MAX_LIST = 16 };
+/** A list in an option, at most WB_MAX_LIST: .inputs = {x, mask}.  NULL ends a shorter list.  C++
+ * assigns: o.inputs = {x, mask}. */
+#ifndef __cplusplus
+typedef wb_tensor *wb_tensor_list[WB_MAX_LIST];
+typedef const char *wb_text_list[WB_MAX_LIST];
+#else
+template <class T> struct wb_list_ {
+    T list[WB_MAX_LIST];
+    wb_list_() : list() {}
+    wb_list_(std::initializer_list<T> values) : list()
+    {
+        T *at = list;
+        for (T value : values)
+            if (at < list + WB_MAX_LIST) *at++ = value;
+    }
+};
+typedef wb_list_<wb_tensor *> wb_tensor_list;
+typedef wb_list_<const char *> wb_text_list;
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -49,6 +71,15 @@ typedef struct wb_save_options {
     /* BSON: the version of Flux that will read the file, "0.9" to "0.16".  Default: "0.16". */
     const char *flux WB_IS(NULL);
     bool structs WB_IS(false);              /* BSON: saves Flux's layers instead of a state */
+    /* ONNX: inputs of a call of the model, which are its example; required */
+    wb_tensor_list inputs WB_IS({});
+    /* ONNX: names; by default "input", "input1", ... and "output", "output1", ... */
+    wb_text_list input_names WB_IS({});
+    wb_text_list output_names WB_IS({});
+    /* ONNX: for each input the axis that is the batch; -1: none.  By default the first axis of the
+     * first input and of those inputs that have its size there. */
+    wb_ints batch_axes WB_IS({});
+    bool fixed WB_IS(false);                /* ONNX: the batch has the size of the example */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_save_options;
@@ -64,9 +95,26 @@ typedef struct wb_save_options {
  *                  variable "weber" is the model's structure for wb_load.  With .structs there is
  *                  only .key, which is Flux's own layers (docs/flux.md)
  *   .npz           for NumPy: the tensors by their paths; bf16 is written as f32
+ *   .onnx          for programs that run models of ONNX (opset 17, version 8 of the format), less
+ *                  than 2 GiB: the operations of a call of the layer in test mode
  * Errors: a layer that the format, or that version of Flux, does not have; a function without a
- * name (wb_name_function); the ending .npy or .idx; a file that cannot be written; BSON or NPZ
- * where the library was built without libbson or libzip. */
+ * name (wb_name_function); the ending .npy, .idx, .pt or .jld2; a file that cannot be written; BSON
+ * or NPZ where the library was built without libbson or libzip.
+ *
+ * ONNX: wb_save("model.onnx", model, .inputs = {x}) calls the layer on the example x, without an
+ * evaluation, and writes what the call computes, of the library's layers and of the program's own.
+ * Initializers have the model's paths as names, "layers.0.weight", and their dtypes; a tied tensor
+ * is one.  The model is called with batches of three sizes, and the file takes any: sizes that
+ * depend on the batch are written as such, and the axis is named "batch".  Other sizes are those of
+ * the example.  wb_load reads the file as a layer with the same outputs, gradients and parameters;
+ * the statistics of a BatchNorm stay untrained.
+ * The standard has few operators of bf16: these are computed in f32, with casts at inputs,
+ * parameters and results; arithmetic of i8 and u8 is that of i32, cast back.  Rows by an index out
+ * of range are 0, as Weber's.  docs/onnx.md has the operators of each operation.
+ * Errors (WB_ERROR_UNSUPPORTED): random numbers; a layer that reads values while it is called, or
+ * has effects; an operation that opset 17 has not, such as wb_host_operation; sizes or numbers that
+ * depend on the batch in another way than k batch + c, or operations that do: .fixed = true writes
+ * the file for the sizes of the example.  The message names the layer and the operation. */
 WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o);
 
 /** A part of a file that the library does not know: a struct of another program, a closure, or a

@@ -46,8 +46,12 @@ static int find_formats(conversion *c)
         wb__fail(WB_ERROR_FORMAT,
                  "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX, PT, JLD2, "
                  "ONNX", c->in);
+    else if (c->to == WB__FORMAT_ONNX)
+        wb__fail(WB_ERROR_ARGUMENT,
+                 "%s: an ONNX file needs example inputs, which a program has: "
+                 "wb_save(path, model, .inputs = {x})", c->out);
     else if (!c->to || c->to == WB__FORMAT_IDX || c->to == WB__FORMAT_PT ||
-             c->to == WB__FORMAT_JLD2 || c->to == WB__FORMAT_ONNX)
+             c->to == WB__FORMAT_JLD2)
         wb__fail(WB_ERROR_ARGUMENT,
                  "%s: its ending must be one of .safetensors, .bson, .npz or .npy",
                  c->out);

@@ -9,7 +9,7 @@
  *   IDX          -                  wb__idx_table      -
  *   PT           -                  wb__pt_table       -
  *   JLD2         -                  wb__jld2_table     -
- *   ONNX         -                  wb__onnx_table     - */
+ *   ONNX         wb__onnx_load      wb__onnx_table     wb__onnx_save (a layer) */
 #ifndef WB__FORMATS_H
 #define WB__FORMATS_H
 

@@ -261,7 +261,7 @@ int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *
     wb__frame_end_many(f, WB__MAX(n_out, 0), (void *const *)outputs);
     if (observed) {
         wb__layer_observer = observer;
-        if (n_out > 0) wb__observe_call(observer, layer, n, inputs, n_out, outputs);
+        if (n_out > 0) observer->called(observer, layer, n, inputs, n_out, outputs);
     }
     if (wb__likely(n_out > 0)) return n_out;
     if (!wb_error_code())

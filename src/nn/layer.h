@@ -217,13 +217,14 @@ bool wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x, wb_tensor *
 /* Whether n is 1; otherwise sets the error. */
 bool wb__one_input(const wb_layer *l, int n);
 
-/* An observer of this thread's calls of layers (summary.c), or NULL.  It is informed of the calls
- * of layers for which wb__has_row is true, and not of calls inside these. */
-typedef struct wb__observer wb__observer;
+/* An observer of this thread's calls of layers (summary.c, io/onnx/write_record.c), or NULL.  It is
+ * informed of the calls of layers for which wb__has_row is true, and not of calls inside these. */
+typedef struct wb__observer {
+    void (*called)(struct wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs,
+                   int n_out, wb_tensor **outputs);
+} wb__observer;
 extern _Thread_local wb__observer *wb__layer_observer;
 bool wb__has_row(const wb_layer *l);
-void wb__observe_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs,
-                      int n_out, wb_tensor **outputs);
 
 /* For a layer of wb_checkpoint_layer (recompute.c).  Returns y, the output of `layer` for these
  * inputs, with a gradient that computes the layer again.  `before` is the state of the random

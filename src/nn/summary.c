@@ -12,14 +12,15 @@ typedef struct {
     double flops, seconds;
 } call;
 
-struct wb__observer {
+typedef struct {
+    wb__observer observer;
     bool timed;                         /* outputs are evaluated and measured */
     int pending;                        /* pending writes of this thread before the call */
     double flops;                       /* of the whole call */
     int n, capacity;
     call *calls;
     int status;
-};
+} summary;
 
 _Thread_local wb__observer *wb__layer_observer;
 
@@ -67,9 +68,10 @@ bool wb__has_row(const wb_layer *l)
     return true;
 }
 
-void wb__observe_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs,
+static void note_call(wb__observer *observer, const wb_layer *l, int n, wb_tensor *const *inputs,
                       int n_out, wb_tensor **outputs)
 {
+    summary *o = (summary *)observer;
     if (o->status) return;
     call c = {.layer = l};
     size_t used = 0;
@@ -94,7 +96,7 @@ void wb__observe_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *cons
 }
 
 /* Calls the layer under the observer. Returns 0 or an error code. */
-static int observe(wb__observer *o, wb_layer *layer, int n, wb_tensor *const *inputs)
+static int observe(summary *o, wb_layer *layer, int n, wb_tensor *const *inputs)
 {
     wb_tensor *outputs[WB__OUTPUTS];
     wb_scope *s = wb_scope_open();
@@ -102,7 +104,8 @@ static int observe(wb__observer *o, wb_layer *layer, int n, wb_tensor *const *in
     const wb__rng_state rng = wb__rng_get_state();
     o->pending = wb__pending_count();
     o->n = 0;
-    wb__layer_observer = o;
+    o->observer.called = note_call;
+    wb__layer_observer = &o->observer;
     const int n_out = wb__call_layer(layer, n, inputs, outputs);
     wb__layer_observer = NULL;
     wb__pointer_map seen = {0};
@@ -143,7 +146,7 @@ static void add_row(wb__text *t, wb_layer *model, const call *c, double flops, b
     wb__free(f.path);
 }
 
-static char *table(wb_layer *model, const wb__observer *sizes, const wb__observer *times)
+static char *table(wb_layer *model, const summary *sizes, const summary *times)
 {
     wb__text t = {0};
     double seconds = 0;
@@ -162,7 +165,7 @@ static char *table(wb_layer *model, const wb__observer *sizes, const wb__observe
 
 char *wb_summary_format(wb_layer *layer, int n, wb_tensor *const *inputs)
 {
-    wb__observer sizes = {0}, times = {.timed = true};
+    summary sizes = {.timed = false}, times = {.timed = true};
     if (wb__unrecordable("summary", WB__READS)) return NULL;
     int status = inputs && n > 0 ? wb_eval_array(n, inputs) : 0;
     if (!status) status = observe(&sizes, layer, n, inputs);

@@ -297,6 +297,8 @@ TEST(refuses)
     assert_int_equal(wb_save(in_folder("two.safetensors"), wb_tuple(wb_ones(2), wb_ones(3))), 0);
     WEBER("convert", "two.safetensors", "two.xyz");
     PRINTS_ERROR("two.xyz", ".safetensors", ".bson", ".npz", ".npy");
+    WEBER("convert", "two.safetensors", "two.onnx");
+    PRINTS_ERROR("two.onnx", ".inputs");
     WEBER("convert", "two.safetensors", "two.npy");
     PRINTS_ERROR("two.npy", "two.safetensors", "2", "--tensor NAME");
     WEBER("convert", "two.safetensors", "two.npy", "--tensor", "7");

@@ -71,8 +71,8 @@ def counted(rows):
     return lines
 
 
-def listed(rows):
-    lines = ["| model | exported by | result |", "| --- | --- | --- |"]
+def listed(rows, what):
+    lines = [f"| model | {what} | result |", "| --- | --- | --- |"]
     for name, group, result, reason in rows:
         why = f": {escaped(plain('', reason))}" if reason else ""
         lines.append(f"| {name} | {group} | {result}{why} |")
@@ -85,7 +85,10 @@ def section(folder, name):
     counts = Counter(result for _, _, result, _ in rows)
     total = ", ".join(f"{counts[result]} {result}" for result in RESULTS)
     lines = [f"{len(rows)} cases made with {version}: {total}.", ""]
-    lines += counted(rows) if name == "nodes" else listed(rows)
+    if name == "nodes":
+        lines += counted(rows)
+    else:
+        lines += listed(rows, "exported by" if name == "exports" else "what it is")
     return version, "\n".join(lines) + "\n"
 
 

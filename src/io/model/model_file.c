@@ -7,6 +7,7 @@
 #include "io/numpy/npz.h"
 #include "io/model/structure.h"
 #include "io/onnx/layer.h"
+#include "io/onnx/write.h"
 
 #include <string.h>
 
@@ -132,7 +133,10 @@ static int save_safetensors(const char *path, void *model, wb__saving *list, boo
 int wb_save_with(const char *path, void *model, const wb_save_options *given)
 {
     wb_save_options o;
-    if (!wb__read_options("save", &o, sizeof o, given, "", NULL)) return wb_error_code();
+    wb__given g;
+    if (!wb__read_options("save", &o, sizeof o, given, "", &g) ||
+        !wb__ints_read("save", &g, "batch_axes", -1, o.batch_axes, WB_MAX_DIMS))
+        return wb_error_code();
     if (!model) return no_object("save");
     if (wb__unrecordable("save", WB__READS)) return wb_error_code();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
@@ -142,15 +146,19 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__format format = wb__format_named(path);
     if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX || format == WB__FORMAT_PT ||
-        format == WB__FORMAT_JLD2 || format == WB__FORMAT_ONNX)
+        format == WB__FORMAT_JLD2)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: %s: no model goes into an %s file; .safetensors, .bson and .npz "
-                        "take one",
+                        "save: %s: no model goes into an %s file; .safetensors, .bson, .npz and "
+                        ".onnx take one",
                         path, wb__format_name(format));
+    const char *only = wb__onnx_option(&o, &g);
+    if (format != WB__FORMAT_ONNX && only)
+        return wb__fail(WB_ERROR_ARGUMENT, "save: %s: only ONNX has .%s", path, only);
     if (format == WB__FORMAT_BSON) return wb__flux_save(path, model, &o);
     if (o.key || o.flux || o.structs)
         return wb__fail(WB_ERROR_ARGUMENT, "save: %s: only BSON has .%s", path,
                         o.key ? "key" : o.flux ? "flux" : "structs");
+    if (format == WB__FORMAT_ONNX) return wb__onnx_save(path, model, &o, &g);
     if ((unsigned)o.names > WB_NAMES_TORCH)
         return wb__fail(WB_ERROR_ARGUMENT, "save: .names is %d", (int)o.names);
     wb_scope *scope = wb_scope_open();      /* of the computed tensors */

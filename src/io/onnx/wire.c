@@ -240,12 +240,22 @@ void wb__wire_put_float(wb__wire_out *o, uint32_t number, float value)
     wb__wire_put_fixed(o, number, WB__WIRE_FIXED32, bits_of(value));
 }
 
-void wb__wire_put_bytes(wb__wire_out *o, uint32_t number, const void *data, size_t n)
+void wb__wire_put_length(wb__wire_out *o, uint32_t number, uint64_t n)
 {
     put_tag(o, number, WB__WIRE_BYTES);
     put_varint(o, n);
+}
+
+void wb__wire_put_raw(wb__wire_out *o, const void *data, size_t n)
+{
     uint8_t *to = more(o, n);
     if (to && n) memcpy(to, data, n);
+}
+
+void wb__wire_put_bytes(wb__wire_out *o, uint32_t number, const void *data, size_t n)
+{
+    wb__wire_put_length(o, number, n);
+    wb__wire_put_raw(o, data, n);
 }
 
 void wb__wire_put_text(wb__wire_out *o, uint32_t number, const char *text)

@@ -75,6 +75,9 @@ void wb__wire_put_float(wb__wire_out *o, uint32_t number, float value);
 void wb__wire_put_fixed(wb__wire_out *o, uint32_t number, wb__wire_kind kind, uint64_t bits);
 void wb__wire_put_bytes(wb__wire_out *o, uint32_t number, const void *data, size_t n);
 void wb__wire_put_text(wb__wire_out *o, uint32_t number, const char *text);
+/* The tag and length of a value of n bytes, which follow: by wb__wire_put_raw, or in the file */
+void wb__wire_put_length(wb__wire_out *o, uint32_t number, uint64_t n);
+void wb__wire_put_raw(wb__wire_out *o, const void *data, size_t n);
 /* Packed lists */
 void wb__wire_put_ints(wb__wire_out *o, uint32_t number, int n, const int64_t *values);
 void wb__wire_put_floats(wb__wire_out *o, uint32_t number, int n, const float *values);

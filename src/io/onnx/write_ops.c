@@ -1,0 +1,205 @@
+/* The elementwise operations of a model in operators of ONNX, and which file has the others. */
+#include "io/onnx/writer.h"
+
+#include <math.h>
+
+/* ---- operations of one operand --------------------------------------------------------------- */
+
+/* Operations that ONNX has under another name */
+static const struct { wb__op op; const char *name; } same[] = {
+    {WB__OP_neg, "Neg"},         {WB__OP_abs, "Abs"},
+    {WB__OP_sign, "Sign"},       {WB__OP_sqrt, "Sqrt"},
+    {WB__OP_exp, "Exp"},         {WB__OP_log, "Log"},
+    {WB__OP_sin, "Sin"},         {WB__OP_cos, "Cos"},
+    {WB__OP_erf, "Erf"},         {WB__OP_floor, "Floor"},
+    {WB__OP_relu, "Relu"},       {WB__OP_sigmoid, "Sigmoid"},
+    {WB__OP_tanh, "Tanh"},       {WB__OP_softplus, "Softplus"},
+    {WB__OP_not, "Not"},         {WB__OP_reciprocal, "Reciprocal"},
+    {WB__OP_add, "Add"},         {WB__OP_sub, "Sub"},
+    {WB__OP_mul, "Mul"},         {WB__OP_pow, "Pow"},
+    {WB__OP_maximum, "Max"},     {WB__OP_minimum, "Min"},
+    {WB__OP_eq, "Equal"},        {WB__OP_lt, "Less"},
+    {WB__OP_le, "LessOrEqual"},  {WB__OP_gt, "Greater"},
+    {WB__OP_ge, "GreaterOrEqual"}, {WB__OP_and, "And"},
+    {WB__OP_or, "Or"}};
+
+static const char *same_name(wb__op op)
+{
+    for (size_t i = 0; i < WB__COUNT(same); i++)
+        if (same[i].op == op) return same[i].name;
+    return NULL;
+}
+
+/* An operator with numbers, which end with the name NULL */
+typedef struct { const char *name; double value; } number;
+static const char *with_numbers(wb__exporter *w, const char *op, const char *x, const number *a)
+{
+    wb__export_begin(w, op, 1, &x);
+    for (; a->name; a++) wb__export_put_float(w, a->name, a->value);
+    return wb__export_end(w);
+}
+
+/* log(1 + x) without loss of digits near 0: with u = 1 + x rounded, log(u) x / (u - 1) (Higham
+ * 2002, section 1.14.1).  Where u is 1 nothing is divided by 0, also in gradients. */
+static const char *log1p_of(wb__exporter *w, const char *x, wb_dtype t)
+{
+    const char *one = wb__export_number(w, t, 1), *u = WB__PUT(w, "Add", one, x);
+    const char *log_u = WB__PUT(w, "Log", u), *tiny = WB__PUT(w, "Equal", u, one);
+    const char *less = WB__PUT(w, "Where", tiny, one, WB__PUT(w, "Sub", u, one));
+    const char *near = WB__PUT(w, "Mul", log_u, WB__PUT(w, "Div", x, less));
+    const char *y = WB__PUT(w, "Where", WB__PUT(w, "Less", x, one), near, log_u);
+    return WB__PUT(w, "Where", tiny, x, y);
+}
+
+/* 2 sqrt(2/pi) (x + 0.044715 x^3), the sigmoid of which is gelu(x) / x; `slope`: its derivative */
+static const char *gelu_inside(wb__exporter *w, const char *x, wb_dtype t, bool slope)
+{
+    const double c = 1.5957691216057308, a = 0.044715;
+    const char *square = WB__PUT(w, "Mul", x, x);
+    const char *cubic = WB__PUT(w, "Mul", square, wb__export_number(w, t, (slope ? 3 : 1) * a * c));
+    const char *factor = WB__PUT(w, "Add", cubic, wb__export_number(w, t, c));
+    return slope ? factor : WB__PUT(w, "Mul", x, factor);
+}
+
+/* s + x s (1 - s) dv/dx with s = sigmoid(v) */
+static const char *gelu_slope(wb__exporter *w, const char *x, wb_dtype t)
+{
+    const char *s = WB__PUT(w, "Sigmoid", gelu_inside(w, x, t, false));
+    const char *rest = WB__PUT(w, "Sub", wb__export_number(w, t, 1), s);
+    const char *y = WB__PUT(w, "Mul", WB__PUT(w, "Mul", s, rest), gelu_inside(w, x, t, true));
+    return WB__PUT(w, "Add", s, WB__PUT(w, "Mul", x, y));
+}
+
+static const char *gelu_erf(wb__exporter *w, const char *x, wb_dtype t)
+{
+    const char *inside = WB__PUT(w, "Div", x, wb__export_number(w, t, 1.4142135623730951));
+    const char *y = WB__PUT(w, "Add", WB__PUT(w, "Erf", inside), wb__export_number(w, t, 1));
+    return WB__PUT(w, "Mul", WB__PUT(w, "Mul", x, y), wb__export_number(w, t, 0.5));
+}
+
+static const char *times(wb__exporter *w, const char *x, const char *y)
+{
+    return WB__PUT(w, "Mul", x, y);
+}
+
+static const char *unary(wb__exporter *w, wb__op op, const char *x, wb_dtype t)
+{
+    const double alpha = 1.6732632423543772, gamma = 1.0507009873554805;
+    switch (op) {
+    case WB__OP_square: return times(w, x, x);
+    case WB__OP_rsqrt: return WB__PUT(w, "Reciprocal", WB__PUT(w, "Sqrt", x));
+    case WB__OP_log1p: return log1p_of(w, x, t);
+    case WB__OP_leakyrelu:
+        return with_numbers(w, "LeakyRelu", x, (number[]){{"alpha", 0.01}, {NULL, 0}});
+    case WB__OP_elu: return with_numbers(w, "Elu", x, (number[]){{"alpha", 1}, {NULL, 0}});
+    case WB__OP_selu:
+        return with_numbers(w, "Selu", x, (number[]){{"alpha", alpha}, {"gamma", gamma},
+                                                     {NULL, 0}});
+    case WB__OP_logsigmoid:
+        return WB__PUT(w, "Neg", WB__PUT(w, "Softplus", WB__PUT(w, "Neg", x)));
+    case WB__OP_swish: return times(w, x, WB__PUT(w, "Sigmoid", x));
+    case WB__OP_gelu: return times(w, x, WB__PUT(w, "Sigmoid", gelu_inside(w, x, t, false)));
+    case WB__OP_gelu_slope: return gelu_slope(w, x, t);
+    case WB__OP_gelu_erf: return gelu_erf(w, x, t);
+    case WB__OP_mish: return times(w, x, WB__PUT(w, "Tanh", WB__PUT(w, "Softplus", x)));
+    case WB__OP_hardswish: return WB__PUT(w, "HardSwish", x);
+    case WB__OP_isfinite:
+        return WB__PUT(w, "Less", WB__PUT(w, "Abs", x), wb__export_number(w, t, INFINITY));
+    default: return NULL;
+    }
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+/* 8-bit integers are computed as i32, of which runtimes have all operators, and wrap around when
+ * they are cast back. */
+static wb_dtype computed(wb_dtype t) { return t == WB_I8 || t == WB_U8 ? WB_I32 : t; }
+
+/* Operand k of a step.  A literal is a number without dimensions where another operand has the
+ * dimensions of the result. */
+static const char *operand(wb__exporter *w, int step, int k)
+{
+    const int i = wb__export_operand(w, step, k);
+    const wb_dtype t = wb__export_dtype_of(w, i);
+    bool alone = false;
+    for (int j = 0; j < w->steps[step].n_in && wb__export_x(w, i)->op == WB__OP_literal; j++) {
+        const int other = wb__export_operand(w, step, j);
+        alone |= j != k && wb__export_x(w, other)->op != WB__OP_literal &&
+                  wb__export_has_dims(w, other, step);
+    }
+    const char *x = alone ? wb__export_literal_number(w, i) : wb__export_value(w, i);
+    return wb__export_cast(w, x, t, computed(t));
+}
+
+/* A quotient of integers by 0 is 0. */
+static const char *divide(wb__exporter *w, int step, const char *x, const char *y, wb_dtype t)
+{
+    const wb_tensor *divisor = wb__export_x(w, wb__export_operand(w, step, 1));
+    const bool checked = !wb__dtype_float(t) &&
+                         !(divisor->op == WB__OP_literal && divisor->number[0].f != 0);
+    if (!checked) return WB__PUT(w, "Div", x, y);
+    const char *zero = wb__export_number(w, t, 0), *none = WB__PUT(w, "Equal", y, zero);
+    const char *some = WB__PUT(w, "Where", none, wb__export_number(w, t, 1), y);
+    return WB__PUT(w, "Where", none, zero, WB__PUT(w, "Div", x, some));
+}
+
+/* Weber's cast: bf16 is carried as f32, rounded where the model rounds it. */
+static const char *cast(wb__exporter *w, int step)
+{
+    const int i = wb__export_operand(w, step, 0);
+    const wb_dtype from = wb__export_dtype_of(w, i), to = (wb_dtype)wb__export_x(w, step)->dtype;
+    const char *x = wb__export_value(w, i);
+    if (to != WB_BF16) return wb__export_cast(w, x, from, to);
+    return wb__export_cast(w, wb__export_cast(w, x, from, WB_BF16), WB_BF16, WB_F32);
+}
+
+const char *wb__export_write_elementwise(wb__exporter *w, int step)
+{
+    const wb__op op = (wb__op)wb__export_x(w, step)->op;
+    const wb_dtype result = wb__export_dtype_of(w, step);
+    const char *in[3] = {NULL}, *y, *name = same_name(op);
+    if (!wb__is_elementwise(op)) return NULL;
+    if (op == WB__OP_cast) return cast(w, step);
+    const int n = w->steps[step].n_in;
+    for (int k = 0; k < n; k++) in[k] = operand(w, step, k);
+    const wb_dtype t = computed(wb__export_dtype_of(w, wb__export_operand(w, step, n - 1)));
+    if (op == WB__OP_where) y = wb__export_where(w, in[0], in[1], in[2], t);
+    else if (op == WB__OP_ne) y = WB__PUT(w, "Not", WB__PUT(w, "Equal", in[0], in[1]));
+    else if (op == WB__OP_div) y = divide(w, step, in[0], in[1], t);
+    else if (name) y = wb__export_put(w, name, n, in);
+    else y = unary(w, op, in[0], t);
+    return y ? wb__export_cast(w, y, result == WB_BOOL ? WB_BOOL : t, result) : NULL;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Operations that are their first operand here */
+static bool passes(wb__op op)
+{
+    return op == WB__OP_stop || op == WB__OP_automatic || op == WB__OP_custom ||
+           op == WB__OP_moved || op == WB__OP_assign || op == WB__OP_attention_cached;
+}
+
+static const char *write(wb__exporter *w, int step)
+{
+    const wb_tensor *x = wb__export_x(w, step);
+    const wb__op op = (wb__op)x->op;
+    if (passes(op)) return wb__export_value(w, wb__export_operand(w, step, 0));
+    const char *y = w->steps[step].group.kind ? NULL : wb__export_write_elementwise(w, step);
+    if (!y) y = wb__export_write_product(w, step);
+    if (!y) y = wb__export_write_move(w, step);
+    if (!y) y = wb__export_write_rows(w, step);
+    if (y) return y;
+    if (op == WB__OP_host)
+        return wb__export_cannot(w, "is a C function (wb_host_operation, or an operation of linear "
+                                 "algebra), which ONNX has not");
+    if (op == WB__OP_collective)
+        return wb__export_cannot(w, "is an operation of the ranks of a communicator");
+    return wb__export_cannot(w, "is an operation of gradients or of an optimiser, for which opset "
+                             "17 has no operator");
+}
+
+void wb__export_write_step(wb__exporter *w, int step)
+{
+    w->steps[step].name = write(w, step);
+}

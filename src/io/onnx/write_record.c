@@ -1,0 +1,362 @@
+/* Calls a model without evaluating anything, with batches of different sizes, and compares the
+ * graphs of these calls. */
+#include "base/numbers/philox.h"
+#include "io/onnx/writer.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* ---- one call -------------------------------------------------------------------------------- */
+
+typedef struct { wb__observer base; wb__exporter *w; } listener;
+
+/* Notes which tensors a layer made. */
+static void note_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs,
+                      int n_out, wb_tensor **outputs)
+{
+    wb__exporter *w = ((listener *)o)->w;
+    wb_tensor **list = wb__alloc((size_t)(n + n_out) * sizeof *list);
+    if (!list || !wb__reserve(&w->calls, &w->calls_capacity, w->n_calls + 1, sizeof *w->calls)) {
+        wb__free(list);
+        w->status = WB_ERROR_MEMORY;
+        return;
+    }
+    for (int i = 0; i < n; i++) list[i] = wb__ref(wb__bind(inputs[i]));
+    for (int i = 0; i < n_out; i++) list[n + i] = wb__ref(wb__bind(outputs[i]));
+    w->calls[w->n_calls++] =
+        (wb__export_layer_call){(wb_layer *)(uintptr_t)l, n, n_out, list};
+}
+
+static int call_failed(wb__exporter *w, int r, int code, bool recorded)
+{
+    if (code == WB_ERROR_MEMORY) return code;
+    char *reason = wb__strdup(wb_error());
+    if (!reason) return WB_ERROR_MEMORY;
+    if (recorded)
+        wb__fail(WB_ERROR_UNSUPPORTED, "save: %s: the model reads a value or has an effect while "
+                 "it is called, which a file of ONNX cannot have: %s", w->path, reason);
+    else if (w->records > 1 && code != WB_ERROR_UNSUPPORTED)
+        wb__fail(code, "save: %s: the call with a batch of %lld failed; .batch_axes says which "
+                 "axes of the inputs are the batch, and .fixed = true writes the sizes of the "
+                 "example: %s", w->path, (long long)w->batch[r], reason);
+    else wb__fail(code, "save: %s: the call of the model failed: %s", w->path, reason);
+    wb__free(reason);
+    return (int)wb_error_code();
+}
+
+/* Refuses a pending write. */
+static int assigns(const wb__exporter *w, const wb_tensor *write)
+{
+    const char *path = "of its own";
+    for (int i = 0; i < w->n_parameters; i++)
+        if (w->parameters[i].x->variable == write->variable) path = w->parameters[i].path;
+    return wb__fail(WB_ERROR_UNSUPPORTED, "it assigns to a variable, %s", path);
+}
+
+/* Calls the model while the thread records, so that nothing is evaluated or assigned. */
+static int call(wb__exporter *w, wb_layer *model, int r, wb_tensor **outputs)
+{
+    wb_tensor *in[WB__OUTPUTS];
+    wb__recording notes = {0};
+    wb__thread *t = wb__this_thread();
+    listener l = {{note_call}, w};
+    wb__observer *observer = wb__layer_observer;
+    const wb_device *device = t->device;
+    const wb__rng_state rng = wb__rng_get_state();
+    for (int i = 0; i < w->n_inputs; i++) in[i] = w->inputs[i].x[r];
+    wb__recording_begin(&notes, t->scope);
+    wb__layer_observer = r ? NULL : &l.base;
+    const int n = wb__call_layer(model, w->n_inputs, in, outputs);
+    wb__layer_observer = observer;
+    int code = n < 0 ? wb__error_or(WB_ERROR_ARGUMENT) : 0;
+    if (!code && wb__pending_count()) code = assigns(w, t->pending[0]);
+    wb__forget_pending(0);
+    wb__rng_set_state(rng);
+    t->device = device;
+    const int recorded = wb__recording_end(&notes);
+    wb__recording_drop(&notes);
+    if (code || recorded) return call_failed(w, r, code ? code : recorded, recorded != 0), -1;
+    return n;
+}
+
+/* ---- one graph ------------------------------------------------------------------------------- */
+
+/* The tensors of a call, inputs before their readers */
+typedef struct {
+    int n, capacity, n_out;
+    wb_tensor **node, *outputs[WB__OUTPUTS];
+    wb__pointer_map index;
+} graph;
+
+static bool is_leaf(const wb_tensor *x) { return wb__known(x) || x->flags & WB__GONE || !x->n_in; }
+
+/* How many inputs the value depends on.  The others are of gradients, or of a step of a backend. */
+static int inputs_of(const wb_tensor *x)
+{
+    if (is_leaf(x)) return 0;
+    return x->op == WB__OP_custom || x->op == WB__OP_attention_cached ? 1 : (int)x->n_in;
+}
+
+typedef struct { wb_tensor *x; int next; } visit;
+typedef struct { visit *list; int n, capacity; } visits;
+
+enum { OPEN = INT_MAX };                /* in the map: its inputs are being visited */
+
+static bool enter(graph *g, visits *v, wb_tensor *x)
+{
+    if (wb__pointer_map_get(&g->index, x) >= 0) return true;
+    if (!wb__reserve(&v->list, &v->capacity, v->n + 1, sizeof *v->list)) return false;
+    v->list[v->n++] = (visit){x, 0};
+    return wb__pointer_map_put(&g->index, x, OPEN);
+}
+
+static bool leave(graph *g, visits *v)
+{
+    wb_tensor *x = v->list[--v->n].x;
+    if (!wb__reserve(&g->node, &g->capacity, g->n + 1, sizeof *g->node)) return false;
+    g->node[g->n] = x;
+    return wb__pointer_map_put(&g->index, x, g->n++);
+}
+
+/* Lists the tensors from which the outputs are computed, without recursion. */
+static bool walk(graph *g)
+{
+    visits v = {0};
+    bool ok = true;
+    for (int i = 0; ok && i < g->n_out; i++) {
+        ok = enter(g, &v, g->outputs[i] = wb__bind(g->outputs[i]));
+        while (ok && v.n) {
+            visit *top = &v.list[v.n - 1];
+            ok = top->next < inputs_of(top->x) ? enter(g, &v, top->x->in[top->next++])
+                                               : leave(g, &v);
+        }
+    }
+    wb__free(v.list);
+    return ok;
+}
+
+static void graph_free(graph *g)
+{
+    wb__free(g->node);
+    wb__pointer_map_free(&g->index);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Sets *size to the size with these values in the recordings.  False: it is no k · batch + c. */
+static bool find_size(const wb__exporter *w, const int64_t *v, wb__export_size *size)
+{
+    *size = (wb__export_size){0, v[0]};
+    if (w->records == 1) return true;
+    const int64_t k = v[1] - v[0];
+    *size = (wb__export_size){k, v[0] - k * w->batch[0]};
+    return v[2] - v[1] == k;
+}
+
+static int differs(wb__exporter *w, const char *what)
+{
+    wb__export_cannot(w, "%s another with another size of the batch: .fixed = true writes the file "
+                      "for the batch of the example alone", what);
+    return w->status;
+}
+
+/* Whether the tensor that is no input and is known is the same in all recordings */
+static bool same_constant(const wb__exporter *w, const wb__export_step *s)
+{
+    bool same = true;
+    for (int r = 1; same && r < w->records; r++) {
+        wb_tensor *a = s->x[0], *b = s->x[r];
+        if (a == b) continue;
+        const void *p = wb__same_dims(a, b) ? wb_data(a) : NULL, *q = p ? wb_data(b) : NULL;
+        same = q && !memcmp(p, q, (size_t)a->size * wb__dtype_size((wb_dtype)a->dtype));
+    }
+    return same;
+}
+
+static int input_of(const wb__exporter *w, const wb__export_step *s, int r)
+{
+    for (int i = 0; i < w->n_inputs; i++)
+        if (w->inputs[i].x[r] == s->x[r]) return i;
+    return -1;
+}
+
+/* Compares a step's tensors, and finds what it is.  Returns 0 or an error code. */
+static int compare(wb__exporter *w, int i, const graph *g)
+{
+    wb__export_step *s = &w->steps[i];
+    const wb_tensor *a = s->x[0];
+    s->input = input_of(w, s, 0);
+    s->parameter = wb__pointer_map_get(&w->parameter_of, a);
+    s->varies = s->input >= 0;
+    for (int k = 0; k < s->n_in; k++) s->varies |= w->steps[s->in[k]].varies;
+    for (int r = 1; r < w->records; r++) {
+        const wb_tensor *b = s->x[r];
+        if (a->op != b->op || a->dtype != b->dtype || a->ndim != b->ndim ||
+            inputs_of(b) != s->n_in || is_leaf(a) != is_leaf(b) || a->n_attr != b->n_attr ||
+            s->input != input_of(w, s, r))
+            return differs(w, "is");
+        for (int k = 0; k < s->n_in; k++)
+            if (wb__pointer_map_get(&g[r].index, b->in[k]) != s->in[k])
+                return differs(w, "reads");
+    }
+    for (int d = 0; d < a->ndim; d++) {
+        int64_t v[WB__ONNX_RECORDS] = {0};
+        for (int r = 0; r < w->records; r++) v[r] = s->x[r]->dims[d];
+        if (!find_size(w, v, &s->dims[d]))
+            return wb__export_cannot(w, "gives %s, of which axis %d is not linear in the size of "
+                                     "the batch: .fixed = true writes the sizes of the example",
+                                     wb_describe((wb_tensor *)(uintptr_t)a), d),
+                   w->status;
+    }
+    if (wb__known(a) && s->input < 0 && a->op != WB__OP_literal && a->op != WB__OP_iota &&
+        !same_constant(w, s))
+        return differs(w, "has a constant of the program, which is");
+    return 0;
+}
+
+wb__export_size wb__export_attr(wb__exporter *w, int step, int k)
+{
+    const wb__export_step *s = &w->steps[step];
+    int64_t v[WB__ONNX_RECORDS] = {0};
+    wb__export_size size;
+    for (int r = 0; r < w->records; r++) v[r] = s->x[r]->attr[k];
+    if (!find_size(w, v, &size)) differs(w, "has numbers that are");
+    return size;
+}
+
+int64_t wb__export_fixed_attr(wb__exporter *w, int step, int k)
+{
+    const wb__export_size size = wb__export_attr(w, step, k);
+    if (size.k) differs(w, "has numbers that are");
+    return size.c;
+}
+
+/* Makes the steps of the graphs.  Returns 0 or an error code. */
+static int make_steps(wb__exporter *w, const graph *g)
+{
+    for (int r = 1; r < w->records; r++)
+        if (g[r].n != g[0].n || g[r].n_out != g[0].n_out)
+            return wb__fail(WB_ERROR_UNSUPPORTED, "save: %s: the model is computed by %d "
+                            "operations with a batch of %lld and by %d with one of %lld: .fixed = "
+                            "true writes the sizes of the example", w->path, g[0].n,
+                            (long long)w->batch[0], g[r].n, (long long)w->batch[r]);
+    w->n_steps = g[0].n;
+    w->steps = wb__alloc_zero((size_t)g[0].n + 1, sizeof *w->steps);
+    if (!w->steps) return WB_ERROR_MEMORY;
+    for (int i = 0; i < w->n_steps; i++) {
+        wb__export_step *s = &w->steps[i];
+        s->layer = "";
+        for (int r = 0; r < w->records; r++) s->x[r] = g[r].node[i];
+        s->n_in = inputs_of(s->x[0]);
+        if (s->n_in && !(s->in = wb__alloc((size_t)s->n_in * sizeof *s->in)))
+            return s->n_in = 0, WB_ERROR_MEMORY;
+        for (int k = 0; k < s->n_in; k++) {
+            s->in[k] = wb__pointer_map_get(&g[0].index, s->x[0]->in[k]);
+            w->steps[s->in[k]].uses++;
+        }
+    }
+    return 0;
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+enum { FOUND = -1 };
+typedef struct { wb__exporter *w; const wb_layer *layer; const char *path; } finding;
+
+static int find_path(wb_layer *layer, const char *path, void *ctx)
+{
+    finding *f = ctx;
+    wb__exporter *w = f->w;
+    if (layer != f->layer) return 0;
+    char *copy = wb__strdup(path);
+    if (!copy) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&w->names, &w->names_capacity, w->n_names + 1, sizeof *w->names))
+        return wb__free(copy), WB_ERROR_MEMORY;
+    f->path = w->names[w->n_names++] = copy;
+    return FOUND;
+}
+
+/* Gives the steps between a call's inputs and outputs, which no earlier call made, its layer. */
+static void name_steps(wb__exporter *w, const graph *g, const wb__export_layer_call *c,
+                       const char *path, int *stack, int *seen, int mark)
+{
+    int n = 0;
+    for (int i = 0; i < c->n_in; i++) {
+        const int at = wb__pointer_map_get(&g->index, c->tensors[i]);
+        if (at >= 0) seen[at] = mark;
+    }
+    for (int i = 0; i < c->n_out; i++) {
+        const int at = wb__pointer_map_get(&g->index, c->tensors[c->n_in + i]);
+        if (at >= 0 && seen[at] != mark) {
+            seen[at] = mark;
+            stack[n++] = at;
+        }
+    }
+    while (n) {
+        wb__export_step *s = &w->steps[stack[--n]];
+        if (s->type) continue;
+        s->layer = path;
+        s->type = c->layer->type->name;
+        for (int k = 0; k < s->n_in; k++)
+            if (seen[s->in[k]] != mark) {
+                seen[s->in[k]] = mark;
+                stack[n++] = s->in[k];
+            }
+    }
+}
+
+/* Returns 0 or an error code. */
+static int name_layers(wb__exporter *w, wb_layer *model, const graph *g)
+{
+    int *stack = wb__alloc((size_t)(w->n_steps + 1) * sizeof *stack);
+    int *seen = wb__alloc_zero((size_t)w->n_steps + 1, sizeof *seen);
+    int status = stack && seen ? 0 : WB_ERROR_MEMORY;
+    for (int i = 0; !status && i < w->n_calls; i++) {
+        finding f = {w, w->calls[i].layer, ""};
+        if (f.layer != model) status = wb_each_layer(model, find_path, &f);
+        status = status == FOUND ? 0 : status;
+        if (!status) name_steps(w, g, &w->calls[i], f.path, stack, seen, i + 1);
+    }
+    wb__free(stack);
+    wb__free(seen);
+    return status;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static int set_outputs(wb__exporter *w, const graph *g)
+{
+    w->n_outputs = g->n_out;
+    for (int i = 0; i < g->n_out; i++) {
+        wb__export_port *p = &w->outputs[i];
+        p->step = wb__pointer_map_get(&g->index, g->outputs[i]);
+        const wb__export_step *s = &w->steps[p->step];
+        p->dtype = (wb_dtype)s->x[0]->dtype;
+        p->ndim = s->x[0]->ndim;
+        memcpy(p->dims, s->dims, sizeof p->dims);
+        w->steps[p->step].uses++;
+    }
+    return 0;
+}
+
+int wb__export_record(wb__exporter *w, wb_layer *model)
+{
+    graph g[WB__ONNX_RECORDS] = {0};
+    int status = 0;
+    for (int r = 0; !status && r < w->records; r++) {
+        g[r].n_out = call(w, model, r, g[r].outputs);
+        if (g[r].n_out < 0) status = (int)wb_error_code();
+        else if (!walk(&g[r])) status = WB_ERROR_MEMORY;
+    }
+    if (!status) status = w->status;
+    if (!status) status = make_steps(w, g);
+    if (!status) status = name_layers(w, model, &g[0]);
+    for (int i = 0; !status && i < w->n_steps; i++) {
+        w->at = i;
+        status = compare(w, i, g);
+    }
+    w->at = -1;
+    if (!status) status = set_outputs(w, &g[0]);
+    for (int r = 0; r < WB__ONNX_RECORDS; r++) graph_free(&g[r]);
+    return status;
+}

@@ -1,0 +1,206 @@
+/* What the files that write a model of ONNX share.
+ *
+ * A model is called three times, with batches of different sizes, and nothing is evaluated
+ * (write_record.c): each call gives a graph of tensors.  The three graphs have the same nodes, and
+ * a size that differs is k · batch + c.  Then each node becomes operators of ONNX (write_ops.c and
+ * the files beside it), in the order in which inputs come before their readers; some groups of
+ * nodes become one operator (write_match.c).  write_put.c writes nodes and constants.
+ *
+ * bf16 is carried as f32: what is computed is cast where it is a result of the model. */
+#ifndef WB__ONNX_WRITER_H
+#define WB__ONNX_WRITER_H
+
+#include "io/onnx/model.h"
+#include "io/onnx/wire.h"
+#include "nn/layer.h"
+#include "weber/files.h"
+
+enum { WB__ONNX_RECORDS = 3 };
+
+/* k · batch + c */
+typedef struct { int64_t k, c; } wb__export_size;
+
+static inline bool wb__export_same(wb__export_size a, wb__export_size b)
+{
+    return a.k == b.k && a.c == b.c;
+}
+static inline bool wb__export_is(wb__export_size a, int64_t c) { return !a.k && a.c == c; }
+
+/* Nodes that become one operator */
+typedef enum {
+    WB__ONNX_ALONE,         /* no group: the node itself */
+    WB__ONNX_GEMM,          /* a, b, bias */
+    WB__ONNX_CONVOLVE,      /* x, kernel, bias; `of` is the node of the convolution */
+    WB__ONNX_LAYER_NORM,    /* x, scale, bias; `of` is the node of the normalisation */
+    WB__ONNX_BATCH_NORM,    /* x, scale, bias, mean, variance; `eps` */
+    WB__ONNX_MEAN           /* x; `of` is the node of the sum */
+} wb__export_group_kind;
+
+typedef struct {
+    wb__export_group_kind kind;
+    int n, in[5], of;                   /* in: nodes; -1: left out */
+    double eps;
+} wb__export_group;
+
+typedef struct {
+    wb_tensor *x[WB__ONNX_RECORDS];     /* the tensor in each recording */
+    int n_in;
+    int *in;                            /* nodes */
+    wb__export_size dims[WB_MAX_DIMS];
+    int uses;                           /* readers, and results of the model */
+    bool varies;                        /* it depends on an input of the model */
+    bool needed;
+    int input, parameter;               /* an input, a tensor of the model; or -1 */
+    const char *layer;                  /* the path of the layer that made it, or "" */
+    const char *type;                   /* that layer's type, or NULL */
+    wb__export_group group;
+    const char *name;                   /* of the value in the file; NULL: not yet written */
+} wb__export_step;
+
+/* An input or output of the model */
+typedef struct {
+    char *name;
+    wb_dtype dtype;
+    int ndim;
+    wb__export_size dims[WB_MAX_DIMS];
+    int batch_axis;                     /* of an input; -1: none */
+    wb_tensor *x[WB__ONNX_RECORDS];     /* of an input: what the model is called with */
+    int step;                           /* of an output */
+} wb__export_port;
+
+/* A tensor of the model, which is an initializer if it has a name of a value (bf16: that of f32) */
+typedef struct { char *path; wb_tensor *x; const char *name; } wb__export_initializer;
+
+typedef struct { wb_layer *layer; int n_in, n_out; wb_tensor **tensors; } wb__export_layer_call;
+
+typedef struct { wb_dtype dtype; int ndim; size_t bytes; char data[32]; const char *name; }
+    wb__export_kept;
+
+typedef struct {
+    const char *path;
+    int records;                        /* 1 (.fixed) or WB__ONNX_RECORDS */
+    int64_t batch[WB__ONNX_RECORDS];    /* the sizes of the batch */
+    int n_inputs, n_outputs, n_steps, n_parameters, parameters_capacity;
+    wb__export_port inputs[WB__OUTPUTS], outputs[WB__OUTPUTS];
+    wb__export_step *steps;
+    wb__export_initializer *parameters;
+    wb__pointer_map parameter_of;       /* by version */
+    wb__observer *observer;
+    int n_calls, calls_capacity;        /* of layers, in the first recording */
+    wb__export_layer_call *calls;
+    /* what is written */
+    wb__wire_out nodes;                 /* fields of GraphProto */
+    int n_written, at;                  /* nodes; the step that is being written, or -1 */
+    size_t begun;
+    bool second;                        /* the next node has a result before the one that is used */
+    const char *result, *batch_name;
+    const char *prefix;                 /* of the names of values: no parameter begins so */
+    int n_names, names_capacity;
+    char **names;                       /* all that the writer made */
+    int n_kept, kept_capacity;
+    wb__export_kept *kept;                /* small constants */
+    int status;                         /* the code of the first failure, or 0 */
+} wb__exporter;
+
+/* Sets the error that the file cannot have the step that is being written, with its layer and
+ * operation, and w->status.  Returns "". */
+const char *wb__export_cannot(wb__exporter *w, const char *format, ...) WB__PRINTF(2, 3);
+/* Sets w->status to the code, unless a failure is known.  Returns "". */
+const char *wb__export_failed(wb__exporter *w, int code);
+
+/* ---- write_record.c -------------------------------------------------------------------------- */
+
+/* Calls the model on the inputs of each recording and fills in the steps and outputs.  Returns 0 or
+ * an error code. */
+int wb__export_record(wb__exporter *w, wb_layer *model);
+/* Attribute k of the step: as a size; as a number, which must not depend on the batch. */
+wb__export_size wb__export_attr(wb__exporter *w, int step, int k);
+int64_t wb__export_fixed_attr(wb__exporter *w, int step, int k);
+
+static inline wb_tensor *wb__export_x(const wb__exporter *w, int step)
+{
+    return w->steps[step].x[0];
+}
+static inline int wb__export_operand(const wb__exporter *w, int step, int i)
+{
+    return w->steps[step].in[i];
+}
+static inline const wb__export_size *wb__export_dims(const wb__exporter *w, int step)
+{
+    return w->steps[step].dims;
+}
+/* The dtype in which the value is in the file: f32 for bf16. */
+static inline wb_dtype wb__export_carried(wb_dtype t) { return t == WB_BF16 ? WB_F32 : t; }
+static inline wb_dtype wb__export_dtype_of(const wb__exporter *w, int step)
+{
+    return wb__export_carried((wb_dtype)w->steps[step].x[0]->dtype);
+}
+static inline bool wb__export_has_dims(const wb__exporter *w, int a, int b)
+{
+    const wb__export_step *p = &w->steps[a], *q = &w->steps[b];
+    bool same = p->x[0]->ndim == q->x[0]->ndim;
+    for (int i = 0; same && i < p->x[0]->ndim; i++) same = wb__export_same(p->dims[i], q->dims[i]);
+    return same;
+}
+
+/* ---- write_match.c --------------------------------------------------------------------------- */
+
+/* Finds groups, and which steps are needed. */
+void wb__export_match(wb__exporter *w);
+
+/* ---- write_put.c ----------------------------------------------------------------------------- */
+
+/* All return names of values, which the writer owns; "" after a failure. */
+
+int wb__export_type_of(wb_dtype dtype);           /* TensorProto.DataType */
+/* A node with one result: wb__export_begin, its attributes, wb__export_end.  A name NULL is an
+ * input that is left out. */
+void wb__export_begin(wb__exporter *w, const char *op, int n, const char *const *in);
+void wb__export_put_int(wb__exporter *w, const char *name, int64_t value);
+void wb__export_put_ints(wb__exporter *w, const char *name, int n, const int64_t *values);
+void wb__export_put_text(wb__exporter *w, const char *name, const char *value);
+void wb__export_put_float(wb__exporter *w, const char *name, double value);
+const char *wb__export_end(wb__exporter *w);
+/* The next node has a result before that whose name is returned. */
+void wb__export_second_result(wb__exporter *w);
+/* The name of the next node's result, in place of one that is made */
+void wb__export_call_it(wb__exporter *w, const char *name);
+const char *wb__export_put(wb__exporter *w, const char *op, int n, const char *const *in);
+#define WB__PUT(w, op, ...) \
+    wb__export_put(w, op, WB_NARGS_(__VA_ARGS__), (const char *[]){__VA_ARGS__})
+
+const char *wb__export_constant(wb__exporter *w, wb_dtype dtype, int ndim, const int64_t *dims,
+                                const void *values);
+const char *wb__export_number(wb__exporter *w, wb_dtype dtype, double value);  /* 0-d */
+const char *wb__export_list(wb__exporter *w, int n, const int64_t *values);    /* i64 [n] */
+const char *wb__export_sizes(wb__exporter *w, int n, const wb__export_size *sizes);  /* i64 [n] */
+const char *wb__export_scalar(wb__exporter *w, const char *one);   /* [1] as 0-d */
+const char *wb__export_cast(wb__exporter *w, const char *x, wb_dtype from, wb_dtype to);
+
+/* x where the condition is true, else y, of the dtype t: runtimes have no Where of bool and i8. */
+const char *wb__export_where(wb__exporter *w, const char *condition, const char *x, const char *y,
+                             wb_dtype t);
+
+/* The value of a step: of one that was written, or a constant, literal, input or parameter */
+const char *wb__export_value(wb__exporter *w, int step);
+
+/* ---- write_ops.c, write_shape.c, write_rows.c, write_product.c ------------------------------- */
+
+/* Writes a step that is needed and no leaf. */
+void wb__export_write_step(wb__exporter *w, int step);
+/* Each returns the name of the result, or NULL: it has no such operation. */
+const char *wb__export_write_elementwise(wb__exporter *w, int step);
+const char *wb__export_write_move(wb__exporter *w, int step);
+const char *wb__export_write_rows(wb__exporter *w, int step);
+const char *wb__export_write_product(wb__exporter *w, int step);
+
+/* A literal: as 0-d number; with its dimensions.  An iota. */
+const char *wb__export_literal_number(wb__exporter *w, int step);
+const char *wb__export_literal(wb__exporter *w, int step);
+const char *wb__export_iota(wb__exporter *w, int step);
+/* x with these dimensions: the same elements; broadcast; filled with the 0-d number x */
+const char *wb__export_reshaped(wb__exporter *w, const char *x, int n, const wb__export_size *dims);
+const char *wb__export_filled(wb__exporter *w, const char *x, int n, const wb__export_size *dims);
+const char *wb__export_permuted(wb__exporter *w, const char *x, int n, const int64_t *order);
+
+#endif
