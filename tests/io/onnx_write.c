@@ -270,7 +270,8 @@ TEST_IN_SCOPE(operations_that_are_refused)
     FAILS(wb_save(path(), new_odd(4), .inputs = {x}, .fixed = true), WB_ERROR_SHAPE, path(),
           "4 is no kind");
     wb_layer *l = new_odd(2);
-    FAILS(wb_save(path(), l, .inputs = {x}), WB_ERROR_UNSUPPORTED, path(), "assigns", "layers.odd.sum");
+    FAILS(wb_save(path(), l, .inputs = {x}), WB_ERROR_UNSUPPORTED, path(), "assigns",
+          "layers.odd.sum");
     assert_true(wb_item(wb_get(l, "layers.odd.sum")) == 0);
     FAILS(wb_save(path(), wb_Dense(4, 3), .inputs = {x}), WB_ERROR_SHAPE, path(), "[2,3]");
 }

@@ -5,8 +5,8 @@
  *                                     folder in one that is removed
  *
  * FOLDER/NAME has model.onnx and, for two sizes of the batch, the inputs and outputs:
- * 1_input_0.npy, 6_output_1.npy, ...  FOLDER/models.txt has a line for each: name, description, numbers of inputs
- * and outputs, tolerance, separated by tabs. */
+ * 1_input_0.npy, 6_output_1.npy, ...  FOLDER/models.txt has a line for each: name, description,
+ * numbers of inputs and outputs, tolerance, separated by tabs. */
 #include "written_models.h"
 
 #include "process.h"
@@ -119,7 +119,8 @@ static bool same_shape(wb_tensor *a, wb_tensor *b)
     return same;
 }
 
-/* `least`: by how much of it numbers may differ that are all smaller, such as gradients that are 0 */
+/* Numbers may differ by the tolerance times the greatest one, or times `least`, if that is more:
+ * for gradients that are 0. */
 static void alike(const char *model, const char *what, wb_tensor *a, wb_tensor *b, double tolerance,
                   double least)
 {

@@ -5,8 +5,8 @@
     written.py check FOLDER    compares the table with these results
     written.py page FOLDER     replaces the table
 
-A file that ONNX Runtime has no operators for, which is said in the table, is computed by the
-reference implementation of the package onnx.  Outputs may differ by the tolerance of the model
+A file with an operator that ONNX Runtime lacks for its dtype is computed by the reference
+implementation of the package onnx; the table has a note.  Outputs may differ by the tolerance of the model
 times the greatest output.  See page.py for the table.
 """
 import sys

@@ -134,7 +134,7 @@ static const char *owner_of(const wb__exporter *w, const char *name, int n_in, i
     return NULL;
 }
 
-/* Names a port: as the program says, or "input", "input1", "input2", ... */
+/* Names a port: with the name of the program, or "input", "input1", "input2", ... */
 static int name_port(wb__exporter *w, const char *const *names, int n_names, bool output, int i)
 {
     const char *kind = output ? "output" : "input";

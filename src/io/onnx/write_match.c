@@ -219,6 +219,8 @@ void wb__export_match(wb__exporter *w)
     for (int i = w->n_steps - 1; i >= 0; i--) {
         wb__export_step *s = &w->steps[i];
         if (!s->needed || !s->n_in) continue;
+        while (op_of(w, i) == WB__OP_reshape && op_of(w, operand(w, i, 0)) == WB__OP_reshape)
+            s->in[0] = w->steps[operand(w, i, 0)].in[0];    /* a reshape of a reshape */
         find_group(w, i);
         const wb__export_group *g = &s->group;
         const int n = g->kind ? g->n : s->n_in;

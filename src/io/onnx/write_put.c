@@ -229,9 +229,25 @@ const char *wb__export_sizes(wb__exporter *w, int n, const wb__export_size *size
     return shifted ? WB__PUT(w, "Add", y, wb__export_list(w, n, c)) : y;
 }
 
-const char *wb__export_scalar(wb__exporter *w, const char *one)
+const char *wb__export_size_number(wb__exporter *w, wb__export_size n)
 {
+    if (!n.k) return wb__export_constant(w, WB_I64, 0, NULL, &n.c);
+    const char *one = wb__export_sizes(w, 1, &n);
     return WB__PUT(w, "Squeeze", one, wb__export_list(w, 1, (int64_t[]){0}));
+}
+
+/* The numbers themselves, if they are few */
+const char *wb__export_range(wb__exporter *w, wb__export_size n)
+{
+    enum { FEW = 256 };
+    if (n.k || n.c > FEW) {
+        const char *in[3] = {wb__export_number(w, WB_I64, 0), wb__export_size_number(w, n),
+                             wb__export_number(w, WB_I64, 1)};
+        return wb__export_put(w, "Range", 3, in);
+    }
+    int64_t list[FEW];
+    for (int i = 0; i < n.c; i++) list[i] = i;
+    return wb__export_list(w, (int)n.c, list);
 }
 
 static const char *cast(wb__exporter *w, const char *x, wb_dtype to)

@@ -111,6 +111,11 @@ static bool numbers_below(const wb__exporter *w, const wb__export_step *s, wb__e
     return below;
 }
 
+static bool is_at_most(wb__export_size a, wb__export_size n)
+{
+    return wb__export_same(a, n) || (!a.k && !n.k && a.c <= n.c);
+}
+
 /* Whether the indices are known to be in 0 .. n - 1, whatever the inputs are */
 static bool in_range(const wb__exporter *w, int i, wb__export_size n)
 {
@@ -118,13 +123,13 @@ static bool in_range(const wb__exporter *w, int i, wb__export_size n)
         const wb__export_step *s = &w->steps[i];
         const wb_tensor *x = s->x[0];
         if (s->input >= 0 || s->parameter >= 0) return false;
-        if (x->op == WB__OP_iota) return wb__export_same(s->dims[x->attr[0]], n);
-        if (x->op == WB__OP_argsort) return wb__export_same(s->dims[x->attr[0]], n);
+        if (x->op == WB__OP_iota || x->op == WB__OP_argsort)
+            return is_at_most(s->dims[x->attr[0]], n);
         if (!s->varies) return numbers_below(w, s, n);
         if (x->op == WB__OP_argmax) {
             const wb__export_step *of = &w->steps[s->in[0]];
             for (int k = 0; k < of->x[0]->ndim; k++)
-                if (x->attr[0] >> k & 1) return wb__export_same(of->dims[k], n);
+                if (x->attr[0] >> k & 1) return is_at_most(of->dims[k], n);
             return false;
         }
         if (x->op != WB__OP_cast && x->op != WB__OP_reshape && x->op != WB__OP_permute &&
@@ -133,21 +138,6 @@ static bool in_range(const wb__exporter *w, int i, wb__export_size n)
         i = s->in[0];
     }
     return false;
-}
-
-/* A size as a number without dimensions */
-static const char *size_number(wb__exporter *w, wb__export_size n)
-{
-    return n.k ? wb__export_scalar(w, wb__export_sizes(w, 1, &n))
-               : wb__export_number(w, WB_I64, (double)n.c);
-}
-
-/* 0, 1, ..., n - 1 */
-static const char *range(wb__exporter *w, wb__export_size n)
-{
-    const char *in[3] = {wb__export_number(w, WB_I64, 0), size_number(w, n),
-                         wb__export_number(w, WB_I64, 1)};
-    return wb__export_put(w, "Range", 3, in);
 }
 
 /* Indices as i64.  If they may be out of range, *inside is where they are in range, and the
@@ -160,7 +150,7 @@ static const char *indices(wb__exporter *w, int index, wb__export_size n, const 
     *inside = NULL;
     if (in_range(w, index, n)) return x;
     const char *low = WB__PUT(w, "GreaterOrEqual", x, wb__export_number(w, WB_I64, 0));
-    *inside = WB__PUT(w, "And", low, WB__PUT(w, "Less", x, size_number(w, n)));
+    *inside = WB__PUT(w, "And", low, WB__PUT(w, "Less", x, wb__export_size_number(w, n)));
     return WB__PUT(w, "Where", *inside, x, otherwise);
 }
 
@@ -215,7 +205,7 @@ static const char *members(wb__exporter *w, int step)
     const int index = s->in[0];
     const wb_dtype t = wb__export_dtype_of(w, index);
     const char *x = wb__export_cast(w, wb__export_value(w, index), t, WB_I64);
-    const char *places = with_axes(w, range(w, s->dims[0]), 1, 1);
+    const char *places = with_axes(w, wb__export_range(w, s->dims[0]), 1, 1);
     x = WB__PUT(w, "Reshape", x, wb__export_list(w, 1, (int64_t[]){-1}));
     return WB__PUT(w, "Equal", places, x);
 }
@@ -271,7 +261,8 @@ static const char *set(wb__exporter *w, int step)
     wb__export_size n;
     const char *member = members(w, step), *x = wb__export_value(w, s->in[2]);
     const char *rows = flat_rows(w, step, t, &n), *zero = wb__export_number(w, WB_I64, 0);
-    const char *last = WB__PUT(w, "Where", member, range(w, n), wb__export_number(w, WB_I64, -1));
+    const char *none = wb__export_number(w, WB_I64, -1);
+    const char *last = WB__PUT(w, "Where", member, wb__export_range(w, n), none);
     last = over_rows(w, "ReduceMax", last);
     const char *any = WB__PUT(w, "GreaterOrEqual", last, zero);
     const char *taken = WB__PUT(w, "Gather", rows, WB__PUT(w, "Max", last, zero));
@@ -283,8 +274,8 @@ static const char *scatter(wb__exporter *w, int step, bool product)
 {
     const wb__export_step *s = &w->steps[step];
     const wb_dtype from = wb__export_dtype_of(w, step), t = widened(from);
-    const char *inside;
-    const char *at = indices(w, s->in[0], s->dims[0], size_number(w, s->dims[0]), &inside);
+    const char *inside, *end = wb__export_size_number(w, s->dims[0]);
+    const char *at = indices(w, s->in[0], s->dims[0], end, &inside);
     const char *rows = wb__export_cast(w, wb__export_value(w, s->in[1]), from, t);
     const char *zero = wb__export_number(w, t, 0), *one = wb__export_number(w, t, 1);
     const char *y = scattered(w, step, at, rows, product ? one : zero, product ? "mul" : "add");

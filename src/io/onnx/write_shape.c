@@ -221,8 +221,7 @@ static const char *varying_number(wb__exporter *w, int step, wb_dtype t)
         }
         const double k = v[1] - v[0], c = v[0] - k * (double)w->batch[0];
         if (!(fabs(v[2] - v[1] - k) <= 1e-9 * fabs(v[2]))) continue;
-        const wb__export_size one = {1, 0};
-        const char *y = wb__export_scalar(w, wb__export_sizes(w, 1, &one));
+        const char *y = wb__export_size_number(w, (wb__export_size){1, 0});
         y = wb__export_cast(w, y, WB_I64, WB_F64);
         y = WB__PUT(w, "Mul", y, wb__export_number(w, WB_F64, k));
         y = WB__PUT(w, "Add", y, wb__export_number(w, WB_F64, c));
@@ -259,10 +258,7 @@ const char *wb__export_iota(wb__exporter *w, int step)
     const int axis = (int)wb__export_fixed_attr(w, step, 0), n = wb__export_x(w, step)->ndim;
     const wb__export_size *dims = wb__export_dims(w, step);
     const wb_dtype t = wb__export_dtype_of(w, step);
-    const char *in[3] = {wb__export_number(w, WB_I64, 0),
-                         wb__export_scalar(w, wb__export_sizes(w, 1, &dims[axis])),
-                         wb__export_number(w, WB_I64, 1)};
-    const char *x = wb__export_cast(w, wb__export_put(w, "Range", 3, in), WB_I64, t);
+    const char *x = wb__export_cast(w, wb__export_range(w, dims[axis]), WB_I64, t);
     wb__export_size line[WB_MAX_DIMS];
     bool more = false;
     for (int i = 0; i < n; i++) {

@@ -174,7 +174,8 @@ const char *wb__export_constant(wb__exporter *w, wb_dtype dtype, int ndim, const
 const char *wb__export_number(wb__exporter *w, wb_dtype dtype, double value);  /* 0-d */
 const char *wb__export_list(wb__exporter *w, int n, const int64_t *values);    /* i64 [n] */
 const char *wb__export_sizes(wb__exporter *w, int n, const wb__export_size *sizes);  /* i64 [n] */
-const char *wb__export_scalar(wb__exporter *w, const char *one);   /* [1] as 0-d */
+const char *wb__export_size_number(wb__exporter *w, wb__export_size n);         /* i64, 0-d */
+const char *wb__export_range(wb__exporter *w, wb__export_size n);   /* i64 [n]: 0, ..., n - 1 */
 const char *wb__export_cast(wb__exporter *w, const char *x, wb_dtype from, wb_dtype to);
 
 /* x where the condition is true, else y, of the dtype t: runtimes have no Where of bool and i8. */
