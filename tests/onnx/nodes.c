@@ -2,7 +2,9 @@
  * outputs with the expected ones.
  *
  *     nodes [FOLDER]           all tests; their files are in the folder
- *     nodes FOLDER WORD...     the cases whose names contain a word, of this folder of cases
+ *     nodes FOLDER WORD...     the cases whose names contain a word, of this folder of cases; with
+ *                              WEBER_TEST_WRITTEN=FILE after their models were written to the file
+ *                              and read again
  *
  * nodes.py and exports.py write the cases; the tests are skipped without their Python packages.
  * Other processes call the models, so that a crash, or a case without an end, is one failed case.
@@ -183,21 +185,25 @@ static int count(const suite *s)
 }
 
 /* Has the cases of a program written, runs them, of which at least a share of `least` must pass, and
- * compares their table with docs/onnx.md. */
-static void run_suite(const char *name, double least)
+ * compares their table with docs/onnx.md.  With `again` their models are written by Weber and read
+ * again before, and the table is not theirs. */
+static void run_suite(const char *name, double least, bool again)
 {
     suite s = {.n = 0};
-    char path[800], action[100];
+    char path[800], action[100], written[820];
     snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(written, sizeof written, "%s/written.onnx", path);
     snprintf(action, sizeof action, "onnx/%s.py write", name);
     if (python_script(action, path)) fail_msg("%s failed", action);
     open_suite(&s, path);
+    if (again) write_onnx_cases(written);
     for (int i = 0; i < s.n;) i = run_batch(&s, i);
-    write_results(&s);
+    write_onnx_cases(NULL);
+    if (!again) write_results(&s);
     const int passed = count(&s);
     close_suite(&s);
     assert_true(passed >= (fewer ? 1 : (int)(least * s.n)));
-    if (fewer) return;
+    if (fewer || again) return;
     snprintf(action, sizeof action, "onnx/%s.py check", name);
     if (python_script(action, path)) fail_msg("docs/onnx.md is not of these results");
 }
@@ -205,13 +211,25 @@ static void run_suite(const char *name, double least)
 TEST(cases_of_the_package)
 {
     if (!python_has("onnx")) skip();
-    run_suite("nodes", 0.75);
+    run_suite("nodes", 0.75, false);
 }
 
 TEST(exports_of_pytorch)
 {
     if (!python_has("onnx") || !python_has("torch")) skip();
-    run_suite("exports", 1.0);
+    run_suite("exports", 1.0, false);
+}
+
+TEST(cases_written_again)
+{
+    if (!python_has("onnx")) skip();
+    run_suite("nodes", 0.55, true);
+}
+
+TEST(exports_written_again)
+{
+    if (!python_has("onnx") || !python_has("torch")) skip();
+    run_suite("exports", 1.0, true);
 }
 
 /* ---- some cases by name ---------------------------------------------------------------------- */
@@ -239,6 +257,7 @@ int main(int argc, char **argv)
 {
     const char *distance = getenv("WEBER_TEST_FEWER");
     fewer = distance ? atoi(distance) : 0;
+    write_onnx_cases(getenv("WEBER_TEST_WRITTEN"));
     if (argc > 2) return run_named(argv[1], argc - 2, argv + 2);
     if (argc > 1) folder = argv[1];
     return run_all_cases();

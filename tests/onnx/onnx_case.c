@@ -229,6 +229,28 @@ static case_result compare_gradients(run *r, wb_layer *m, wb_tensor *x, wb_tenso
 
 /* ---- the case -------------------------------------------------------------------------------- */
 
+static const char *written;             /* see write_onnx_cases */
+
+void write_onnx_cases(const char *path) { written = path; }
+
+/* Writes the model and reads it again; its batch may have any size if it is an export.  NULL with
+ * the error set. */
+static wb_layer *write_again(const run *r, wb_layer *m, int n, wb_tensor *const *in)
+{
+    wb_save_options o = {.size = sizeof o, .fixed = !strchr(r->c->flags, 't')};
+    int64_t axes[WB_MAX_DIMS];
+    if (n > WB_MAX_DIMS || !n)
+        return wb_fail(WB_ERROR_UNSUPPORTED, "written: %d inputs", n), NULL;
+    for (int i = 0; i < n; i++) {
+        o.inputs[i] = in[i];
+        for (axes[i] = 0; axes[i] < wb_ndim(in[i]); axes[i]++)
+            if (wb_dim(in[i], (int)axes[i]) == wb_dim(in[0], 0)) break;
+        if (axes[i] == wb_ndim(in[i])) axes[i] = -1;
+    }
+    if (!o.fixed) wb_ints_set(o.batch_axes, n, axes);
+    return wb_save_with(written, m, &o) ? NULL : wb_load(written);
+}
+
 static case_result call(run *r, wb_layer *m)
 {
     char kinds[MOST_VALUES][16];
@@ -240,6 +262,7 @@ static case_result call(run *r, wb_layer *m)
         if (!(in[i] = numbered(r, "input", i))) return refused(r, "reading an input");
     }
     const int n_out = kinds_of(r->c->outputs, kinds);
+    if (written && !(m = write_again(r, m, n_in, in))) return refused(r, "writing");
     if (strpbrk(r->c->flags, "gt")) wb_testmode(m);     /* gradients need a mode */
     if (wb_call_outputs(m, n_in, in, n_out, out)) return refused(r, "calling");
     for (int i = 0; i < n_out; i++) {

@@ -17,4 +17,8 @@ typedef struct {
  * message.  Any other difference is a failure. */
 case_result run_onnx_case(const char *folder, const onnx_case *c, char *reason, size_t bytes);
 
+/* From now on run_onnx_case writes each model to this file, and reads it again, before it calls it;
+ * NULL: it does not.  A case whose model cannot be written is unsupported. */
+void write_onnx_cases(const char *path);
+
 #endif

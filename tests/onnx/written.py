@@ -6,8 +6,8 @@
     written.py page FOLDER     replaces the table
 
 A file with an operator that ONNX Runtime lacks for its dtype is computed by the reference
-implementation of the package onnx; the table has a note.  Outputs may differ by the tolerance of the model
-times the greatest output.  See page.py for the table.
+implementation of the package onnx; the table has a note.  Outputs may differ by the tolerance of
+the model times the greatest output.  See page.py for the table.
 """
 import sys
 import warnings

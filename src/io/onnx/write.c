@@ -31,7 +31,7 @@ static int length_of(const void *const *list, const wb__given *given, const char
 }
 
 /* Reads .batch_axes: sets axes[i] for each input.  False with the error set. */
-static bool read_axes(const char *path, int n, wb_tensor *const *x, const int64_t *list,
+static bool read_axes(const char *path, int n, wb_tensor *const *x, const int64_t *list, bool fixed,
                       int *axes)
 {
     if (list[0] && list[0] != n)
@@ -58,9 +58,9 @@ static bool read_axes(const char *path, int n, wb_tensor *const *x, const int64_
                              (long long)x[i]->dims[axes[i]], (long long)size);
         size = x[i]->dims[axes[i]];
     }
-    if (any && size < 1)
-        return !wb__fail(WB_ERROR_SHAPE, "save: %s: the batch of the example inputs is empty",
-                         path);
+    if (any && size < 1 && !fixed)
+        return !wb__fail(WB_ERROR_SHAPE, "save: %s: the batch of the example inputs is empty: .fixed "
+                         "= true writes such a file", path);
     return true;
 }
 
@@ -386,7 +386,7 @@ int wb__onnx_save(const char *path, void *model, const wb_save_options *o,
                         "call: give an example, as in wb_save(path, model, .inputs = {x})", path);
     for (int i = 0; i < n; i++)
         if (!wb__operand("save", x[i])) return (int)wb_error_code();
-    if (!read_axes(path, n, x, o->batch_axes, axes)) return (int)wb_error_code();
+    if (!read_axes(path, n, x, o->batch_axes, o->fixed, axes)) return (int)wb_error_code();
     wb_scope *scope = wb_scope_open();
     wb__exporter *w = scope ? wb__alloc_zero(1, sizeof *w) : NULL;
     if (!w) {

@@ -317,8 +317,10 @@ static const char *parameter(wb__exporter *w, int i)
 }
 
 /* An evaluated tensor that is no parameter */
-static const char *evaluated(wb__exporter *w, wb_tensor *x)
+static const char *evaluated(wb__exporter *w, const wb__export_step *s)
 {
+    wb_tensor *x = wb__export_row(s);
+    if (!x) return wb__export_failed(w, (int)wb_error_code());
     const wb_dtype t = (wb_dtype)x->dtype;
     const size_t bytes = (size_t)x->size * wb__dtype_size(t);
     void *values = wb__alloc(bytes + 1);
@@ -329,7 +331,7 @@ static const char *evaluated(wb__exporter *w, wb_tensor *x)
         name = wb__export_cast(w, wb__export_constant(w, t, x->ndim, x->dims, values), t,
                                wb__export_carried(t));
     wb__free(values);
-    return name;
+    return x == s->x[0] || w->status ? name : wb__export_filled(w, name, x->ndim, s->dims);
 }
 
 static const char *leaf(wb__exporter *w, int step)
@@ -343,7 +345,7 @@ static const char *leaf(wb__exporter *w, int step)
     const int op = s->x[0]->op;
     if (op == WB__OP_literal) return wb__export_literal(w, step);
     if (op == WB__OP_iota) return wb__export_iota(w, step);
-    if (wb__known(s->x[0])) return evaluated(w, s->x[0]);
+    if (wb__known(s->x[0])) return evaluated(w, s);
     if (op == WB__OP_uniform || op == WB__OP_gaussian)
         return wb__export_cannot(w, "draws random numbers, and a file of ONNX would draw others: "
                                  "leave the layer out, or pass the numbers as an input");

@@ -160,14 +160,24 @@ static int differs(wb__exporter *w, const char *what)
     return w->status;
 }
 
-/* Whether the tensor that is no input and is known is the same in all recordings */
+wb_tensor *wb__export_row(const wb__export_step *s)
+{
+    wb_tensor *row = s->x[0];
+    for (int i = 0; row && i < s->x[0]->ndim; i++)
+        if (s->dims[i].k) row = wb_slice(row, i, 0, 1);
+    return row;
+}
+
+/* Whether the tensor that is no input and is known is the same in all recordings, but for axes that
+ * depend on the batch, along which all its elements are equal */
 static bool same_constant(const wb__exporter *w, const wb__export_step *s)
 {
-    bool same = true;
-    for (int r = 1; same && r < w->records; r++) {
-        wb_tensor *a = s->x[0], *b = s->x[r];
-        if (a == b) continue;
-        const void *p = wb__same_dims(a, b) ? wb_data(a) : NULL, *q = p ? wb_data(b) : NULL;
+    wb_tensor *row = wb__export_row(s);
+    bool same = row != NULL, differ = row != s->x[0];
+    for (int r = 1; r < w->records; r++) differ |= s->x[r] != s->x[0];
+    for (int r = 0; differ && same && r < w->records; r++) {
+        wb_tensor *a = s->x[r], *b = wb_expand_array(row, a->ndim, a->dims);
+        const void *p = b ? wb_data(a) : NULL, *q = p ? wb_data(b) : NULL;
         same = q && !memcmp(p, q, (size_t)a->size * wb__dtype_size((wb_dtype)a->dtype));
     }
     return same;

@@ -113,6 +113,9 @@ const char *wb__export_failed(wb__exporter *w, int code);
 /* Calls the model on the inputs of each recording and fills in the steps and outputs.  Returns 0 or
  * an error code. */
 int wb__export_record(wb__exporter *w, wb_layer *model);
+/* The constant of a step, with size 1 along the axes that depend on the batch: along these its
+ * elements are equal.  NULL with the error set. */
+wb_tensor *wb__export_row(const wb__export_step *s);
 /* Attribute k of the step: as a size; as a number, which must not depend on the batch. */
 wb__export_size wb__export_attr(wb__exporter *w, int step, int k);
 int64_t wb__export_fixed_attr(wb__exporter *w, int step, int k);
