@@ -59,8 +59,8 @@ static bool read_axes(const char *path, int n, wb_tensor *const *x, const int64_
         size = x[i]->dims[axes[i]];
     }
     if (any && size < 1 && !fixed)
-        return !wb__fail(WB_ERROR_SHAPE, "save: %s: the batch of the example inputs is empty: .fixed "
-                         "= true writes such a file", path);
+        return !wb__fail(WB_ERROR_SHAPE, "save: %s: the batch of the example inputs is empty: "
+                         ".fixed = true writes such a file", path);
     return true;
 }
 
