@@ -191,6 +191,23 @@ static wb_tensor *call_counted(wb_tensor *x)
     return wb_add(x, wb_from(n, WB_F32, 2, dims));
 }
 
+/* A constant whose rows are equal is one row. */
+static wb_tensor *call_equal_rows(wb_tensor *x)
+{
+    float n[16];
+    const int64_t dims[2] = {wb_dim(x, 0), 2};
+    for (int i = 0; i < 16; i++) n[i] = (float)(i % 2);
+    return wb_concat(1, x, wb_from(n, WB_F32, 2, dims));
+}
+
+TEST_IN_SCOPE(equal_rows)
+{
+    wb_layer *l = wb_Chain(call_equal_rows);
+    WORKS(wb_save(path(), l, .inputs = {wb_rand(2, 3)}));
+    wb_tensor *x = wb_rand(7, 3);
+    is_near(wb_call(l, x), wb_call(loaded(), x));
+}
+
 TEST_IN_SCOPE(what_depends_on_the_batch)
 {
     static const struct { wb_function f; const char *fact; } rows[] = {
