@@ -88,9 +88,11 @@ static void layer_destroy(void *object)
     wb__object_end(l, sizeof *l);
 }
 
+/* A layer has no type yet if there was no memory for its place in a scope. */
 static void layer_brief(const void *object, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s", ((const wb_layer *)object)->type->name);
+    const wb_layer *l = object;
+    snprintf(text, bytes, "%s", l->type ? l->type->name : "layer");
 }
 
 const wb__class wb__layer_class = {.name = "layer", .destroy = layer_destroy,
