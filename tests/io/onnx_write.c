@@ -2,6 +2,9 @@
  * tests/onnx/written.c compare outputs. */
 #include "folder.h"
 
+#include "far_device.h"
+
+#include "base/files/file.h"
 #include "base/map.h"
 #include "io/onnx/model.h"
 #include "nn/layer.h"
@@ -327,6 +330,26 @@ TEST_IN_SCOPE(modes)
     wb_layer *read = loaded();
     assert_true(((wb_tensor *)wb_get(read, "layers.1.mean"))->flags & WB__FROZEN);
     assert_int_equal(wb_parameter_count(read), wb_parameter_count(l));
+}
+
+/* A model on another device gives the same file. */
+TEST_IN_SCOPE(devices)
+{
+    wb_layer *l = wb_Chain(wb_Embedding(5, 4), wb_LayerNorm({4}), wb_Dense(4, 3, wb_gelu));
+    wb_tensor *x = wb_from((int64_t[]){1, 2, 3, 4}, WB_I64, 2, (int64_t[]){2, 2});
+    WORKS(wb_save(path(), l, .inputs = {x}));
+    char *here = NULL;
+    int64_t n = 0, m_bytes;
+    MADE(here = wb__file_read(path(), &n));
+    const wb_device *far = far_device();
+    WORKS(wb_save(path(), wb_to(l, far), .inputs = {wb_to(x, far)}));
+    char *there = wb__file_read(path(), &m_bytes);
+    MADE(there);
+    assert_int_equal(n, m_bytes);
+    assert_memory_equal(here, there, (size_t)n);
+    wb__free(here);
+    wb__free(there);
+    assert_true(wb_save(path(), wb_to(l, far), .inputs = {x}));     /* the input is elsewhere */
 }
 
 TEST_IN_SCOPE(too_large)
