@@ -33,6 +33,9 @@ static int fail(int c, const char *format, va_list arguments)
         memcpy(text + BYTES - 4, "...", 4);
         n = BYTES - 1;
     }
+    for (int i = 0; i < n; i++)             /* names in files must not control a terminal */
+        if (((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t') || text[i] == 127)
+            text[i] = '?';
     memcpy(wb__thread_text(WB__TEXT_ERROR), text, (size_t)n + 1);
     code = c;
     failures++;

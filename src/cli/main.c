@@ -10,7 +10,7 @@
 static int help(FILE *to, int status)
 {
     fputs("weber show FILE               what is in a file: safetensors, BSON, NPZ, NPY, IDX, PT,\n"
-          "                              JLD2, checkpoints\n"
+          "                              JLD2, ONNX, checkpoints\n"
           "weber convert IN OUT          from one of these formats to another, by OUT's ending; a\n"
           "                              model stays a model in .safetensors and .bson, else its\n"
           "                              tensors are written by name\n"

@@ -122,6 +122,10 @@ static int has_mixed(const wb__leaf *leaf, void *ctx)
 {
     const wb_dtype t = *(const wb_dtype *)ctx;
     const wb_device *d = wb__device_of(leaf->x);
+    if (leaf->x->flags & WB__TYPED)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "setup: .mixed: \"%s\" cannot become %s: the "
+                        "operations of a model of ONNX have the dtypes of its file", leaf->path,
+                        wb_dtype_name(t));
     if (d->backend->has_dtype(d, t)) return 0;
     return wb__fail(WB_ERROR_UNSUPPORTED, "setup: \"%s\" is on %s:%d, which has no %s", leaf->path,
                     d->backend->tag, d->ordinal, wb_dtype_name(t));

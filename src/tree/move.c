@@ -22,12 +22,14 @@ static int must_move(const wb__leaf *leaf, void *ctx) { return !is_there(leaf->x
 static wb_tensor *move_leaf(wb_tensor *x, const char *path, void *ctx)
 {
     const moving *m = ctx;
-    (void)path;
     if (x->op != WB__OP_variable || is_there(x, m)) return wb__tensor_to(x, m->device, m->dtype);
     wb_dtype t = x->device == m->device && !m->dtype
                      ? (wb_dtype)x->dtype
                      : wb__dtype_on(m->device, (wb_dtype)x->dtype, m->dtype);
     if (!t) return NULL;
+    if (x->flags & WB__TYPED && t != (wb_dtype)x->dtype)
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "to: \"%s\" cannot become %s: the operations of a "
+                             "model of ONNX have the dtypes of its file", path, wb_dtype_name(t));
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_tensor *value = wb__converted(x, t, m->device);

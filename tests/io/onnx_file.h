@@ -117,6 +117,13 @@ static inline void put_int_attr(const char *name, int64_t value)
     wb__wire_end(&o, at);
 }
 
+static inline void put_text_attr(const char *name, const char *value)
+{
+    const size_t at = begin_attr(name, WB__ONNX_IS_STRING);
+    wb__wire_put_text(&o, 4, value);
+    wb__wire_end(&o, at);
+}
+
 static inline size_t begin_tensor(uint32_t field, const char *name, int type, int ndim,
                            const int64_t *dims)
 {

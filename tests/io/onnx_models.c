@@ -345,6 +345,70 @@ TEST_IN_SCOPE(what_cannot_be_recorded)
           "wb_compile");
 }
 
+TEST_IN_SCOPE(dtypes_that_must_stay)
+{
+    start();
+    put_value(INPUT, "x", F, 2, (int64_t[]){-1, 2});
+    put_matrix("w", 2, 2, VALUES(1, 2, 3, 4));
+    put_node("MatMul", "x w", "y");
+    put_name(OUTPUT, "y");
+    wb_layer *l = loaded();
+    REFUSED(wb_setup(wb_Adam(), l, .mixed = WB_BF16), WB_ERROR_UNSUPPORTED, "w", "bf16", "ONNX");
+    REFUSED(wb_to(l, wb_cpu_device(), .dtype = WB_F64), WB_ERROR_UNSUPPORTED, "w", "f64", "ONNX");
+    is_tensor(wb_call(l, wb_ones(1, 2)), DIMS(1, 2), VALUES(4, 6));
+}
+
+/* The weight of a product whose result decides what is computed is a parameter too. */
+TEST_IN_SCOPE(a_weight_that_decides)
+{
+    start();
+    put_value(INPUT, "x", F, 2, (int64_t[]){-1, 2});
+    put_matrix("w", 2, 2, VALUES(1, 2, 3, 4));
+    put_number("zero", 0);
+    put_node("MatMul", "x w", "h");
+    const size_t sum = begin_node("ReduceSum", "h", "sum");
+    put_int_attr("keepdims", 0);
+    wb__wire_end(&o, sum);
+    put_node("Greater", "sum zero", "condition");
+    const size_t node = begin_node("If", "condition", "y");
+    size_t at = begin_body("then_branch");
+    put_node("Neg", "h", "a");
+    put_name(OUTPUT, "a");
+    end_body(at);
+    at = begin_body("else_branch");
+    put_node("Identity", "h", "b");
+    put_name(OUTPUT, "b");
+    end_body(at);
+    wb__wire_end(&o, node);
+    put_name(OUTPUT, "y");
+    wb_layer *l = loaded();
+    is_tensor(wb_call(l, wb_ones(1, 2)), DIMS(1, 2), VALUES(-4, -6));
+    is_tensor(wb_get(wb_gradient(wb_sum(wb_call(l, wb_ones(1, 2))), l), "w"), DIMS(2, 2),
+              VALUES(-1, -1, -1, -1));
+}
+
+/* A file of PyTorch means the size of the result. */
+TEST_IN_SCOPE(corners_of_pytorch)
+{
+    for (int i = 0; i < 2; i++) {
+        wb__wire_free(&o);
+        wb__wire_put_int(&o, 1, 8);
+        wb__wire_put_text(&o, 2, i ? "pytorch" : "another");
+        put_opset(8, "", 17);
+        start_graph();
+        put_value(INPUT, "x", F, 3, (int64_t[]){1, 1, -1});
+        put_floats("scales", 3, VALUES(1, 1, 1.5f));
+        const size_t node = begin_node("Resize", "x - scales", "y");
+        put_text_attr("mode", "linear");
+        put_text_attr("coordinate_transformation_mode", "align_corners");
+        wb__wire_end(&o, node);
+        put_name(OUTPUT, "y");
+        wb_tensor *y = wb_call(loaded(), floats(DIMS(1, 1, 3), VALUES(0, 1, 2)));
+        is_tensor(y, DIMS(1, 1, 4), i ? VALUES(0, 2.f / 3, 4.f / 3, 2)
+                                      : VALUES(0, 2 / 3.5f, 4 / 3.5f, 6 / 3.5f));
+    }
+}
+
 TEST_IN_SCOPE(an_input_that_the_operator_lacks)
 {
     start();

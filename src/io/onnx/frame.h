@@ -119,6 +119,7 @@ typedef struct wb__onnx_run {
     wb__onnx_frame *frame;              /* innermost */
     wb__onnx_known *out_known;          /* of the outputs of the node that is called; If and Loop
                                            set it */
+    int iterations;                     /* of all loops */
     const wb__onnx_attr *mistyped;      /* an attribute that was read as another type, or NULL */
     void **blocks;                      /* freed when the call ends */
     int n_blocks, blocks_capacity;

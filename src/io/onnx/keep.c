@@ -66,15 +66,14 @@ static bool find_uses(uses *u)
 }
 
 /* Whether a value, of which `use` is made, is a parameter: a floating initializer with at least one
- * dimension that a node uses as data.  A number without dimensions is one of a formula.  One that is
- * read as numbers too, such as the scales of Resize, is a parameter only if it has more than FEW. */
+ * dimension that a node uses as data.  A number of a formula is none: it has no dimensions, or is
+ * one element that is read as a number too. */
 static bool is_parameter(const wb__onnx_value *v, unsigned use)
 {
-    enum { FEW = 64 };
     const wb__onnx_tensor *t = v->initializer;
     const wb_dtype dtype = wb__onnx_dtype(t->type);
     if (!dtype || !wb__dtype_float(dtype) || !t->ndim || !t->size || !(use & DATA)) return false;
-    return !(use & NUMBERS && t->size <= FEW);
+    return !(use & NUMBERS && t->size == 1);
 }
 
 int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts)

@@ -140,7 +140,7 @@ static wb_layer *make(const void *options)
         wb_tensor *x = wb__parameter("Onnx", v->name, wb__init_empty, wb__onnx_dtype(v->type),
                                      v->ndim, v->dims);
         if (x) x->name = NULL;          /* a tensor may outlive the names of its model */
-        if (x && s->frozen[i]) x->flags |= WB__FROZEN;
+        if (x) x->flags |= WB__TYPED | (s->frozen[i] ? WB__FROZEN : 0);
         if (x && wb__branch_put_copy(&l->node, i, v->name, x)) continue;
         wb_object_free(l);
         return NULL;

@@ -54,7 +54,7 @@ bool wb__onnx_if(wb__onnx_call *c)
 
 /* ---- Loop ------------------------------------------------------------------------------------ */
 
-enum { ITERATIONS = 1 << 16 };          /* the most that are made */
+enum { ITERATIONS = 1 << 16 };          /* the most of all loops in a call */
 
 /* A loop that is being unrolled.  The body's inputs are the iteration, the condition and n values
  * that are carried; its outputs are the condition, these n values, and n_scans further ones, which
@@ -124,9 +124,9 @@ static bool loop_begin(wb__onnx_call *c, loop *l)
 static bool iterate(wb__onnx_call *c, loop *l)
 {
     const wb__onnx_graph *g = l->body;
-    if (l->done == ITERATIONS)
-        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "goes on after %d iterations, more than "
-                               "are unrolled", ITERATIONS);
+    if (++c->run->iterations > ITERATIONS)
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the loops of a call have more than %d "
+                               "iterations, which are unrolled", ITERATIONS);
     l->in[0] = number(l->done, WB_I64);
     l->in[1] = number(l->goes_on, WB_BOOL);
     l->in_known[0] = l->in_known[1] = l->known;

@@ -2,6 +2,7 @@
  * linear and cubic interpolation, with and without antialias, are weighted sums of a few elements.
  *
  * Before opset 11 Resize has positions without offset ("asymmetric") and rounds them down. */
+#include "io/onnx/frame.h"
 #include "io/onnx/ops_window.h"
 #include "nn/space.h"
 
@@ -18,7 +19,7 @@ typedef struct {
     transformation where;
     interpolation mode;
     rounding round;
-    bool antialias, exclude_outside;
+    bool antialias, exclude_outside, of_pytorch;
     double cubic_a, extrapolation;
     int n, axis[WB_MAX_DIMS];           /* the axes, of which the following have a number each */
     double scale[WB_MAX_DIMS], start[WB_MAX_DIMS], end[WB_MAX_DIMS];    /* start, end: of the roi */
@@ -57,6 +58,7 @@ static bool read_attributes(const wb__onnx_call *c, resize *r)
     if (where < 0 || round < 0 || !read_mode(c, r)) return false;
     r->where = (transformation)where;
     r->round = (rounding)round;
+    r->of_pytorch = !strcmp(c->run->state->model->producer, "pytorch");
     r->antialias = wb__onnx_int(c, "antialias", 0);
     r->exclude_outside = wb__onnx_int(c, "exclude_outside", 0);
     r->cubic_a = wb__onnx_real(c, "cubic_coeff_a", -0.75);
@@ -148,8 +150,10 @@ static bool read_roi(wb__onnx_call *c, resize *r)
 static double position(const resize *r, int k, int64_t in, int64_t i)
 {
     const double at = (double)i, scale = r->scale[k], last = (double)(in - 1);
-    const double width = scale * (double)in;            /* of the result, not rounded */
     const int64_t out = r->out[k];
+    /* The standard's width of the result is not rounded; PyTorch, which writes the scales that its
+     * program has, means the rounded one. */
+    const double width = r->of_pytorch ? (double)out : scale * (double)in;
     switch (r->where) {
     case HALF_PIXEL_SYMMETRIC:
         return (double)in / 2 * (1 - (double)out / width) + (at + 0.5) / scale - 0.5;

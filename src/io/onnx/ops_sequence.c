@@ -178,9 +178,10 @@ static bool read_direction(const wb__onnx_call *c, recurrent *r)
 
 static bool refuse_options(const wb__onnx_call *c)
 {
-    if (wb__onnx_attribute(c, "clip")) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "clip");
+    if (wb__onnx_attribute(c, "clip")) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the "
+                                                             "attribute clip is not done");
     if (wb__onnx_int(c, "input_forget", 0))
-        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "input_forget");
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "input_forget 1 is not done");
     return true;
 }
 
