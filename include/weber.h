@@ -11,7 +11,7 @@
  *                       weber/structs.h has structs of the program as layers and trees,
  *                       weber/models.h tools
  *   5  weber/data.h     datasets and loaders; weber/observations.h has views, folds and samples,
- *                       weber/images.h PNG and JPEG files
+ *                       weber/images.h PNG and JPEG files, weber/text.h tokenizers
  *   6  weber/train.h    optimiser rules, training, progress bars, plots; it includes
  *                       weber/schedules.h, schedules of the learning rate
  *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries
@@ -61,6 +61,7 @@
 #include "weber/data.h"
 #include "weber/observations.h"
 #include "weber/images.h"
+#include "weber/text.h"
 #include "weber/train.h"
 #include "weber/files.h"
 #include "weber/device.h"

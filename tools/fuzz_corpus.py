@@ -351,6 +351,30 @@ def onnx_files():
                     rb"B(\x04\n\x00|\x02)\x10[\x01-\x08]", b"B\\1\x10\x09", path.read_bytes())
 
 
+def tokenizer_files():
+    """tokenizer.json with all parts that are known, around small models."""
+    golden = Path(__file__).resolve().parents[1] / "tests/data/tokenizers.json"
+    golden = json.loads(golden.read_text(encoding="utf-8"))
+    words = ["a", "b", "ab", "##b", "u", "new", "\u0120", "\u2581", "<0x41>", "b</w>"]
+    vocab = {word: i for i, word in enumerate(words)}
+    small = {"wordpiece": {"type": "WordPiece", "unk_token": "u", "vocab": vocab},
+             "bpe": {"type": "BPE", "unk_token": "u", "fuse_unk": True, "byte_fallback": True,
+                     "vocab": vocab, "merges": ["a b"]}}
+    for case in golden["cases"]:
+        model = small["wordpiece" if case["model"] == "wordpiece" else "bpe"]
+        parts = json.loads("{" + case["parts"] + "}")
+        parts.pop("added_tokens", None)
+        added = [{"id": 20, "content": "new ", "single_word": True, "lstrip": True, "rstrip": True,
+                  "normalized": True, "special": False}]
+        whole = {**parts, "added_tokens": added, "model": model,
+                 "truncation": {"max_length": 9, "strategy": "OnlyFirst", "direction": "Left"},
+                 "padding": {"strategy": {"Fixed": 4}, "direction": "Left", "pad_id": 3}}
+        yield case["name"], json.dumps(whole, ensure_ascii=False).encode()
+    for name, model in golden["models"].items():
+        yield "model-" + name, ('{"model":' + model + "}").encode()
+    yield "vocab.txt", b"[UNK]\n[CLS]\n[SEP]\na\n##b\n"
+
+
 TEXTS = {
     "csv": {
         "numbers": b"1,2,3\n4,5.5,-6e3\n",
@@ -432,13 +456,13 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--weber", type=Path)
     options = parser.parse_args()
-    for target in ("bson", "safetensors", "npy", "npz", "idx", "pt", "onnx", *TEXTS):
+    for target in ("bson", "safetensors", "npy", "npz", "idx", "pt", "onnx", "tokenizer", *TEXTS):
         shutil.rmtree(options.folder / target, ignore_errors=True)
     for name, fields in bson_files():
         add(options.folder, "bson", name, document(fields))
     for target, files in (("safetensors", safetensors_files), ("npy", npy_files),
                           ("npz", npz_files), ("idx", idx_files), ("pt", pt_files),
-                          ("onnx", onnx_files)):
+                          ("onnx", onnx_files), ("tokenizer", tokenizer_files)):
         for name, data in files():
             add(options.folder, target, name, data)
     for target, files in TEXTS.items():

@@ -14,8 +14,8 @@
 #           that Apple's headers agree, with which they were not compared, that Apple's tools accept
 #           the options, or that anything works on macOS: nothing is run.
 #
-# All builds are without zlib, oneDNN, libbson and libzip, whose versions for these systems Debian
-# does not have, or only beside the machine's own packages.  The results are in build-portable/.
+# All builds are without zlib, oneDNN, libbson, libzip and utf8proc, whose versions for these systems
+# Debian does not have, or only beside the machine's own packages.  The results are in build-portable/.
 set -eu
 cd "$(dirname "$0")/.."
 here=tools/portability root=build-portable
@@ -46,7 +46,7 @@ build() {
     # shellcheck disable=SC2086
     if cmake -S . -B "$folder" $generator -DCMAKE_BUILD_TYPE=Release -DWEBER_WERROR=ON \
         -DWEBER_BENCH=OFF -DWEBER_TEST_DEVICES=OFF -DWEBER_ZLIB=OFF -DWEBER_ONEDNN=OFF \
-        -DWEBER_BSON=OFF -DWEBER_ZIP=OFF "$@" >"$folder/build.log" 2>&1 &&
+        -DWEBER_BSON=OFF -DWEBER_ZIP=OFF -DWEBER_UTF8PROC=OFF "$@" >"$folder/build.log" 2>&1 &&
         cmake --build "$folder" -j "$(cores)" --target $targets >>"$folder/build.log" 2>&1; then
         printf '%-14s built in %d s\n' "$name" $(($(seconds) - begin))
         return 0

@@ -51,6 +51,10 @@ typedef struct wb_opt_state wb_opt_state;
 typedef struct wb_dataset wb_dataset;
 /** Reads a dataset in batches, epoch after epoch. */
 typedef struct wb_loader wb_loader;
+/** Turns texts into the numbers of a model's vocabulary, and back. */
+typedef struct wb_tokenizer wb_tokenizer;
+/** Turns the tokens that a model generates into text, one after the other. */
+typedef struct wb_decoder wb_decoder;
 /** A progress bar. */
 typedef struct wb_progress wb_progress;
 /** A function of the program that is recorded once and then replayed (wb_compile). */

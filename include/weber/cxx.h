@@ -18,6 +18,7 @@
 #include "weber/distributed.h"
 #include "weber/files.h"
 #include "weber/images.h"
+#include "weber/text.h"
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
@@ -229,6 +230,23 @@ inline wb_tensor *wb_image_load(const char *path, wb_image_load_options o = {})
 inline wb_dataset *wb_load_images(const char *folder, wb_load_images_options o = {})
 {
     return wb_load_images_with(folder, &o);
+}
+inline wb_tensor *wb_encode(wb_tokenizer *t, const char *text, wb_encode_options o = {})
+{
+    return wb_encode_with(t, text, &o);
+}
+inline wb_encoded wb_encode_batch(wb_tokenizer *t, int64_t n, const char *const *texts,
+                                  wb_encode_batch_options o = {})
+{
+    return wb_encode_batch_with(t, n, texts, &o);
+}
+inline char *wb_decode(wb_tokenizer *t, wb_tensor *ids, wb_decode_options o = {})
+{
+    return wb_decode_with(t, ids, &o);
+}
+inline wb_decoder *wb_decoder_begin(wb_tokenizer *t, wb_decode_options o = {})
+{
+    return wb_decoder_begin_with(t, &o);
 }
 inline wb_loader *wb_dataloader(wb_dataset *d, wb_dataloader_options o = {})
 {

@@ -407,7 +407,7 @@ WB_API void wb_free_text(char *text);
     _Generic(x, wb_tensor *: wb_any_, wb_layer *: wb_any_, wb_tree *: wb_any_,              \
         wb_rule *: wb_any_, wb_opt_state *: wb_any_, wb_dataset *: wb_any_,                 \
         wb_loader *: wb_any_, wb_progress *: wb_any_, wb_compiled *: wb_any_,               \
-        wb_schedule *: wb_any_,                                                             \
+        wb_schedule *: wb_any_, wb_tokenizer *: wb_any_, wb_decoder *: wb_any_,             \
         default: wb_this_takes_an_object_of_the_library)(x)
 typedef struct { int none; } wb_object_expected;
 void *wb_this_takes_an_object_of_the_library(wb_object_expected);

@@ -1,0 +1,182 @@
+/* From tokens to text, token by token. */
+#include "io/text/tokenizer.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+/* ---- steps on the letters of one token ------------------------------------------------------- */
+
+static bool is_mark(const wb__letters *l, int i, const wb__letters *word)
+{
+    if (l->n - i < word->n) return false;
+    for (int k = 0; k < word->n; k++)
+        if (l->at[i + k].c != word->at[k].c) return false;
+    return true;
+}
+
+/* Bytes for all letters, unless one is not of GPT-2's alphabet: such a token is text. */
+static void unbytes(wb__letters *l)
+{
+    for (int i = 0; i < l->n; i++)
+        if (wb__letter_byte(l->at[i].c) < 0) return;
+    for (int i = 0; i < l->n; i++) l->at[i].c = WB__RAW + (uint32_t)wb__letter_byte(l->at[i].c);
+}
+
+static int hex(uint32_t c)
+{
+    return c >= '0' && c <= '9' ? (int)c - '0' : c >= 'A' && c <= 'F' ? (int)c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? (int)c - 'a' + 10 : -1;
+}
+
+static void unfall(wb__letters *l)
+{
+    const wb__letter *x = l->at;
+    if (l->n != 6 || x[0].c != '<' || x[1].c != '0' || x[2].c != 'x' || x[5].c != '>') return;
+    if (hex(x[3].c) < 0 || hex(x[4].c) < 0) return;
+    l->at[0].c = WB__RAW + (uint32_t)(16 * hex(x[3].c) + hex(x[4].c));
+    l->n = 1;
+}
+
+static bool lead_space(wb__letters *l)
+{
+    if (!wb__letters_room(l, 1)) return false;
+    memmove(l->at + 1, l->at, (size_t)l->n++ * sizeof *l->at);
+    l->at[0] = (wb__letter){' ', 0, 0};
+    return true;
+}
+
+/* Replaces `from` by `to`, which is not longer, in place. */
+static void replace_shorter(wb__letters *l, const char *from, const char *to)
+{
+    const int n = (int)strlen(from), m = (int)strlen(to);
+    int made = 0;
+    for (int i = 0; i < l->n;) {
+        int k = 0;
+        while (k < n && i + k < l->n && l->at[i + k].c == (uint8_t)from[k]) k++;
+        if (k < n) l->at[made++] = l->at[i++];
+        else for (i += n, k = 0; k < m; k++) l->at[made++].c = (uint8_t)to[k];
+    }
+    l->n = made;
+}
+
+/* The spaces that splitting put before punctuation and English contractions; applied to one token
+ * with the space before it, in this order. */
+static void clean_up(wb__letters *l)
+{
+    static const char *const pairs[][2] = {
+        {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"},
+        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    for (size_t i = 0; i < WB__COUNT(pairs); i++) replace_shorter(l, pairs[i][0], pairs[i][1]);
+}
+
+static bool unpiece(const wb__text_step *s, wb__letters *l, bool first)
+{
+    if (!first && is_mark(l, 0, &s->from)) {
+        memmove(l->at, l->at + s->from.n, (size_t)(l->n - s->from.n) * sizeof *l->at);
+        l->n -= s->from.n;
+    } else if (!first && !lead_space(l)) return false;
+    if (s->first) clean_up(l);
+    return true;
+}
+
+static void unspace(const wb__text_step *s, wb__letters *l, bool first)
+{
+    int made = 0;
+    for (int i = 0; i < l->n; i++) {
+        wb__letter x = l->at[i];
+        const bool mark = x.c == s->from.at[0].c;
+        if (mark && first && s->first) continue;
+        if (mark) x.c = ' ';
+        l->at[made++] = x;
+    }
+    l->n = made;
+}
+
+static void unstrip(const wb__text_step *s, wb__decoding *d, wb__letters *l)
+{
+    int begin = 0;
+    if (d->stripped < 0 || !l->n) return;
+    while (begin < l->n && d->stripped < s->first && l->at[begin].c == s->from.at[0].c) {
+        d->stripped++;
+        begin++;
+    }
+    if (begin < l->n) d->stripped = -1;
+    memmove(l->at, l->at + begin, (size_t)(l->n - begin) * sizeof *l->at);
+    l->n -= begin;
+}
+
+static bool step(const wb__text_step *s, wb__decoding *d)
+{
+    const bool first = !d->begun;
+    switch (s->kind) {
+    case WB__UNBYTES: unbytes(&d->word); return true;
+    case WB__JOIN: return first || lead_space(&d->word);
+    case WB__UNPIECE: return unpiece(s, &d->word, first);
+    case WB__UNSPACE: unspace(s, &d->word, first); return true;
+    case WB__UNFALL: unfall(&d->word); return true;
+    case WB__UNSTRIP: unstrip(s, d, &d->word); return true;
+    case WB__REPLACE: {
+        const wb__text_steps one = {(wb__text_step *)(uintptr_t)s, 1, 1};
+        return wb__normalise_text(&one, &d->word, &d->spare);
+    }
+    default: return true;
+    }
+}
+
+/* ---- bytes that may be a part of a character ------------------------------------------------- */
+
+static void replacement(wb__text *text) { wb__text_raw(text, "\xef\xbf\xbd", 3); }
+
+/* Adds what the waiting bytes are; at the end of the text also an unfinished character, as
+ * U+FFFD. */
+static void settle(wb__decoding *d, bool end, wb__text *text)
+{
+    while (d->n) {
+        bool open = false;
+        int n = wb__utf8(d->bytes, (size_t)d->n);
+        if (n) wb__text_raw(text, d->bytes, (size_t)n);
+        else {
+            n = wb__utf8_broken(d->bytes, (size_t)d->n, &open);
+            if (open && !end) return;
+            replacement(text);
+        }
+        d->n -= n;
+        memmove(d->bytes, d->bytes + n, (size_t)d->n);
+    }
+}
+
+static void put(wb__decoding *d, uint32_t c, wb__text *text)
+{
+    char bytes[4];
+    if (c < WB__RAW) {
+        settle(d, true, text);
+        wb__text_raw(text, bytes, (size_t)wb__utf8_put(c, bytes));
+        return;
+    }
+    d->bytes[d->n++] = (char)(c - WB__RAW);
+    settle(d, false, text);
+}
+
+int wb__decode_token(const wb_tokenizer *t, wb__decoding *d, int64_t id, wb__text *text)
+{
+    const wb__entry_of_vocabulary *e = wb__token_of(t, id);
+    if (!e)
+        return wb__fail(WB_ERROR_ARGUMENT, "decode: no token has the id %lld (%s)", (long long)id,
+                        t->path);
+    if (e->special && !d->keep_special) return 0;
+    d->word.n = 0;
+    bool ok = wb__letters_text(&d->word, t->texts + e->text);
+    for (int i = 0; ok && i < t->decoders.n; i++) ok = step(&t->decoders.at[i], d);
+    d->begun = true;
+    for (int i = 0; ok && i < d->word.n; i++) put(d, d->word.at[i].c, text);
+    return ok && !text->failed ? 0 : wb__error_or(WB_ERROR_MEMORY);
+}
+
+void wb__decode_rest(wb__decoding *d, wb__text *text) { settle(d, true, text); }
+
+void wb__decoding_free(wb__decoding *d)
+{
+    wb__free(d->word.at);
+    wb__free(d->spare.at);
+}

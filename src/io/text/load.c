@@ -1,0 +1,136 @@
+/* wb_load_tokenizer: finds the files of a tokenizer and reads them. */
+#include "io/text/tokenizer.h"
+#include "io/text/unicode.h"
+
+#include "base/files/file.h"
+
+#include "weber/text.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+static bool is_file(const char *path)
+{
+    struct stat about;
+    return !stat(path, &about) && !S_ISDIR(about.st_mode);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat about;
+    return !stat(path, &about) && S_ISDIR(about.st_mode);
+}
+
+/* The path of a file beside another one. The caller frees it. */
+static char *beside(const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+    return wb__printf("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
+}
+
+/* The block of a JSON text, which the caller frees; `path` is for the message. */
+static wb__json *parse(const char *path, const char *text, int64_t bytes)
+{
+    const char *reason = "a zero in the text";
+    wb__json *root = (int64_t)strlen(text) < bytes ? NULL : wb__json_read(text, &reason);
+    if (root) return root;
+    return wb__fail_null(strcmp(reason, "memory ran out") ? WB_ERROR_FORMAT : WB_ERROR_MEMORY,
+                         "%s: no JSON: %s", path, reason);
+}
+
+static wb__json *read_json(const char *path)
+{
+    int64_t bytes;
+    char *text = wb__file_read(path, &bytes);
+    wb__json *root = text ? parse(path, text, bytes) : NULL;
+    wb__free(text);
+    return root;
+}
+
+/* Reads tokenizer_config.json beside a file. *settings stays NULL if there is none. */
+static int read_settings(const char *path, wb__json **settings)
+{
+    char *config = beside(path, "tokenizer_config.json");
+    *settings = config && is_file(config) ? read_json(config) : NULL;
+    const int status = !config || (is_file(config) && !*settings) ? wb__error_or(WB_ERROR_MEMORY)
+                                                                  : 0;
+    wb__free(config);
+    return status;
+}
+
+static int read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes)
+{
+    wb__json *settings;
+    int status = read_settings(t->path, &settings);
+    if (!status) status = wb__read_vocab_txt(t, text, bytes, settings);
+    wb__free(settings);
+    return status;
+}
+
+static int read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary)
+{
+    wb__json *settings;
+    int64_t bytes;
+    int status = read_settings(t->path, &settings);
+    char *path = status ? NULL : beside(t->path, "merges.txt");
+    char *merges = path ? wb__file_read(path, &bytes) : NULL;
+    if (!status) status = merges ? wb__read_vocab_json(t, vocabulary, merges, bytes, settings)
+                                 : wb__error_or(WB_ERROR_FILE);
+    wb__free(merges);
+    wb__free(path);
+    wb__free(settings);
+    return status;
+}
+
+/* Reads a file by its contents: lines, an object of tokens and their ids, or another object. The
+ * vocabulary of GPT-2 has a token "model", too. */
+static int read_file(wb_tokenizer *t)
+{
+    int64_t bytes;
+    int status = 0;
+    char *text = wb__file_read(t->path, &bytes);
+    const char *dot = strrchr(t->path, '.');
+    const bool named = dot && !strcmp(dot, ".txt");
+    const bool lines = text && (named || text[strspn(text, " \t\r\n")] != '{');
+    wb__json *root = text && !lines ? parse(t->path, text, bytes) : NULL;
+    const wb__json *value, *kind = wb__json_get(root, "model");
+    WB__JSON_EACH_MEMBER(root, value, i) if (!kind) kind = value;
+    if (lines) status = read_vocab_txt(t, text, bytes);
+    else if (!root) status = wb__error_or(WB_ERROR_FILE);
+    else status = wb__json_is(kind, WB__JSON_INTEGER) ? read_vocab_json(t, root)
+                                                       : wb__read_tokenizer_json(t, root);
+    wb__free(text);
+    wb__free(root);
+    return status;
+}
+
+/* The file of a folder that describes its tokenizer, or the path itself. The caller frees it. */
+static char *file_of(const char *path)
+{
+    static const char *const names[] = {"tokenizer.json", "vocab.txt", "vocab.json"};
+    if (!is_folder(path)) return wb__strdup(path);
+    for (size_t i = 0; i < WB__COUNT(names); i++) {
+        char *file = wb__printf("%s/%s", path, names[i]);
+        if (!file || is_file(file)) return file;
+        wb__free(file);
+    }
+    return wb__fail_null(WB_ERROR_FILE, "%s: no tokenizer.json, vocab.txt or vocab.json is in it",
+                         path);
+}
+
+wb_tokenizer *wb_load_tokenizer(const char *path)
+{
+    if (WB__NULL(path) || wb__unicode_missing("load_tokenizer")) return NULL;
+    const wb__frame f = wb__frame_begin();
+    char *file = file_of(path);
+    wb_tokenizer *t = file ? wb__tokenizer_new(file) : NULL;
+    if (t && strstr(file, "merges.txt")) {
+        char *vocabulary = beside(file, "vocab.json");
+        wb__free(t->path);
+        t->path = vocabulary;
+        if (!vocabulary) t = NULL;
+    }
+    wb__free(file);
+    if (t && read_file(t)) t = NULL;
+    return wb__frame_end(f, t);
+}

@@ -1,0 +1,257 @@
+/* The models: WordPiece and byte pair encoding. */
+#include "io/text/tokenizer.h"
+#include "io/text/unicode.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+enum { BYTE_SPACE = 0x120 };            /* the letter of the byte ' ' (wb__byte_letter) */
+
+static bool is_blank(uint32_t c) { return c == BYTE_SPACE || wb__unicode_classes(c) & WB__IS_SPACE; }
+
+bool wb__emit(const wb_tokenizer *t, const wb__letters *l, int begin, int end, int32_t id,
+              wb__tokens *out)
+{
+    const wb__letter *at = l->at;
+    int first = begin, last = end;
+    while (t->trim && first < end && is_blank(at[first].c)) first++;
+    while (t->trim && last > begin && is_blank(at[last - 1].c)) last--;
+    if (first == begin + 1 && t->keep_first && !at[begin].begin) first = begin;
+    const uint32_t from = first < end ? at[first].begin : at[end - 1].end;
+    const uint32_t to = last > begin ? at[last - 1].end : at[begin].begin;
+    return wb__tokens_add(out, (wb__token){id, 0, from, WB__MAX(from, to)});
+}
+
+/* ---- WordPiece ------------------------------------------------------------------------------- */
+
+bool wb__wordpiece(const wb_tokenizer *t, const wb__letters *l, wb__span s, wb__tokens *out)
+{
+    const int mark = out->n;
+    bool known = s.end - s.begin <= t->most_letters;
+    for (int i = s.begin; known && i < s.end;) {
+        uint32_t node = i == s.begin ? 0 : t->inside;
+        int end = i;
+        int32_t id = -1;
+        if (i > s.begin && *t->prefix && !node) break;
+        for (int k = i; k < s.end; k++) {
+            if (!(node = wb__trie_letter(&t->vocabulary, node, l->at[k].c))) break;
+            if (t->vocabulary.values[node] < 0) continue;
+            id = t->vocabulary.values[node];
+            end = k + 1;
+        }
+        known = id >= 0;
+        if (known && !wb__emit(t, l, i, end, id, out)) return false;
+        i = end;
+        if (known && i == s.end) return true;
+    }
+    out->n = mark;
+    return wb__emit(t, l, s.begin, s.end, t->unknown, out);
+}
+
+/* ---- byte pair encoding: the symbols of a word ----------------------------------------------- */
+
+static bool add_symbol(wb__text_work *w, int32_t id, int begin, int end)
+{
+    if (!wb__reserve(&w->symbols, &w->symbols_capacity, w->n_symbols + 1, sizeof *w->symbols))
+        return false;
+    const int n = w->n_symbols++;
+    w->symbols[n] = (wb__symbol){id, n - 1, n + 1, begin, end};
+    return true;
+}
+
+/* The token of a single letter, with prefix and suffix; -1: none. */
+static int32_t letter_token(const wb_tokenizer *t, uint32_t c, bool first, bool last)
+{
+    uint32_t node = first ? 0 : t->inside;
+    if (!first && *t->prefix && !node) return -1;
+    node = wb__trie_letter(&t->vocabulary, node, c);
+    if (node && last && *t->suffix) node = wb__trie_text(&t->vocabulary, node, t->suffix);
+    return node ? t->vocabulary.values[node] : -1;
+}
+
+/* The letter as tokens of its bytes. Sets *known to false if a byte has no token. The bytes are
+ * those of the letter alone: with a prefix or suffix no byte tokens are used. */
+static bool add_byte_tokens(const wb_tokenizer *t, wb__text_work *w, int at, bool *known)
+{
+    char bytes[4];
+    const int n = wb__utf8_put(w->text.at[at].c, bytes);
+    for (int i = 0; i < n; i++) *known = *known && t->bytes[(uint8_t)bytes[i]] >= 0;
+    for (int i = 0; *known && i < n; i++)
+        if (!add_symbol(w, t->bytes[(uint8_t)bytes[i]], at, at + 1)) return false;
+    return true;
+}
+
+/* Makes symbols of all letters. Letters that no token has become the unknown token, one for each or
+ * one for all neighbours; without an unknown token they are left out. */
+static bool make_symbols(const wb_tokenizer *t, wb__text_work *w, wb__span s)
+{
+    int unknown_from = -1, unknown_to = -1;
+    w->n_symbols = 0;
+    for (int i = s.begin; i < s.end; i++) {
+        const int32_t id = letter_token(t, w->text.at[i].c, i == s.begin, i + 1 == s.end);
+        bool known = id >= 0 || t->byte_fallback;
+        if (id < 0 && known && !add_byte_tokens(t, w, i, &known)) return false;
+        if (id < 0 && known) continue;
+        if (unknown_from >= 0 && (id >= 0 || !t->fuse_unknown)) {
+            if (!add_symbol(w, t->unknown, unknown_from, unknown_to)) return false;
+            unknown_from = -1;
+        }
+        if (id >= 0 && !add_symbol(w, id, i, i + 1)) return false;
+        if (id < 0 && t->unknown >= 0) {
+            if (unknown_from < 0) unknown_from = i;
+            unknown_to = i + 1;
+        }
+    }
+    return unknown_from < 0 || add_symbol(w, t->unknown, unknown_from, unknown_to);
+}
+
+/* ---- byte pair encoding: merges -------------------------------------------------------------- */
+
+static uint32_t merge_index(int32_t a, int32_t b, uint32_t mask)
+{
+    const uint64_t key = (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
+    return (uint32_t)(key * 0x9E3779B97F4A7C15u >> 34) & mask;
+}
+
+static const wb__merge *find_merge(const wb_tokenizer *t, int32_t a, int32_t b)
+{
+    for (uint32_t i = merge_index(a, b, t->merge_mask);; i = (i + 1) & t->merge_mask) {
+        const wb__merge *m = &t->merges[i];
+        if (m->id < 0) return NULL;
+        if (m->a == a && m->b == b) return m;
+    }
+}
+
+int wb__merges_room(wb_tokenizer *t, int64_t n)
+{
+    uint32_t size = 16;
+    if (n > 1 << 28)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "%s: more than 2^28 merges", t->path);
+    while (size < 2 * n) size *= 2;
+    t->merges = wb__alloc(size * sizeof *t->merges);
+    if (!t->merges) return WB_ERROR_MEMORY;
+    for (uint32_t i = 0; i < size; i++) t->merges[i].id = -1;
+    t->merge_mask = size - 1;
+    return 0;
+}
+
+static int unknown_part(const wb_tokenizer *t, const char *a, const char *b, const char *token)
+{
+    wb__text message = {0};
+    wb__text_foreign(&message, a);
+    wb__text_add(&message, " ");
+    wb__text_foreign(&message, b);
+    wb__text_add(&message, ": the vocabulary has no token ");
+    wb__text_foreign(&message, token);
+    char *text = wb__text_take(&message);
+    if (!text) return WB_ERROR_MEMORY;
+    const int code = wb__fail(WB_ERROR_FORMAT, "%s: the merge %s", t->path, text);
+    wb__free(text);
+    return code;
+}
+
+int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank)
+{
+    const size_t skip = strncmp(b, t->prefix, strlen(t->prefix)) ? 0 : strlen(t->prefix);
+    char *both = wb__printf("%s%s", a, b + skip);
+    if (!both) return WB_ERROR_MEMORY;
+    const wb__merge m = {wb__trie_value(&t->vocabulary, a), wb__trie_value(&t->vocabulary, b),
+                         wb__trie_value(&t->vocabulary, both), (uint32_t)rank};
+    const int status = m.a < 0 || m.b < 0 || m.id < 0
+        ? unknown_part(t, a, b, m.a < 0 ? a : m.b < 0 ? b : both) : 0;
+    wb__free(both);
+    if (status) return status;
+    uint32_t i = merge_index(m.a, m.b, t->merge_mask);
+    while (t->merges[i].id >= 0 && (t->merges[i].a != m.a || t->merges[i].b != m.b))
+        i = (i + 1) & t->merge_mask;
+    t->merges[i] = m;                   /* of a merge that is there twice the later one counts */
+    return 0;
+}
+
+/* ---- byte pair encoding: the heap of candidates ---------------------------------------------- */
+
+/* Lower ranks come first, and of equal ones the symbol further left. */
+static bool before(const wb__candidate *x, const wb__candidate *y)
+{
+    return x->rank < y->rank || (x->rank == y->rank && x->at < y->at);
+}
+
+static void sift_up(wb__candidate *heap, int i)
+{
+    const wb__candidate x = heap[i];
+    for (; i && before(&x, &heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = x;
+}
+
+static wb__candidate take_first(wb__text_work *w)
+{
+    wb__candidate *heap = w->heap;
+    const wb__candidate first = heap[0], x = heap[--w->n_heap];
+    int i = 0;
+    for (int k; (k = 2 * i + 1) < w->n_heap; i = k) {
+        k += k + 1 < w->n_heap && before(&heap[k + 1], &heap[k]);
+        if (!before(&heap[k], &x)) break;
+        heap[i] = heap[k];
+    }
+    heap[i] = x;
+    return first;
+}
+
+/* Adds the merge of symbol `at` with the one behind it, if there is one. */
+static bool consider(const wb_tokenizer *t, wb__text_work *w, int at)
+{
+    const int next = at < 0 ? -1 : w->symbols[at].next;
+    if (at < 0 || next >= w->n_symbols) return true;
+    const int32_t a = w->symbols[at].id, b = w->symbols[next].id;
+    const wb__merge *m = find_merge(t, a, b);
+    if (!m) return true;
+    if (!wb__reserve(&w->heap, &w->heap_capacity, w->n_heap + 1, sizeof *w->heap)) return false;
+    w->heap[w->n_heap] = (wb__candidate){m->rank, at, a, b, m->id};
+    sift_up(w->heap, w->n_heap++);
+    return true;
+}
+
+/* Merges until no merge applies: each merge removes a symbol and adds at most two candidates, so a
+ * word of n letters takes O(n log n). A symbol that was merged into its left neighbour has id
+ * -1. */
+static bool merge_all(const wb_tokenizer *t, wb__text_work *w)
+{
+    w->n_heap = 0;
+    for (int i = 0; i + 1 < w->n_symbols; i++)
+        if (!consider(t, w, i)) return false;
+    while (w->n_heap) {
+        const wb__candidate c = take_first(w);
+        wb__symbol *left = &w->symbols[c.at];
+        if (left->id != c.left || left->next >= w->n_symbols) continue;     /* changed meanwhile */
+        wb__symbol *right = &w->symbols[left->next];
+        if (right->id != c.right) continue;
+        left->id = c.id;
+        left->end = right->end;
+        left->next = right->next;
+        right->id = -1;
+        if (left->next < w->n_symbols) w->symbols[left->next].previous = c.at;
+        if (!consider(t, w, left->previous) || !consider(t, w, c.at)) return false;
+    }
+    return true;
+}
+
+/* The token of a whole piece; -1: none. */
+static int32_t whole_token(const wb_tokenizer *t, const wb__letters *l, wb__span s)
+{
+    uint32_t node = 0;
+    for (int i = s.begin; i < s.end; i++)
+        if (!(node = wb__trie_letter(&t->vocabulary, node, l->at[i].c))) return -1;
+    return t->vocabulary.values[node];
+}
+
+bool wb__bpe(const wb_tokenizer *t, wb__text_work *w, wb__span s, wb__tokens *out)
+{
+    const int32_t whole = t->whole_first ? whole_token(t, &w->text, s) : -1;
+    if (whole >= 0) return wb__emit(t, &w->text, s.begin, s.end, whole, out);
+    if (!make_symbols(t, w, s) || !merge_all(t, w)) return false;
+    for (int i = 0; i < w->n_symbols; i = w->symbols[i].next)
+        if (!wb__emit(t, &w->text, w->symbols[i].begin, w->symbols[i].end, w->symbols[i].id, out))
+            return false;
+    return true;
+}

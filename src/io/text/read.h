@@ -1,0 +1,55 @@
+/* Reading JSON for tokenizers: members by name and kind, and errors that name them. */
+#ifndef WB__TOKENIZER_READ_H
+#define WB__TOKENIZER_READ_H
+
+#include "io/text/tokenizer.h"
+
+/* A file that is being read. `status` is 0 or the code of the first failure. */
+typedef struct {
+    wb_tokenizer *t;
+    const char *what;                   /* the part that is read, such as "normalizer" */
+    int status;
+} wb__part_reader;
+
+/* Fails with WB_ERROR_FORMAT, or WB_ERROR_UNSUPPORTED, "file: part: message". The first failure
+ * stays. Returns its code. */
+int wb__part_bad(wb__part_reader *r, const char *format, ...) WB__PRINTF(2, 3);
+int wb__part_unknown(wb__part_reader *r, const char *format, ...) WB__PRINTF(2, 3);
+
+/* An error for each member of the object whose key is not in `keys`, which blanks separate. */
+void wb__part_keys(wb__part_reader *r, const wb__json *object, const char *keys);
+/* Members by key. A member that is missing or null is the default; of another kind an error. The
+ * text is valid as long as the JSON. */
+bool wb__part_bool(wb__part_reader *r, const wb__json *o, const char *key, bool by_default);
+int64_t wb__part_integer(wb__part_reader *r, const wb__json *o, const char *key,
+                         int64_t by_default);
+const char *wb__part_text(wb__part_reader *r, const wb__json *o, const char *key,
+                          const char *by_default);
+/* The place of the member's text in the list, which ends with NULL, from 0; an error if it is
+ * none of them. */
+int wb__part_choice(wb__part_reader *r, const wb__json *o, const char *key, int by_default,
+                    const char *const *names);
+
+/* Adds a step; `from` and `to` may be NULL. */
+void wb__part_step(wb__part_reader *r, wb__text_steps *s, wb__text_step_kind kind, int first,
+                   int second, const char *from, const char *to);
+
+/* The parts of tokenizer.json; each `part` may be NULL or null. */
+void wb__read_normaliser(wb__part_reader *r, const wb__json *part);
+void wb__read_splitter(wb__part_reader *r, const wb__json *part);
+void wb__read_decoder(wb__part_reader *r, const wb__json *part);
+void wb__read_template(wb__part_reader *r, const wb__json *part);
+
+/* Adds the tokens of an object with their ids. */
+void wb__read_vocabulary(wb__part_reader *r, const wb__json *vocabulary);
+
+/* The steps of BertNormalizer, BertPreTokenizer and ByteLevel. */
+void wb__bert_pieces(wb__part_reader *r);
+void wb__bert_steps(wb__part_reader *r, bool clean, bool ideographs, bool accents, bool lowercase);
+void wb__byte_steps(wb__part_reader *r, bool prefix_space, bool pattern);
+/* Adds parts to a template: each letter of `form` is A, B, or a place in `ids`, '0' or '1';
+ * `types` has the type of each as '0' or '1'. */
+void wb__template_of(wb__part_reader *r, wb__template *to, const char *form, const char *types,
+                     const int32_t *ids);
+
+#endif

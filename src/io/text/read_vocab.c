@@ -1,0 +1,188 @@
+/* Reads the older files of a model hub's folder: vocab.txt of BERT, and vocab.json with merges.txt
+ * of GPT-2 and RoBERTa, with the settings of tokenizer_config.json. */
+#include "io/text/read.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+/* A special token of the settings: a text, or an object with a text "content". */
+static const char *special_of(wb__part_reader *r, const wb__json *settings, const char *key,
+                              const char *by_default)
+{
+    const wb__json *v = wb__json_get(settings, key);
+    if (wb__json_is(v, WB__JSON_OBJECT)) return wb__part_text(r, v, "content", by_default);
+    return wb__part_text(r, settings, key, by_default);
+}
+
+/* The id of a token that the vocabulary has. */
+static int32_t id_of(wb__part_reader *r, const char *token)
+{
+    const int32_t id = wb__trie_value(&r->t->vocabulary, token);
+    if (id < 0) wb__part_bad(r, "it has no token \"%.60s\"", token);
+    return id;
+}
+
+/* Makes a token special and cuts it out of texts, if the vocabulary has it. */
+static void add_special(wb__part_reader *r, const char *token)
+{
+    const int32_t id = wb__trie_value(&r->t->vocabulary, token);
+    if (r->status || id < 0) return;
+    r->status = wb__tokenizer_token(r->t, token, id, true, true);
+    if (!r->status) r->status = wb__tokenizer_add(r->t, token, (wb__added){.id = id}, false);
+}
+
+/* Fails if the settings name a class of tokenizers that is none of the list. */
+static int class_of(wb__part_reader *r, const wb__json *settings, const char *const *classes)
+{
+    r->what = "tokenizer_config.json";
+    const int k = wb__part_choice(r, settings, "tokenizer_class", 0, classes);
+    if (r->status)
+        r->status = wb__fail(WB_ERROR_UNSUPPORTED, "%s; a tokenizer.json, which save_pretrained of "
+                             "transformers writes, has all that is needed", wb_error());
+    return k;
+}
+
+/* The next line of the text, without its end; NULL: none. */
+static char *next_line(char **at, const char *end)
+{
+    char *line = *at;
+    if (line >= end) return NULL;
+    char *stop = memchr(line, '\n', (size_t)(end - line));
+    *at = stop ? stop + 1 : line + (end - line);
+    if (!stop) stop = *at;
+    if (stop > line && stop[-1] == '\r') stop--;
+    *stop = 0;
+    return line;
+}
+
+/* ---- vocab.txt ------------------------------------------------------------------------------- */
+
+static void bert_parts(wb__part_reader *r, const wb__json *settings)
+{
+    static const char *const keys[] = {"unk_token", "cls_token", "sep_token", "pad_token",
+                                       "mask_token"};
+    static const char *const names[] = {"[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"};
+    const char *tokens[WB__COUNT(keys)];
+    r->what = "tokenizer_config.json";
+    for (size_t i = 0; i < WB__COUNT(keys); i++)
+        tokens[i] = special_of(r, settings, keys[i], names[i]);
+    const bool lowercase = wb__part_bool(r, settings, "do_lower_case", true);
+    wb__bert_steps(r, true, wb__part_bool(r, settings, "tokenize_chinese_chars", true),
+                   wb__part_bool(r, settings, "strip_accents", lowercase), lowercase);
+    r->what = "vocab.txt";
+    r->t->unknown = id_of(r, tokens[0]);
+    const int32_t ids[2] = {id_of(r, tokens[1]), id_of(r, tokens[2])};
+    wb__template_of(r, &r->t->alone, "0A1", "000", ids);
+    wb__template_of(r, &r->t->pair, "0A1B1", "00011", ids);
+    for (size_t i = 0; i < WB__COUNT(keys); i++) add_special(r, tokens[i]);
+    const int32_t pad = wb__trie_value(&r->t->vocabulary, tokens[3]);
+    r->t->pad_id = WB__MAX(pad, 0);
+}
+
+int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__json *settings)
+{
+    static const char *const classes[] = {"BertTokenizer", "BertTokenizerFast",
+                                          "DistilBertTokenizer", "DistilBertTokenizerFast",
+                                          "ElectraTokenizer", "ElectraTokenizerFast", NULL};
+    wb__part_reader reader = {t, "vocab.txt", 0}, *r = &reader;
+    const char *end = text + bytes;
+    class_of(r, settings, classes);
+    r->what = "vocab.txt";
+    t->model = WB__WORDPIECE;
+    t->most_letters = 100;
+    wb__free(t->prefix);
+    t->prefix = wb__strdup("##");
+    if (!t->prefix) return WB_ERROR_MEMORY;
+    int64_t id = 0;
+    for (char *line; !r->status && (line = next_line(&text, end)); id++)
+        if (!wb__is_utf8(line)) wb__part_bad(r, "line %lld is not UTF-8", (long long)id + 1);
+        else if (wb__trie_value(&t->vocabulary, line) >= 0)
+            wb__part_bad(r, "line %lld: \"%.60s\" is there twice", (long long)id + 1, line);
+        else r->status = wb__tokenizer_token(t, line, id, false, false);
+    if (!r->status) bert_parts(r, settings);
+    if (!r->status) r->status = wb__tokenizer_ready(t);
+    wb__bert_pieces(r);
+    wb__part_step(r, &t->decoders, WB__UNPIECE, true, 0, "##", NULL);
+    return r->status;
+}
+
+/* ---- vocab.json and merges.txt --------------------------------------------------------------- */
+
+static void read_merges(wb__part_reader *r, char *text, int64_t bytes)
+{
+    const char *end = text + bytes;
+    int64_t lines = 0, rank = 0;
+    for (const char *at = text; at < end; at++) lines += *at == '\n';
+    r->what = "merges.txt";
+    if (!r->status) r->status = wb__merges_room(r->t, lines + 1);
+    char *line = next_line(&text, end);
+    if (line && !strncmp(line, "#version", 8)) line = next_line(&text, end);
+    for (; !r->status && line; line = next_line(&text, end)) {
+        char *space = strchr(line, ' ');
+        if (!*line) continue;
+        if (!wb__is_utf8(line) || !space || strchr(space + 1, ' ')) {
+            wb__part_bad(r, "\"%.60s\" is no pair of tokens", line);
+            return;
+        }
+        *space = 0;
+        r->status = wb__merges_add(r->t, line, space + 1, rank++);
+    }
+}
+
+/* The parts of RoBERTa that GPT-2 does not have: special tokens around texts. */
+static void roberta_parts(wb__part_reader *r, const wb__json *settings)
+{
+    const char *const tokens[] = {
+        special_of(r, settings, "cls_token", "<s>"), special_of(r, settings, "sep_token", "</s>"),
+        special_of(r, settings, "unk_token", "<unk>"),
+        special_of(r, settings, "pad_token", "<pad>")};
+    r->what = "vocab.json";
+    const int32_t ids[2] = {id_of(r, tokens[0]), id_of(r, tokens[1])};
+    wb__template_of(r, &r->t->alone, "0A1", "000", ids);
+    wb__template_of(r, &r->t->pair, "0A11B1", "000000", ids);
+    for (size_t i = 0; i < WB__COUNT(tokens); i++) add_special(r, tokens[i]);
+    r->t->pad_id = WB__MAX(wb__trie_value(&r->t->vocabulary, tokens[3]), 0);
+    r->t->trim = true;
+    /* The mask takes the space before it. */
+    const char *mask = special_of(r, settings, "mask_token", "<mask>");
+    const int32_t id = wb__trie_value(&r->t->vocabulary, mask);
+    if (r->status || id < 0) return;
+    r->status = wb__tokenizer_token(r->t, mask, id, true, true);
+    if (!r->status)
+        r->status = wb__tokenizer_add(r->t, mask, (wb__added){.id = id, .lstrip = true}, false);
+}
+
+static void gpt2_parts(wb__part_reader *r, const wb__json *settings)
+{
+    static const char *const keys[] = {"bos_token", "eos_token", "unk_token"};
+    const char *before = "";
+    for (size_t i = 0; i < WB__COUNT(keys); i++) {
+        const char *token = special_of(r, settings, keys[i], "<|endoftext|>");
+        if (strcmp(token, before)) add_special(r, token);
+        before = token;
+    }
+    wb__template_of(r, &r->t->alone, "A", "0", NULL);
+    wb__template_of(r, &r->t->pair, "AB", "01", NULL);
+}
+
+int wb__read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary, char *merges, int64_t bytes,
+                        const wb__json *settings)
+{
+    static const char *const classes[] = {"GPT2Tokenizer", "GPT2TokenizerFast", "RobertaTokenizer",
+                                          "RobertaTokenizerFast", NULL};
+    wb__part_reader reader = {t, "vocab.json", 0}, *r = &reader;
+    const bool roberta = class_of(r, settings, classes) >= 2;
+    t->model = WB__BPE;
+    r->what = "vocab.json";
+    wb__read_vocabulary(r, vocabulary);
+    read_merges(r, merges, bytes);
+    r->what = "tokenizer_config.json";
+    const bool prefix_space = wb__part_bool(r, settings, "add_prefix_space", false);
+    (roberta ? roberta_parts : gpt2_parts)(r, settings);
+    if (!r->status) r->status = wb__tokenizer_ready(t);
+    t->keep_first = prefix_space;
+    wb__byte_steps(r, prefix_space, true);
+    wb__part_step(r, &t->decoders, WB__UNBYTES, 0, 0, NULL, NULL);
+    return r->status;
+}

@@ -1,0 +1,277 @@
+/* Steps that split a text into pieces, and change the letters of pieces. Added tokens, which are
+ * spans with an id, stay as they are. */
+#include "io/text/tokenizer.h"
+#include "io/text/unicode.h"
+
+#include "base/text.h"
+
+/* ---- splitters ------------------------------------------------------------------------------- */
+
+/* Adds a piece, unless it is empty. */
+static bool cut(wb__spans *out, int begin, int end)
+{
+    return begin == end || wb__spans_add(out, begin, end, -1);
+}
+
+/* Whether a piece ends between two characters, of which one, both or none is a delimiter. */
+static bool is_border(wb__delimiters b, bool left, bool right)
+{
+    switch (b) {
+    case WB__ISOLATED: return left || right;
+    case WB__WITH_PREVIOUS: return left;
+    case WB__WITH_NEXT: return right;
+    default: return left != right;
+    }
+}
+
+static bool split_classes(const wb__letter *at, wb__span s, int classes, wb__delimiters b,
+                          wb__spans *out)
+{
+    bool before = false;
+    int begin = s.begin;
+    for (int i = s.begin; i < s.end; i++) {
+        const bool now = wb__unicode_classes(at[i].c) & classes;
+        if (i > s.begin && is_border(b, before, now)) {
+            if (!(before && b == WB__REMOVED) && !cut(out, begin, i)) return false;
+            begin = i;
+        }
+        before = now;
+    }
+    return (before && b == WB__REMOVED) || cut(out, begin, s.end);
+}
+
+static bool split_words(const wb__letter *at, wb__span s, wb__spans *out)
+{
+    int begin = s.begin, before = 0;
+    for (int i = s.begin; i < s.end; i++) {
+        const int now = wb__unicode_classes(at[i].c) & (WB__IS_WORD | WB__IS_SPACE);
+        if (i > s.begin && now != before) {
+            if (!(before & WB__IS_SPACE) && !cut(out, begin, i)) return false;
+            begin = i;
+        }
+        before = now;
+    }
+    return before & WB__IS_SPACE || cut(out, begin, s.end);
+}
+
+static bool split_before(const wb__letter *at, wb__span s, uint32_t c, wb__spans *out)
+{
+    int begin = s.begin;
+    for (int i = s.begin + 1; i < s.end; i++)
+        if (at[i].c == c) {
+            if (!cut(out, begin, i)) return false;
+            begin = i;
+        }
+    return cut(out, begin, s.end);
+}
+
+/* ---- the patterns of GPT --------------------------------------------------------------------- */
+
+/* What the patterns distinguish. */
+typedef enum { LETTER, NUMBER, SPACE, OTHER, END } kind;
+
+static kind kind_at(const wb__letter *at, int i, int end)
+{
+    if (i >= end) return END;
+    const uint32_t c = at[i].c;
+    if (c < 0x80) {
+        if ((c | 32) >= 'a' && (c | 32) <= 'z') return LETTER;
+        if (c >= '0' && c <= '9') return NUMBER;
+        return c == ' ' || (c >= 9 && c <= 13) ? SPACE : OTHER;
+    }
+    const int classes = wb__unicode_classes(c);
+    return classes & WB__IS_LETTER ? LETTER : classes & WB__IS_NUMBER ? NUMBER
+                                            : classes & WB__IS_SPACE ? SPACE : OTHER;
+}
+
+static int run_of(const wb__letter *at, int i, int end, kind k)
+{
+    while (kind_at(at, i, end) == k) i++;
+    return i;
+}
+
+/* The length of 's, 't, 're, 've, 'm, 'll or 'd at i; 0: none. With `any_case` also in capitals,
+ * and with U+017F, whose upper case is S. */
+static int contraction(const wb__letter *at, int i, int end, bool any_case)
+{
+    uint32_t c[2] = {0, 0};
+    if (at[i].c != '\'') return 0;
+    for (int k = 0; k < 2 && i + 1 + k < end; k++) {
+        c[k] = at[i + 1 + k].c;
+        if (any_case && c[k] >= 'A' && c[k] <= 'Z') c[k] |= 32;
+        if (any_case && c[k] == 0x17f) c[k] = 's';
+    }
+    if (c[0] == 's' || c[0] == 't' || c[0] == 'm' || c[0] == 'd') return 2;
+    return ((c[0] == 'r' || c[0] == 'v') && c[1] == 'e') || (c[0] == 'l' && c[1] == 'l') ? 3 : 0;
+}
+
+/* The end of white space that begins at i: without its last character if more text follows, but
+ * at least one character. */
+static int spaces_end(const wb__letter *at, int i, int end)
+{
+    const int stop = run_of(at, i, end, SPACE);
+    return stop < end && stop > i + 1 ? stop - 1 : stop;
+}
+
+/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+static int gpt2_end(const wb__letter *at, int i, int end)
+{
+    const int short_form = contraction(at, i, end, false);
+    if (short_form) return i + short_form;
+    const int first = i + (at[i].c == ' ');
+    const kind k = kind_at(at, first, end);
+    return k == SPACE || k == END ? spaces_end(at, i, end) : run_of(at, first, end, k);
+}
+
+static bool is_newline(const wb__letter *at, int i, int end)
+{
+    return i < end && (at[i].c == '\r' || at[i].c == '\n');
+}
+
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}|
+ * ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
+static int gpt4_end(const wb__letter *at, int i, int end, int digits)
+{
+    const int short_form = contraction(at, i, end, true);
+    if (short_form) return i + short_form;
+    const kind k = kind_at(at, i, end);
+    if (k == LETTER) return run_of(at, i, end, LETTER);
+    if (k == NUMBER) {
+        const int stop = run_of(at, i, end, NUMBER);
+        return WB__MIN(stop, i + digits);
+    }
+    if (!is_newline(at, i, end) && kind_at(at, i + 1, end) == LETTER)
+        return run_of(at, i + 1, end, LETTER);
+    const int first = i + (at[i].c == ' ');
+    if (kind_at(at, first, end) == OTHER) {
+        int stop = run_of(at, first, end, OTHER);
+        while (is_newline(at, stop, end)) stop++;
+        return stop;
+    }
+    int last = run_of(at, i, end, SPACE);
+    while (last > i && !is_newline(at, last - 1, end)) last--;
+    return last > i ? last : spaces_end(at, i, end);
+}
+
+static bool split_pattern(const wb__letter *at, wb__span s, const wb__text_step *step,
+                          wb__spans *out)
+{
+    for (int i = s.begin; i < s.end;) {
+        const int next = step->kind == WB__SPLIT_GPT2 ? gpt2_end(at, i, s.end)
+                                                      : gpt4_end(at, i, s.end, step->first);
+        if (!cut(out, i, next)) return false;
+        i = next;
+    }
+    return true;
+}
+
+/* ---- changes of letters ---------------------------------------------------------------------- */
+
+/* GPT-2's alphabet: bytes that are printable in Latin-1 are their own characters; the 68 others
+ * follow from U+0100 on, in order. */
+static bool is_own(int byte)
+{
+    return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte != 0xad);
+}
+
+uint32_t wb__byte_letter(uint8_t byte)
+{
+    if (is_own(byte)) return byte;
+    return 0x100u + (byte < 0x21 ? byte : byte < 0xa1 ? byte - 0x7fu + 33 : 67);
+}
+
+int wb__letter_byte(uint32_t c)
+{
+    if (c < 0x100) return is_own((int)c) ? (int)c : -1;
+    const int k = (int)c - 0x100;
+    return k < 33 ? k : k < 67 ? k - 33 + 0x7f : k == 67 ? 0xad : -1;
+}
+
+static bool add_bytes(const wb__letter *at, wb__span s, wb__letters *out)
+{
+    for (int i = s.begin; i < s.end; i++) {
+        wb__letter x = at[i];
+        char bytes[4] = {(char)x.c};
+        const int n = x.c < 0x80 ? 1 : wb__utf8_put(x.c, bytes);
+        for (int k = 0; k < n; k++) {
+            x.c = wb__byte_letter((uint8_t)bytes[k]);
+            if (!wb__letters_add(out, x)) return false;
+        }
+    }
+    return true;
+}
+
+/* Writes the letters of a piece after the step to `out`. */
+static bool change(const wb__text_step *step, const wb__letter *at, wb__span s, wb__letters *out)
+{
+    if (step->kind == WB__BYTES) return add_bytes(at, s, out);
+    const uint32_t mark = step->to.at[0].c;
+    const bool lead =
+        step->kind == WB__LEAD || (step->kind == WB__LEAD_FIRST && !at[s.begin].begin);
+    if (lead && at[s.begin].c != mark &&
+        !wb__letters_add(out, (wb__letter){mark, at[s.begin].begin, at[s.begin].end}))
+        return false;
+    const int first = out->n;
+    if (!wb__letters_copy(out, at + s.begin, s.end - s.begin)) return false;
+    for (int i = first; step->kind == WB__SUBSTITUTE && i < out->n; i++)
+        if (out->at[i].c == step->from.at[0].c) out->at[i].c = mark;
+    return true;
+}
+
+/* ---- all steps ------------------------------------------------------------------------------- */
+
+static bool changes(wb__text_step_kind k)
+{
+    return k == WB__LEAD || k == WB__LEAD_FIRST || k == WB__SUBSTITUTE || k == WB__BYTES;
+}
+
+static bool split_piece(const wb__text_step *step, const wb__letter *at, wb__span s, wb__spans *out)
+{
+    switch (step->kind) {
+    case WB__SPLIT:
+        return split_classes(at, s, step->first, (wb__delimiters)step->second, out);
+    case WB__SPLIT_WORDS: return split_words(at, s, out);
+    case WB__SPLIT_BEFORE: return split_before(at, s, step->to.at[0].c, out);
+    default: return split_pattern(at, s, step, out);
+    }
+}
+
+static bool split_all(const wb__text_step *step, wb__text_work *w)
+{
+    w->more.n = 0;
+    for (int i = 0; i < w->spans.n; i++) {
+        const wb__span s = w->spans.at[i];
+        if (s.id >= 0 ? !wb__spans_add(&w->more, s.begin, s.end, s.id)
+                      : !split_piece(step, w->text.at, s, &w->more))
+            return false;
+    }
+    const wb__spans made = w->more;
+    w->more = w->spans;
+    w->spans = made;
+    return true;
+}
+
+static bool change_all(const wb__text_step *step, wb__text_work *w)
+{
+    w->spare.n = 0;
+    for (int i = 0; i < w->spans.n; i++) {
+        wb__span *s = &w->spans.at[i];
+        const int begin = w->spare.n;
+        if (s->id >= 0 ? !wb__letters_copy(&w->spare, w->text.at + s->begin, s->end - s->begin)
+                       : !change(step, w->text.at, *s, &w->spare))
+            return false;
+        s->begin = begin;
+        s->end = w->spare.n;
+    }
+    const wb__letters made = w->spare;
+    w->spare = w->text;
+    w->text = made;
+    return true;
+}
+
+bool wb__split_text(const wb__text_steps *s, wb__text_work *w)
+{
+    for (int i = 0; i < s->n; i++)
+        if (!(changes(s->at[i].kind) ? change_all : split_all)(&s->at[i], w)) return false;
+    return true;
+}

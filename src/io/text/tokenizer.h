@@ -1,0 +1,216 @@
+/* A tokenizer: added tokens are cut out of the text, the pieces between them are normalised and
+ * split, the model turns each piece into tokens, and a template puts special tokens around them.
+ * Loaded once and constant afterwards, so that threads may share it. */
+#ifndef WB__TOKENIZER_H
+#define WB__TOKENIZER_H
+
+#include "engine/object.h"
+#include "io/json.h"
+#include "io/text/trie.h"
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* What a step of a list does; in brackets what it needs of wb__text_step. */
+typedef enum {
+    /* normalisers: from letters to letters */
+    WB__NORMAL,                 /* a normal form of Unicode [first: compose, second: K] */
+    WB__LOWER,
+    WB__DROP,                   /* drops characters of some classes [first] */
+    WB__CLEAN,                  /* BERT: drops control characters, white space becomes ' ' */
+    WB__SPACE_IDEOGRAPHS,       /* BERT: spaces around ideographs */
+    WB__STRIP,                  /* white space at the ends [first: left, second: right] */
+    WB__REPLACE,                /* [from, to] */
+    WB__PREPEND,                /* [to]; not in an empty text */
+    /* splitters: of pieces */
+    WB__SPLIT,                  /* at characters of some classes [first, second: wb__delimiters] */
+    WB__SPLIT_WORDS,            /* runs of word characters and of others, without white space */
+    WB__SPLIT_GPT2,             /* GPT-2's pattern */
+    WB__SPLIT_GPT4,             /* that of cl100k [first: the most digits of a number] */
+    WB__LEAD,                   /* puts `to` before a piece, unless it begins with `to` */
+    WB__LEAD_FIRST,             /* the same for the piece at the beginning of the text only */
+    WB__SUBSTITUTE,             /* replaces the character `from` by `to` in pieces */
+    WB__SPLIT_BEFORE,           /* before each character `to` */
+    WB__BYTES,                  /* each byte becomes a character of GPT-2's alphabet */
+    /* decoders: of the letters of one token; WB__REPLACE is one too */
+    WB__UNBYTES,                /* GPT-2's characters become bytes, in tokens that have no others */
+    WB__JOIN,                   /* a space before each token but the first */
+    WB__UNPIECE,                /* WordPiece [from: the prefix, first: clean up] */
+    WB__UNSPACE,                /* Metaspace [from: the character, first: dropped in token 0] */
+    WB__UNFALL,                 /* <0xE2> becomes a byte */
+    WB__FUSE,                   /* nothing: tokens are joined anyway */
+    WB__UNSTRIP                 /* drops `from` at the start of the text, at most `first` times */
+} wb__text_step_kind;
+
+typedef enum {
+    WB__REMOVED, WB__ISOLATED, WB__CONTIGUOUS, WB__WITH_PREVIOUS, WB__WITH_NEXT
+} wb__delimiters;
+
+typedef struct {
+    wb__text_step_kind kind;
+    int first, second;
+    wb__letters from, to;               /* texts, which the step owns */
+} wb__text_step;
+typedef struct { wb__text_step *at; int n, capacity; } wb__text_steps;
+
+/* Adds a step; NULL: out of memory. Valid until the next call. */
+wb__text_step *wb__steps_add(wb__text_steps *s, wb__text_step_kind kind, int first, int second);
+void wb__steps_free(wb__text_steps *s);
+
+/* ---- the tokenizer --------------------------------------------------------------------------- */
+
+/* A token of the vocabulary; `text` is its place in `texts` of the tokenizer. */
+typedef struct { int32_t id; uint32_t text; bool special; } wb__entry_of_vocabulary;
+
+typedef struct { int32_t id; bool single_word, lstrip, rstrip; } wb__added;
+/* Finds added tokens: the values of the trie are indices of `added`. */
+typedef struct {
+    wb__trie trie;
+    bool starts[256];                   /* whether a key begins with this byte */
+    bool any;
+} wb__finder;
+
+/* A merge of BPE: the tokens a and b, side by side, become `id`; the lowest rank comes first. */
+typedef struct { int32_t a, b, id; uint32_t rank; } wb__merge;
+
+/* A part of a template: the token `id`, or WB__FIRST or WB__SECOND: that text. */
+enum { WB__FIRST = -1, WB__SECOND = -2 };
+typedef struct { int32_t id, type; } wb__part;
+typedef struct { wb__part *at; int n, capacity; } wb__template;
+
+typedef enum { WB__WORDPIECE, WB__BPE } wb__model_kind;
+typedef enum { WB__LONGEST_FIRST, WB__ONLY_FIRST, WB__ONLY_SECOND } wb__text_cut;
+
+struct wb_tokenizer {
+    wb__object object;
+    char *path;
+    char *texts;                        /* of all tokens, each with a final 0 */
+    int n_texts, texts_capacity;
+    wb__entry_of_vocabulary *tokens;    /* in ascending order of their ids */
+    int n_tokens, tokens_capacity;
+    wb__trie vocabulary, others;        /* text -> id: of the model, and of added tokens that the
+                                           model does not have */
+
+    wb__added *added;
+    int n_added, added_capacity;
+    wb__finder in_text, in_normal;      /* added tokens in the text, and in its normal form */
+    wb__text_steps normalisers, splitters, decoders;
+
+    wb__model_kind model;
+    int32_t unknown;                    /* the id of the unknown token; -1: none */
+    char *prefix, *suffix;              /* of tokens inside and at the end of a word; "" */
+    uint32_t inside;                    /* node of `vocabulary` after `prefix`; 0: none */
+    int most_letters;                   /* WordPiece: a longer word is unknown */
+    bool fuse_unknown, byte_fallback, whole_first;          /* BPE */
+    int32_t bytes[256];                 /* byte_fallback: the tokens <0x00> ...; -1: none */
+    wb__merge *merges;                  /* hash table; id -1: a free entry */
+    uint32_t merge_mask;
+
+    wb__template alone, pair;           /* of one text and of two */
+    bool trim;                          /* offsets leave out spaces at the ends of a token */
+    bool keep_first;                    /* but not the only one at the start of the text */
+
+    int64_t most, padded, multiple;     /* the file's truncation, padding, its multiple; 0: none */
+    wb__text_cut cut;
+    bool cut_left, pad_left;
+    int32_t pad_id, pad_type;
+};
+
+/* Returns an empty tokenizer of the current scope. */
+wb_tokenizer *wb__tokenizer_new(const char *path);
+/* Adds a token of the model, or an added one. A token that is there with the same id is the same;
+ * its `special` is added. Errors name file and token: another id, or an id above 2^30. */
+int wb__tokenizer_token(wb_tokenizer *t, const char *text, int64_t id, bool added, bool special);
+/* The id of a token of the model or of an added one; -1: none. */
+int32_t wb__token_named(const wb_tokenizer *t, const char *text);
+/* Adds an added token, which the vocabulary has, to the finder of normalised or raw text. Called
+ * after the normalisers are known. */
+int wb__tokenizer_add(wb_tokenizer *t, const char *text, wb__added a, bool normalised);
+/* Adds a merge of BPE; call wb__merges_room first. */
+int wb__merges_room(wb_tokenizer *t, int64_t n);
+int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank);
+/* Completes a tokenizer whose parts are read. */
+int wb__tokenizer_ready(wb_tokenizer *t);
+
+/* The token with this id; NULL: none. */
+const wb__entry_of_vocabulary *wb__token_of(const wb_tokenizer *t, int64_t id);
+
+/* GPT-2's alphabet: the character of a byte, and the byte of a character, -1 if it is none. */
+uint32_t wb__byte_letter(uint8_t byte);
+int wb__letter_byte(uint32_t c);
+
+/* ---- readers of files ------------------------------------------------------------------------ */
+
+/* tokenizer.json, from its root; vocab.txt; vocab.json and merges.txt. `settings` is the root of
+ * tokenizer_config.json, or NULL. */
+int wb__read_tokenizer_json(wb_tokenizer *t, const wb__json *root);
+int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__json *settings);
+int wb__read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary, char *merges, int64_t bytes,
+                        const wb__json *settings);
+
+/* ---- encoding -------------------------------------------------------------------------------- */
+
+/* Letters [begin, end) of a text; id >= 0: an added token, which is complete. */
+typedef struct { int begin, end; int32_t id; } wb__span;
+typedef struct { wb__span *at; int n, capacity; } wb__spans;
+static inline bool wb__spans_add(wb__spans *s, int begin, int end, int32_t id)
+{
+    if (!wb__reserve(&s->at, &s->capacity, s->n + 1, sizeof *s->at)) return false;
+    s->at[s->n++] = (wb__span){begin, end, id};
+    return true;
+}
+
+/* A token of a text, and its bytes in the text. */
+typedef struct { int32_t id, type; uint32_t begin, end; } wb__token;
+typedef struct { wb__token *at; int n, capacity; } wb__tokens;
+static inline bool wb__tokens_add(wb__tokens *l, wb__token x)
+{
+    if (!wb__reserve(&l->at, &l->capacity, l->n + 1, sizeof *l->at)) return false;
+    l->at[l->n++] = x;
+    return true;
+}
+
+/* Memory that is reused from text to text. */
+typedef struct { int32_t id, previous, next, begin, end; } wb__symbol;
+typedef struct { uint32_t rank; int32_t at, left, right, id; } wb__candidate;
+typedef struct {
+    wb__letters raw, piece, text, spare;
+    wb__spans found, more, spans;
+    wb__symbol *symbols;
+    wb__candidate *heap;
+    int n_symbols, symbols_capacity, n_heap, heap_capacity;
+} wb__text_work;
+void wb__text_work_free(wb__text_work *w);
+
+/* Each returns false, with the error set, if memory ran out or the text became too long. */
+bool wb__normalise_text(const wb__text_steps *s, wb__letters *text, wb__letters *spare);
+bool wb__split_text(const wb__text_steps *s, wb__text_work *w);
+/* Adds the added tokens in `l` and the pieces between them to `spans`. */
+bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letters *l,
+                    wb__spans *spans);
+/* Adds the token `id` of the letters [begin, end), at least one. */
+bool wb__emit(const wb_tokenizer *t, const wb__letters *l, int begin, int end, int32_t id,
+              wb__tokens *out);
+bool wb__wordpiece(const wb_tokenizer *t, const wb__letters *l, wb__span s, wb__tokens *out);
+bool wb__bpe(const wb_tokenizer *t, wb__text_work *w, wb__span s, wb__tokens *out);
+
+/* Adds the tokens of a text, without special ones, to `out`. */
+bool wb__tokenize(const wb_tokenizer *t, wb__text_work *w, const char *text, wb__tokens *out);
+
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+/* Text that is made token by token. `bytes` has the first `n` bytes of a character whose rest
+ * follows. */
+typedef struct {
+    bool keep_special, begun;
+    int stripped;                       /* how often WB__UNSTRIP has dropped; -1: it is done */
+    char bytes[4];
+    int n;
+    wb__letters word, spare;
+} wb__decoding;
+
+/* Adds what follows from one more token to `text`; 0 or an error code. */
+int wb__decode_token(const wb_tokenizer *t, wb__decoding *d, int64_t id, wb__text *text);
+void wb__decode_rest(wb__decoding *d, wb__text *text);      /* at the end of the tokens */
+void wb__decoding_free(wb__decoding *d);
+
+#endif

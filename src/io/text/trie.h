@@ -1,0 +1,39 @@
+/* A map from texts to numbers as a tree of bytes: finds the longest key at a position. */
+#ifndef WB__TRIE_H
+#define WB__TRIE_H
+
+#include "io/text/letters.h"
+
+/* All edges are in one hash table. `key` is a node << 8 | a byte, `child` the node that follows;
+ * child 0: a free entry, since no edge leads to the root, node 0. */
+typedef struct { uint32_t key, child; } wb__edge;
+typedef struct {
+    wb__edge *edges;
+    uint32_t n_edges, mask;             /* mask: the number of entries, a power of two, minus 1 */
+    int32_t *values;                    /* of each node; -1: no key ends there */
+    int n_nodes, capacity;
+} wb__trie;
+
+enum { WB__TRIE_NODES = 1 << 24 };      /* the most nodes */
+
+/* Returns the address of the value of a key of n bytes, -1 if the key is new. Valid until the next
+ * call. NULL, with the error set: out of memory, or too many nodes. */
+int32_t *wb__trie_at(wb__trie *t, const char *key, size_t n);
+void wb__trie_free(wb__trie *t);
+
+/* The node after `node` and a byte; 0: none. */
+static inline uint32_t wb__trie_step(const wb__trie *t, uint32_t node, uint8_t byte)
+{
+    const uint32_t key = node << 8 | byte;
+    for (uint32_t i = (key * 0x9E3779B1u) >> 7 & t->mask;; i = (i + 1) & t->mask)
+        if (!t->edges[i].child || t->edges[i].key == key) return t->edges[i].child;
+}
+
+/* The node after `node` and a character; 0: none. */
+uint32_t wb__trie_letter(const wb__trie *t, uint32_t node, uint32_t c);
+/* The node after `node` and a text; 0: none, and for an empty text at the root. */
+uint32_t wb__trie_text(const wb__trie *t, uint32_t node, const char *text);
+/* The value of a text; -1: it is no key. */
+int32_t wb__trie_value(const wb__trie *t, const char *text);
+
+#endif

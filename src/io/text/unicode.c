@@ -1,0 +1,199 @@
+#include "io/text/unicode.h"
+
+#ifndef WB_HAVE_UTF8PROC
+
+bool wb__unicode_missing(const char *what)
+{
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: tokenizers need utf8proc, and this Weber was built "
+                    "without it: install libutf8proc-dev (Debian, Ubuntu) or utf8proc (Homebrew) "
+                    "and build again", what),
+           true;
+}
+
+int wb__unicode_classes(uint32_t c) { return (void)c, 0; }
+uint32_t wb__unicode_lower(uint32_t c) { return c; }
+
+bool wb__unicode_normal(const wb__letters *in, bool compose, bool compatibility, wb__letters *out)
+{
+    (void)compose, (void)compatibility;
+    return wb__letters_copy(out, in->at, in->n);
+}
+
+#else
+
+#include <string.h>
+#include <utf8proc.h>
+
+bool wb__unicode_missing(const char *what) { return (void)what, false; }
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+static const uint8_t of_category[] = {
+    [UTF8PROC_CATEGORY_LU] = WB__IS_LETTER | WB__IS_WORD,
+    [UTF8PROC_CATEGORY_LL] = WB__IS_LETTER | WB__IS_WORD,
+    [UTF8PROC_CATEGORY_LT] = WB__IS_LETTER | WB__IS_WORD,
+    [UTF8PROC_CATEGORY_LM] = WB__IS_LETTER | WB__IS_WORD,
+    [UTF8PROC_CATEGORY_LO] = WB__IS_LETTER | WB__IS_WORD,
+    [UTF8PROC_CATEGORY_MN] = WB__IS_MARK | WB__IS_NONSPACING | WB__IS_WORD,
+    [UTF8PROC_CATEGORY_MC] = WB__IS_MARK | WB__IS_WORD,
+    [UTF8PROC_CATEGORY_ME] = WB__IS_MARK | WB__IS_WORD,
+    [UTF8PROC_CATEGORY_ND] = WB__IS_NUMBER | WB__IS_WORD,
+    [UTF8PROC_CATEGORY_NL] = WB__IS_NUMBER | WB__IS_WORD,
+    [UTF8PROC_CATEGORY_NO] = WB__IS_NUMBER,
+    [UTF8PROC_CATEGORY_PC] = WB__IS_PUNCTUATION | WB__IS_WORD,
+    [UTF8PROC_CATEGORY_PD] = WB__IS_PUNCTUATION,
+    [UTF8PROC_CATEGORY_PS] = WB__IS_PUNCTUATION,
+    [UTF8PROC_CATEGORY_PE] = WB__IS_PUNCTUATION,
+    [UTF8PROC_CATEGORY_PI] = WB__IS_PUNCTUATION,
+    [UTF8PROC_CATEGORY_PF] = WB__IS_PUNCTUATION,
+    [UTF8PROC_CATEGORY_PO] = WB__IS_PUNCTUATION,
+    [UTF8PROC_CATEGORY_ZS] = WB__IS_SPACE,
+    [UTF8PROC_CATEGORY_ZL] = WB__IS_SPACE,
+    [UTF8PROC_CATEGORY_ZP] = WB__IS_SPACE,
+    [UTF8PROC_CATEGORY_CC] = WB__IS_CONTROL,
+    [UTF8PROC_CATEGORY_CF] = WB__IS_CONTROL,
+    [UTF8PROC_CATEGORY_CO] = WB__IS_CONTROL,
+};
+
+typedef struct { uint32_t first, last; } range;
+
+static bool in_ranges(uint32_t c, const range *r, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (c >= r[i].first && c <= r[i].last) return true;
+    return false;
+}
+
+/* The ranges of Hugging Face's BertNormalizer. U+2B820 to U+2B91F are missing there too, and models
+ * are trained with that. */
+static bool is_ideograph(uint32_t c)
+{
+    static const range cjk[] = {
+        {0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
+        {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
+    return c >= 0x3400 && in_ranges(c, cjk, WB__COUNT(cjk));
+}
+
+/* The zero width joiners, and symbols with the property Alphabetic: letters in circles and
+ * squares. */
+static bool is_word_symbol(uint32_t c)
+{
+    static const range symbols[] = {{0x200c, 0x200d},   {0x24b6, 0x24e9},   {0x1f130, 0x1f149},
+                                    {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
+    return c >= 0x200c && in_ranges(c, symbols, WB__COUNT(symbols));
+}
+
+int wb__unicode_classes(uint32_t c)
+{
+    const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    int classes = (size_t)category < WB__COUNT(of_category) ? of_category[category] : 0;
+    if ((c >= 9 && c <= 13) || c == 0x85) classes |= WB__IS_SPACE;
+    if (c > ' ' && c < 0x7f && !(classes & (WB__IS_LETTER | WB__IS_NUMBER)))
+        classes |= WB__IS_PUNCTUATION;
+    if (is_word_symbol(c)) classes |= WB__IS_WORD;
+    if (is_ideograph(c)) classes |= WB__IS_IDEOGRAPH;
+    return classes;
+}
+
+uint32_t wb__unicode_lower(uint32_t c) { return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c); }
+
+/* ---- normal forms ---------------------------------------------------------------------------- */
+
+enum { LONGEST = 32 };                  /* the longest decomposition has 18 characters */
+
+static int class_of(uint32_t c)
+{
+    return c < 0x300 ? 0 : utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
+}
+
+static bool decompose(const wb__letters *in, bool compatibility, wb__letters *out)
+{
+    const uint32_t first = compatibility ? 0xa0 : 0xc0;     /* below, no character decomposes */
+    const utf8proc_option_t how =
+        UTF8PROC_DECOMPOSE | (compatibility ? UTF8PROC_COMPAT : (utf8proc_option_t)0);
+    for (int i = 0; i < in->n; i++) {
+        const wb__letter x = in->at[i];
+        const utf8proc_int32_t c = (utf8proc_int32_t)x.c;
+        utf8proc_int32_t parts[LONGEST] = {c};
+        utf8proc_ssize_t n = 1;
+        int bound = 0;
+        if (x.c >= first) n = utf8proc_decompose_char(c, parts, LONGEST, how, &bound);
+        if (n < 1 || n > LONGEST) parts[0] = c, n = 1;
+        for (int k = 0; k < n; k++)
+            if (!wb__letters_add(out, (wb__letter){(uint32_t)parts[k], x.begin, x.end}))
+                return false;
+    }
+    return true;
+}
+
+/* Sorts n letters that are no starters by their combining class; letters of a class keep their
+ * order. `to` has room for them. Counting makes it linear, also in a hostile text of marks. */
+static void sort_marks(wb__letter *marks, int n, wb__letter *to)
+{
+    int place[257] = {0};
+    for (int i = 0; i < n; i++) place[(class_of(marks[i].c) & 0xff) + 1]++;
+    for (int k = 0; k < 256; k++) place[k + 1] += place[k];
+    for (int i = 0; i < n; i++) to[place[class_of(marks[i].c) & 0xff]++] = marks[i];
+    memcpy(marks, to, (size_t)n * sizeof *marks);
+}
+
+/* Brings marks behind a starter into their canonical order. */
+static bool reorder(wb__letters *l)
+{
+    wb__letters spare = {0};
+    bool ok = true;
+    for (int i = 0; ok && i < l->n;) {
+        int end = i, before = 0;
+        bool sorted = true;
+        for (int k; end < l->n && (k = class_of(l->at[end].c)); end++) {
+            sorted = sorted && before <= k;
+            before = k;
+        }
+        if (!sorted) {
+            ok = wb__letters_room(&spare, end - i);
+            if (ok) sort_marks(l->at + i, end - i, spare.at);
+        }
+        i = end + 1;
+    }
+    wb__free(spare.at);
+    return ok;
+}
+
+/* The character that a followed by b becomes; 0: none. */
+static uint32_t composed(uint32_t a, uint32_t b)
+{
+    utf8proc_int32_t pair[2] = {(utf8proc_int32_t)a, (utf8proc_int32_t)b};
+    if (b < 0x300) return 0;
+    return utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE) == 1
+               ? (uint32_t)pair[0] : 0;
+}
+
+/* Composes decomposed letters in place. */
+static void compose_letters(wb__letters *l)
+{
+    int n = 0, starter = -1, before = 0;
+    for (int i = 0; i < l->n; i++) {
+        const wb__letter x = l->at[i];
+        const int k = class_of(x.c);
+        const bool reachable = starter >= 0 && (starter == n - 1 || before < k);
+        const uint32_t c = reachable ? composed(l->at[starter].c, x.c) : 0;
+        if (c) {
+            l->at[starter].c = c;
+            l->at[starter].end = WB__MAX(l->at[starter].end, x.end);
+            continue;
+        }
+        if (!k) starter = n;
+        before = k;
+        l->at[n++] = x;
+    }
+    l->n = n;
+}
+
+bool wb__unicode_normal(const wb__letters *in, bool compose, bool compatibility, wb__letters *out)
+{
+    if (!decompose(in, compatibility, out) || !reorder(out)) return false;
+    if (compose) compose_letters(out);
+    return true;
+}
+
+#endif
