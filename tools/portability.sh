@@ -14,8 +14,9 @@
 #           that Apple's headers agree, with which they were not compared, that Apple's tools accept
 #           the options, or that anything works on macOS: nothing is run.
 #
-# All builds are without zlib, oneDNN, libbson, libzip and utf8proc, whose versions for these systems
-# Debian does not have, or only beside the machine's own packages.  The results are in build-portable/.
+# All builds are without zlib, oneDNN, libbson, libzip and utf8proc, whose versions for these
+# systems Debian does not have, or only beside the machine's own packages.  The results are in
+# build-portable/.
 set -eu
 cd "$(dirname "$0")/.."
 here=tools/portability root=build-portable

@@ -4,10 +4,10 @@
     make_tokenizers.py FOLDER [MINILM [GPT2]]
 
 Trains small models on the sentences below, and writes what the library `tokenizers` makes of texts
-with them: "models" has the texts of tokenizer.json's member "model"; each of "cases" its other
+with them.  "models" has the texts of tokenizer.json's member "model"; each of "cases" the other
 members as a text, "ids" with special tokens, "offsets" in bytes, and "decoded" texts without and
-with special tokens; "pairs" has pairs of texts, cut and padded.  "texts" are in hexadecimal.  MINILM
-and GPT2 are the folders of real tokenizers, for "real".
+with special tokens; "pairs" has pairs of texts, cut and padded.  "texts" are in hexadecimal.
+MINILM and GPT2 are the folders of real tokenizers, for "real".
 """
 import json
 import sys
@@ -144,7 +144,8 @@ def cases():
     yield "bert", "wordpiece", {**plain, "normalizer": bert, "decoder": pieces,
                                 "post_processor": template("[CLS]", "[SEP]", bert_ids)}
     yield "cased", "wordpiece", {
-        **plain, "normalizer": {**bert, "lowercase": False}, "decoder": {**pieces, "cleanup": False},
+        **plain, "normalizer": {**bert, "lowercase": False},
+        "decoder": {**pieces, "cleanup": False},
         "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}}
     yield "accents", "wordpiece", {
         **plain, "normalizer": {**bert, "clean_text": False, "handle_chinese_chars": False,
@@ -204,7 +205,8 @@ def cases():
         yield behavior, "bytes", {
             "normalizer": sequence(form, {"type": "Strip", "strip_left": form != "NFC",
                                           "strip_right": form != "NFD"}),
-            "pre_tokenizer": splits("WhitespaceSplit", {"type": "Punctuation", "behavior": behavior},
+            "pre_tokenizer": splits("WhitespaceSplit",
+                                    {"type": "Punctuation", "behavior": behavior},
                                     {"type": "Digits", "individual_digits": form == "NFC"},
                                     {**level, "use_regex": False}), "decoder": level}
     yield "suffix", "suffix", {"pre_tokenizer": {"type": "Whitespace"}}

@@ -1,5 +1,5 @@
-/* Tokenizers against Hugging Face's: ids, offsets, decoded texts, pairs that are cut and padded; the
- * older files; decoding token by token. */
+/* Tokenizers against Hugging Face's: ids, offsets, decoded texts, pairs that are cut and padded;
+ * the older files; decoding token by token. */
 #include "text_golden.h"
 
 #include "python.h"
@@ -359,6 +359,17 @@ TEST_IN_SCOPE(gpt2)
 {
     char path[512];
     if (real_folder(path, "WEBER_GPT2", "raise SystemExit(1)")) check_real("gpt2", path);
+}
+
+/* The two libraries on random texts. */
+TEST(the_library_tokenizers_agrees)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    printf("SKIP: Python does not load a library with sanitizers\n");
+    return;
+#endif
+    if (access(WB_TEST_LIBRARY, R_OK) || !python_has("tokenizers")) return;
+    assert_int_equal(python_script("io/text_differential.py", WB_TEST_LIBRARY), 0);
 }
 
 #endif

@@ -8,7 +8,10 @@
 
 enum { BYTE_SPACE = 0x120 };            /* the letter of the byte ' ' (wb__byte_letter) */
 
-static bool is_blank(uint32_t c) { return c == BYTE_SPACE || wb__unicode_classes(c) & WB__IS_SPACE; }
+static bool is_blank(uint32_t c)
+{
+    return c == BYTE_SPACE || wb__unicode_classes(c) & WB__IS_SPACE;
+}
 
 bool wb__emit(const wb_tokenizer *t, const wb__letters *l, int begin, int end, int32_t id,
               wb__tokens *out)
