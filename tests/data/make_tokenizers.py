@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 SENTENCES = """
 The quick brown fox jumps over the lazy dog, and nobody knows why it doesn't stop.
 A network learns slowly; we've measured that it'll need 1,234 steps, I'm sure they're enough.
-Training on 60000 images took 3.14 hours in 2024. What a pity! Isn't it? (Yes, it is.)
+Training The Der Training The Der on 60000 images took 3.14 hours in 2024. What a pity! Isn't it? (Yes, it is.)
 Tokenization splits words into pieces: un-believ-able, re-train-ing, token-iz-er.
 Der schnelle braune Fuchs springt über den faulen Hund; Grüße aus Köln, außer am Samstag.
 Le cœur a ses raisons que la raison ne connaît point ; où est passé l'élève ? Ça va déjà.
@@ -74,6 +74,7 @@ TEXTS = [
     "a\r\nb\n\n  c\r\r\n d \n",
     "９９ ²³ 𝟘𝟙 Ⅻ 〇 一二三",
     "Ⓐⓑ🄰🅐 ͅ _x_ a‿b",
+    "'The 'Der 'Training 'Le 'Re it'S it'\u017f \u0130'",
 ]
 
 BROKEN = [b"\xff\xfe", b"ok \xc3( \xe2\x82 end", b"\xf0\x9f\x98 \x80\x80 \xed\xa0\x80 \xc0\xaf",
