@@ -19,7 +19,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 SENTENCES = """
 The quick brown fox jumps over the lazy dog, and nobody knows why it doesn't stop.
 A network learns slowly; we've measured that it'll need 1,234 steps, I'm sure they're enough.
-Training The Der Training The Der on 60000 images took 3.14 hours in 2024. What a pity! Isn't it? (Yes, it is.)
+Training The Der Training The Der.
+Training on 60000 images took 3.14 hours in 2024. What a pity! Isn't it? (Yes, it is.)
 Tokenization splits words into pieces: un-believ-able, re-train-ing, token-iz-er.
 Der schnelle braune Fuchs springt über den faulen Hund; Grüße aus Köln, außer am Samstag.
 Le cœur a ses raisons que la raison ne connaît point ; où est passé l'élève ? Ça va déjà.
@@ -120,13 +121,13 @@ def trained():
     fallback = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
     t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     t.pre_tokenizer = pre_tokenizers.Metaspace()
-    t.train_from_iterator(lines[:6] * 4, trainers.BpeTrainer(
+    t.train_from_iterator(lines[:7] * 4, trainers.BpeTrainer(
         vocab_size=420, special_tokens=fallback, show_progress=False))
     out["pieces"] = t
     t = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>",
                              continuing_subword_prefix="##"))
     t.pre_tokenizer = pre_tokenizers.Whitespace()
-    t.train_from_iterator(lines[:4] * 4, trainers.BpeTrainer(
+    t.train_from_iterator(lines[:5] * 4, trainers.BpeTrainer(
         vocab_size=200, special_tokens=["<unk>"], end_of_word_suffix="</w>",
         continuing_subword_prefix="##", show_progress=False))
     out["suffix"] = t
