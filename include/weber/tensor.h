@@ -391,7 +391,7 @@ WB_API void wb_object_show(void *object);
 /** The text that wb_show prints.  The caller frees it with wb_free_text.  NULL: the evaluation
  * failed, or `object` is NULL or was freed. */
 WB_API char *wb_object_format(void *object);
-/** Frees a text of wb_object_format.  NULL is ignored. */
+/** Frees a text of wb_object_format or wb_decode.  NULL is ignored. */
 WB_API void wb_free_text(char *text);
 
 #ifndef __cplusplus
