@@ -29,8 +29,8 @@ extern "C" {
  *   - normalizer: BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Prepend, Replace (of a string),
  *     Sequence, Strip, StripAccents
  *   - pre_tokenizer: BertPreTokenizer, ByteLevel, Digits, Metaspace, Punctuation, Sequence, Split
- *     (with the patterns of GPT-2, of cl100k, which Llama 3 uses, and of Qwen 2), Whitespace,
- *     WhitespaceSplit
+ *     (at a string, or with the patterns of GPT-2, of cl100k, which Llama 3 uses, and of Qwen 2),
+ *     Whitespace, WhitespaceSplit
  *   - post_processor: BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing
  *   - decoder: ByteFallback, ByteLevel, Fuse, Metaspace, Replace (of a string), Sequence, Strip (at
  *     the start of the text, behind Fuse), WordPiece

@@ -211,6 +211,10 @@ def cases():
                                     {"type": "Punctuation", "behavior": behavior},
                                     {"type": "Digits", "individual_digits": form == "NFC"},
                                     {**level, "use_regex": False}), "decoder": level}
+    for behavior in behaviors:
+        yield "string-" + behavior, "wordpiece", {
+            "pre_tokenizer": {"type": "Split", "pattern": {"String": "e "}, "behavior": behavior,
+                              "invert": False}}
     yield "suffix", "suffix", {"pre_tokenizer": {"type": "Whitespace"}}
     words = [("new", {"single_word": True}), ("tight", {"normalized": False}),
              ("lefty", {"lstrip": True}), ("righty", {"rstrip": True}),

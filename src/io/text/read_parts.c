@@ -338,11 +338,13 @@ static void read_split(wb__part_reader *r, const wb__json *p)
     const char *regex;
     char expected[256];
     wb__part_keys(r, p, "type pattern behavior invert");
-    pattern_of(r, p, &regex);
-    if (!regex) wb__part_unknown(r, "Split at a plain string");
-    if (wb__part_choice(r, p, "behavior", WB__ISOLATED, behaviors) != WB__ISOLATED ||
-        wb__part_bool(r, p, "invert", false))
-        wb__part_unknown(r, "Split with another behavior than Isolated, or inverted");
+    const char *text = pattern_of(r, p, &regex);
+    const int behavior = wb__part_choice(r, p, "behavior", WB__ISOLATED, behaviors);
+    if (wb__part_bool(r, p, "invert", false)) wb__part_unknown(r, "Split with invert");
+    if (!regex && !*text) wb__part_bad(r, "pattern is empty");
+    if (!regex) wb__part_step(r, &r->t->splitters, WB__SPLIT, 0, behavior, text, NULL);
+    if (regex && behavior != WB__ISOLATED)
+        wb__part_unknown(r, "Split with a regular expression and another behavior than Isolated");
     if (regex && !strcmp(regex, gpt2))
         wb__part_step(r, &r->t->splitters, WB__SPLIT_GPT2, 0, 0, NULL, NULL);
     for (int digits = 1; regex && digits <= 3; digits += 2) {

@@ -24,13 +24,28 @@ static bool is_border(wb__delimiters b, bool left, bool right)
     }
 }
 
-static bool split_classes(const wb__letter *at, wb__span s, int classes, wb__delimiters b,
-                          wb__spans *out)
+/* Whether a delimiter begins at letter i: a character of the step's classes, or its text. Sets *n
+ * to its length, or to 1. */
+static bool is_delimiter(const wb__text_step *step, const wb__letter *at, int i, int end, int *n)
 {
+    const wb__letters *text = &step->from;
+    *n = 1;
+    if (!text->n) return wb__unicode_classes(at[i].c) & step->first;
+    if (end - i < text->n) return false;
+    for (int k = 0; k < text->n; k++)
+        if (at[i + k].c != text->at[k].c) return false;
+    *n = text->n;
+    return true;
+}
+
+static bool split_delimiters(const wb__letter *at, wb__span s, const wb__text_step *step,
+                             wb__spans *out)
+{
+    const wb__delimiters b = (wb__delimiters)step->second;
     bool before = false;
     int begin = s.begin;
-    for (int i = s.begin; i < s.end; i++) {
-        const bool now = wb__unicode_classes(at[i].c) & classes;
+    for (int i = s.begin, n; i < s.end; i += n) {
+        const bool now = is_delimiter(step, at, i, s.end, &n);
         if (i > s.begin && is_border(b, before, now)) {
             if (!(before && b == WB__REMOVED) && !cut(out, begin, i)) return false;
             begin = i;
@@ -228,8 +243,7 @@ static bool changes(wb__text_step_kind k)
 static bool split_piece(const wb__text_step *step, const wb__letter *at, wb__span s, wb__spans *out)
 {
     switch (step->kind) {
-    case WB__SPLIT:
-        return split_classes(at, s, step->first, (wb__delimiters)step->second, out);
+    case WB__SPLIT: return split_delimiters(at, s, step, out);
     case WB__SPLIT_WORDS: return split_words(at, s, out);
     case WB__SPLIT_BEFORE: return split_before(at, s, step->to.at[0].c, out);
     default: return split_pattern(at, s, step, out);

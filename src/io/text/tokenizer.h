@@ -22,7 +22,8 @@ typedef enum {
     WB__REPLACE,                /* [from, to] */
     WB__PREPEND,                /* [to]; not in an empty text */
     /* splitters: of pieces */
-    WB__SPLIT,                  /* at characters of some classes [first, second: wb__delimiters] */
+    WB__SPLIT,                  /* at characters of some classes [first], or at a text [from];
+                                   [second: wb__delimiters] */
     WB__SPLIT_WORDS,            /* runs of word characters and of others, without white space */
     WB__SPLIT_GPT2,             /* GPT-2's pattern */
     WB__SPLIT_GPT4,             /* that of cl100k [first: the most digits of a number] */
