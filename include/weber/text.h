@@ -3,7 +3,9 @@
  * A tokenizer divides texts into tokens, the numbers by which a model of language knows words and
  * parts of words.  It is read from the files that come with a model and computes what Hugging
  * Face's library `tokenizers` computes from them.  Characters are classified by utf8proc; a Weber
- * that was built without it (Debian's libutf8proc-dev) cannot load tokenizers.
+ * that was built without it (Debian's libutf8proc-dev) cannot load tokenizers.  utf8proc knows one
+ * version of Unicode (2.8: 15.0), `tokenizers` several: of characters that are newer than Unicode
+ * 8.0 some hundreds are classified otherwise, such as U+2E44, which is punctuation since 9.0.
  *
  * Texts are UTF-8 and end at their first zero byte.  Bytes that are no UTF-8 count as U+FFFD, one
  * for each longest part that begins like a character.  Several threads may use one tokenizer at the

@@ -112,7 +112,7 @@ def random_text(rng, left_out):
 
 def around(c):
     """A text that shows how a character is classified."""
-    return "a" + c + "b1" + c + "2 " + c + "." + c + "\u0301 " + c + "'s"
+    return "a" + c + "b1" + c + "2 " + c + "." + c + "\u0301 " + c + "'s" + c + "new"
 
 
 def differing(ours, theirs, characters):
