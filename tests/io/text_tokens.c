@@ -4,6 +4,7 @@
 
 #include "python.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #ifndef WB_HAVE_UTF8PROC
@@ -223,6 +224,46 @@ TEST_IN_SCOPE(texts_come_back)
         char *back = wb_decode(t, wb_encode(t, from), .keep_special = true);
         assert_string_equal(back, from);
         wb_free_text(back);
+    }
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+enum { THREAD_TEXTS = 24 };
+typedef struct { wb_tokenizer *t; char *texts[THREAD_TEXTS]; int wrong; } work;
+
+/* Encodes and decodes all texts several times, and counts those that do not come back. */
+static void *encode_and_decode(void *argument)
+{
+    work *w = argument;
+    for (int i = 0; i < 20 * THREAD_TEXTS; i++) {
+        wb_scope *scope = wb_scope_open();
+        const char *text = w->texts[i % THREAD_TEXTS];
+        char *back = wb_decode(w->t, wb_encode(w->t, text), .keep_special = true);
+        w->wrong += !back || strcmp(back, text);
+        wb_free_text(back);
+        wb_scope_close(scope);
+    }
+    return NULL;
+}
+
+TEST_IN_SCOPE(threads_share_a_tokenizer)
+{
+    wb_tokenizer *t = load_case(golden_case("gpt2"));
+    work works[4];
+    pthread_t threads[4];
+    const wb__json *texts = wb__json_get(golden, "texts");
+    for (int k = 0; k < 4; k++) {
+        works[k] = (work){.t = t};
+        for (int64_t i = 0; i < THREAD_TEXTS; i++)
+            works[k].texts[i] = wb__strdup(from_hex(item(texts, i)));
+    }
+    for (int k = 0; k < 4; k++)
+        assert_int_equal(pthread_create(&threads[k], NULL, encode_and_decode, &works[k]), 0);
+    for (int k = 0; k < 4; k++) {
+        pthread_join(threads[k], NULL);
+        assert_int_equal(works[k].wrong, 0);
+        for (int i = 0; i < THREAD_TEXTS; i++) wb__free(works[k].texts[i]);
     }
 }
 
