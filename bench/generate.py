@@ -2,13 +2,14 @@
 """Tokens per second of a GPT with a cache of keys and values: Weber, PyTorch and llama.cpp.
 
   bench/generate.py BUILD [--model small|gpt2] [--dtype f32|bf16] [--tokens N] [--batch 1]
-                    [--threads 1] [--rounds 5]
+                    [--threads 1] [--rounds 5] [--hub]
 
 BUILD is a build folder with bench/generate_bench.  small: 256 characters of a small GPT; gpt2: 64
-tokens of GPT-2 124M.  All sides have the same weights and generate the most likely token each time.
-The page has the number of tokens that equal Weber's; in f32 PyTorch's must be all.  In bf16 sides
-round differently, and llama.cpp rounds GELU, keys and values to f16.  The sides run in turns; the
-figures are the medians over the rounds of each round's fastest repeat.
+tokens of GPT-2 124M.  With --hub, of gpt2, Weber loads the model by wb_load_pretrained from a
+folder in the form of a model hub.  All sides have the same weights and generate the most likely
+token each time.  The page has the number of tokens that equal Weber's; in f32 PyTorch's must be
+all.  In bf16 sides round differently, and llama.cpp rounds GELU, keys and values to f16.  The sides
+run in turns; the figures are the medians over the rounds of each round's fastest repeat.
 
 Each token reads all weights once, so the memory's bandwidth is the limit of gpt2.  It is measured
 in the same run, with as many threads, as the fastest reading of 512 MiB.
@@ -38,7 +39,10 @@ options.add_argument("--model", choices=list(SIZES), default="small")
 options.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
 for name, value in (("tokens", 0), ("batch", 1), ("threads", 1), ("rounds", 5)):
     options.add_argument("--" + name, type=int, default=value)
+options.add_argument("--hub", action="store_true")
 options = options.parse_args()
+if options.hub and options.model != "gpt2":
+    sys.exit("--hub is of --model gpt2")
 CLASSES, LENGTH, WIDTH, HEADS, BLOCKS, TOKENS = SIZES[options.model]
 TIED = options.model == "gpt2"          # the head is the table of the tokens
 HEAD = "layers.0.layers.0.weight" if TIED else f"layers.{BLOCKS + 2}.weight"
@@ -96,6 +100,34 @@ def save(w, path):
         f.write(struct.pack("<Q", len(text)) + text)
         for x in w.values():
             f.write(x.numpy().tobytes())
+
+
+def save_hub(torch, w, folder):
+    """Writes the folder of a model hub: the weights by GPT-2's names, matrices [in, out]."""
+    hub = {"wte.weight": w["layers.0.layers.0.weight"],
+           "wpe.weight": w["layers.0.layers.1.layers.1.weight"]}
+
+    def norm(name, of):
+        hub[name + ".weight"], hub[name + ".bias"] = w[of + ".scale"], w[of + ".bias"]
+
+    def turned(name, *of):
+        hub[name + ".weight"] = torch.cat([w[part + ".weight"] for part in of]).T.contiguous()
+        hub[name + ".bias"] = torch.cat([w[part + ".bias"] for part in of])
+
+    for i in range(BLOCKS):
+        attention, perceptron = (f"layers.{i + 1}.layers.{part}.layers.layers." for part in (0, 1))
+        norm(f"h.{i}.ln_1", attention + "0")
+        turned(f"h.{i}.attn.c_attn", *(f"{attention}1.{part}_proj" for part in "qkv"))
+        turned(f"h.{i}.attn.c_proj", attention + "1.out_proj")
+        norm(f"h.{i}.ln_2", perceptron + "0")
+        turned(f"h.{i}.mlp.c_fc", perceptron + "1")
+        turned(f"h.{i}.mlp.c_proj", perceptron + "2")
+    norm("ln_f", f"layers.{BLOCKS + 1}")
+    folder.mkdir()
+    save(hub, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": CLASSES,
+        "n_positions": LENGTH, "n_embd": WIDTH, "n_layer": BLOCKS, "n_head": HEADS}))
 
 
 def torch_side(torch, w, tokens, batch):
@@ -247,7 +279,7 @@ def weber_side(file, tokens, rates):
     command = [options.build / "bench" / "generate_bench", file]
     for name in ("model", "dtype", "batch", "threads"):
         command += [f"--{name}", str(getattr(options, name))]
-    command += ["--tokens", str(tokens), "--repeats", str(REPEATS)]
+    command += ["--tokens", str(tokens), "--repeats", str(REPEATS), "--hub", str(int(options.hub))]
     run = subprocess.run(command, check=True, capture_output=True, text=True)
     result = json.loads(run.stdout)
     rates.append(statistics.median(result["bytes_per_second"]))
@@ -261,7 +293,11 @@ def main():
     w, rates = weights(torch), []
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         file = pathlib.Path(folder) / "gpt.safetensors"
-        save(w, file)
+        if options.hub:
+            file = pathlib.Path(folder) / "gpt2"
+            save_hub(torch, w, file)
+        else:
+            save(w, file)
         torch_generate = torch_side(torch, w, tokens, options.batch)
         sides = {"Weber": lambda: weber_side(file, tokens, rates),
                  f"PyTorch {torch.__version__}": lambda: timed(torch_generate)}

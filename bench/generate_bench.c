@@ -2,9 +2,10 @@
  * one:
  *
  *   generate_bench WEIGHTS.safetensors [--model small|gpt2] [--tokens N] [--batch N] [--repeats N]
- *                  [--dtype f32|bf16] [--threads N]
+ *                  [--dtype f32|bf16] [--threads N] [--hub 1]
  *
- * small is a GPT of characters; gpt2 has the sizes of GPT-2 124M and a tied head.  Prints a line of
+ * small is a GPT of characters; gpt2 has the sizes of GPT-2 124M and a tied head.  With --hub 1,
+ * WEIGHTS is a folder of a model hub, with the sizes of --model.  Prints a line of
  * JSON: the seconds of each repeat, the memory's bandwidth before each (the reading of a buffer
  * larger than the caches, with as many threads), and the tokens of the last one.  generate.py
  * writes the weights, runs this program and compares it with PyTorch and llama.cpp. */
@@ -130,7 +131,7 @@ typedef struct {
     const sizes *sizes;
     int64_t tokens, batch, repeats;
     int threads;
-    bool bf16;
+    bool bf16, hub;
 } wishes;
 
 static bool read_wishes(int argc, char **argv, wishes *w)
@@ -142,6 +143,7 @@ static bool read_wishes(int argc, char **argv, wishes *w)
         else if (!strcmp(key, "--repeats")) w->repeats = atoll(value);
         else if (!strcmp(key, "--threads")) w->threads = atoi(value);
         else if (!strcmp(key, "--dtype")) w->bf16 = !strcmp(value, "bf16");
+        else if (!strcmp(key, "--hub")) w->hub = atoi(value);
         else if (!strcmp(key, "--model")) w->sizes = &all_sizes[!strcmp(value, "gpt2")];
         else return false;
     }
@@ -160,10 +162,11 @@ static void print_numbers(const char *key, const double *values, int64_t n, int 
 
 int main(int argc, char **argv)
 {
-    wishes w = {&all_sizes[0], 64, 1, 5, 1, false};
+    wishes w = {&all_sizes[0], 64, 1, 5, 1, false, false};
     if (!read_wishes(argc, argv, &w))
         return fprintf(stderr, "generate_bench WEIGHTS [--model small|gpt2] [--tokens N] "
-                               "[--batch N] [--repeats N] [--dtype f32|bf16] [--threads N]\n"), 2;
+                               "[--batch N] [--repeats N] [--dtype f32|bf16] [--threads N] "
+                               "[--hub 1]\n"), 2;
     const int64_t all = (w.tokens + 1) * w.batch;
     int32_t *line = calloc((size_t)all, sizeof *line);
     double *figures = calloc(2 * (size_t)w.repeats, sizeof *figures), *rates = figures + w.repeats;
@@ -171,8 +174,8 @@ int main(int argc, char **argv)
     if (!line || !figures || !buffer) return fprintf(stderr, "generate_bench: no memory\n"), 1;
     memset(buffer, 1, BUFFER);
     wb_set_threads(w.threads);
-    writer own = {gpt(w.sizes), NULL};
-    if (!own.model || wb_load_state(argv[1], own.model)) return failed();
+    writer own = {w.hub ? wb_load_pretrained(argv[1]) : gpt(w.sizes), NULL};
+    if (!own.model || (!w.hub && wb_load_state(argv[1], own.model))) return failed();
     if (w.bf16 && !(own.model = wb_to(own.model, wb_device_at("CPU", 0), .dtype = WB_BF16)))
         return failed();
     if (!(own.cache = wb_attention_cache(own.model, w.batch, w.sizes->length))) return failed();

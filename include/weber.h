@@ -14,7 +14,8 @@
  *                       weber/images.h PNG and JPEG files, weber/text.h tokenizers
  *   6  weber/train.h    optimiser rules, training, progress bars, plots; it includes
  *                       weber/schedules.h, schedules of the learning rate
- *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries
+ *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries;
+ *                       weber/pretrained.h has models from the folder of a model hub
  *   8  weber/device.h   devices: finding and choosing them, moving objects between them
  *   9  weber/distributed.h   training by several processes
  *      weber/cxx.h      the same functions for C++17; it includes weber/cxx_layers.h
@@ -64,6 +65,7 @@
 #include "weber/text.h"
 #include "weber/train.h"
 #include "weber/files.h"
+#include "weber/pretrained.h"
 #include "weber/device.h"
 #include "weber/distributed.h"
 #ifdef __cplusplus

@@ -450,19 +450,28 @@ def pt_files():
             yield path.stem + "-pickle", z.read(path.stem + "/data.pkl")
 
 
+def pretrained_files():
+    """config.json of the small models of tests/data/pretrained."""
+    for path in sorted((Path(__file__).resolve().parents[1] / "tests" / "data" / "pretrained")
+                       .glob("*/config.json")):
+        yield path.parent.name + ".json", path.read_bytes()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--weber", type=Path)
     options = parser.parse_args()
-    for target in ("bson", "safetensors", "npy", "npz", "idx", "pt", "onnx", "tokenizer", *TEXTS):
+    for target in ("bson", "safetensors", "npy", "npz", "idx", "pt", "onnx", "tokenizer",
+                   "pretrained", *TEXTS):
         shutil.rmtree(options.folder / target, ignore_errors=True)
     for name, fields in bson_files():
         add(options.folder, "bson", name, document(fields))
     for target, files in (("safetensors", safetensors_files), ("npy", npy_files),
                           ("npz", npz_files), ("idx", idx_files), ("pt", pt_files),
-                          ("onnx", onnx_files), ("tokenizer", tokenizer_files)):
+                          ("onnx", onnx_files), ("tokenizer", tokenizer_files),
+                          ("pretrained", pretrained_files)):
         for name, data in files():
             add(options.folder, target, name, data)
     for target, files in TEXTS.items():

@@ -16,8 +16,8 @@
 #include "weber/cxx_observations.h"
 #include "weber/cxx_ops.h"
 #include "weber/distributed.h"
-#include "weber/files.h"
 #include "weber/images.h"
+#include "weber/pretrained.h"
 #include "weber/text.h"
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -274,6 +274,10 @@ inline int wb_save(const char *path, void *model, wb_save_options o = {})
 inline wb_layer *wb_load(const char *path, wb_load_options o = {})
 {
     return wb_load_with(path, &o);
+}
+inline wb_layer *wb_load_pretrained(const char *folder, wb_load_pretrained_options o = {})
+{
+    return wb_load_pretrained_with(folder, &o);
 }
 inline int wb_load_state(const char *path, void *model, wb_load_state_options o = {})
 {

@@ -158,6 +158,11 @@ bool wb__offsets_ascend(const char *what, wb_tensor *offsets, int64_t bound)
     return check_readable(&c, wb__bind(offsets));
 }
 
+bool wb__known_below(const char *what, wb_tensor *index, int64_t bound)
+{
+    return check_readable(&(value_check){.what = what, .bound = bound}, wb__bind(index));
+}
+
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y)
 {
     bool same = x->ndim == y->ndim;

@@ -294,6 +294,8 @@ bool wb__labels_below(const char *what, wb_tensor *labels, int64_t bound, const 
  * element outside 0 to bound - 1.  Without WEBER_DEBUG=check it checks only outside recordings, and
  * only offsets that are evaluated in memory that the host may read. */
 bool wb__offsets_ascend(const char *what, wb_tensor *offsets, int64_t bound);
+/* As wb__offsets_ascend, for numbers in any order, of which the first is any too. */
+bool wb__known_below(const char *what, wb_tensor *index, int64_t bound);
 
 /* Returns the dtype in which sums over this dtype are computed: f32 for f16 and bf16, else the same
  * dtype. */

@@ -16,6 +16,8 @@ typedef struct {
 
 /* Whether wb_call_cached is running on this thread. */
 bool wb__cache_used(void);
+/* The number of positions that its cache has room for; 0 if it is not running. */
+int64_t wb__cache_length(void);
 /* Writes the keys and values of x into the cache of wb_call_cached, and replaces them by all that
  * the cache has. Sets x->mask to the keys that each query sees. False with the error set. */
 bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x);

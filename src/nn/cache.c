@@ -22,6 +22,12 @@ bool wb__cache_used(void) { return using != NULL; }
 
 static void *part(const wb_tree *cache, int i) { return cache->node.children[i].object; }
 
+int64_t wb__cache_length(void)
+{
+    const wb_tree *keys = using ? part(using->cache, KEYS) : NULL;
+    return keys && keys->node.n ? ((const wb_tensor *)part(keys, 0))->dims[2] : 0;
+}
+
 /* ---- creation -------------------------------------------------------------------------------- */
 
 /* Calls f for each causal attention layer in `object`, in the order of the children. Stops if f

@@ -13,7 +13,8 @@
     X(adaptivemeanpool) X(embedding) X(embeddingbag) X(attention)                               \
     X(rnn) X(lstm) X(gru) X(rnn_cell) X(lstm_cell) X(gru_cell)                                  \
     X(gruv3) X(gruv3_cell) X(recurrence) X(weightnorm)                                          \
-    X(chain) X(skip) X(parallel) X(fusion) X(maxout) X(function) X(onnx_model)
+    X(chain) X(skip) X(parallel) X(fusion) X(maxout) X(function) X(onnx_model)     \
+    X(transformer) X(transformer_block) X(token_pool)
 
 #define EXTERN(name) extern const wb__layer_type wb__##name##_type;
 LAYERS(EXTERN)

@@ -1,0 +1,71 @@
+/* Weber, chapter 7: models from the folder of a model hub. */
+#ifndef WEBER_PRETRAINED_H
+#define WEBER_PRETRAINED_H
+
+#include "weber/files.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What a model of wb_load_pretrained computes.
+ *
+ * WB_PRETRAINED_TOKENS: BERT and DistilBERT give the last hidden states [N,T,width],
+ * GPT2LMHeadModel the logits [N,T,vocabulary], GPT2Model the hidden states behind its last norm.
+ * WB_PRETRAINED_POOLED: BERT gives [N,width], the tanh of the layer "pooler" of the first token.
+ * WB_PRETRAINED_SENTENCES: a vector [N,width] for each text, as the folder's modules.json describes
+ * it for a sentence encoder: the mean over the tokens of the mask, their sum over the root of
+ * their number, their maximum, or the first token; then, with "Normalize", of length 1. */
+enum { WB_PRETRAINED_TOKENS, WB_PRETRAINED_POOLED, WB_PRETRAINED_SENTENCES };
+
+/** Options of wb_load_pretrained. */
+typedef struct wb_load_pretrained_options {
+    WB_OPTIONS_HEAD(wb_load_pretrained_options)
+    int64_t output WB_IS(WB_PRETRAINED_TOKENS);
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_load_pretrained_options;
+/** Loads the model in a folder of a model hub, on the default device: wb_load_pretrained("gpt2").
+ * The folder has config.json and model.safetensors, or model.safetensors.index.json and the files
+ * that it names; nothing else is read, but for sentences.  "model_type" in config.json is
+ *   "bert"         BertModel; of BertForMaskedLM and BertForPreTraining the encoder, without the
+ *                  head ("cls.")
+ *   "distilbert"   DistilBertModel; of DistilBertForMaskedLM the encoder ("vocab_" is left out)
+ *   "gpt2"         GPT2LMHeadModel, GPT2Model
+ *
+ *   wb_call(model, ids)   wb_call(model, ids, mask)   wb_call(model, ids, mask, types)
+ *   ids, mask, types [N,T] integer; mask also bool
+ * Tokens whose mask is 0 are padding: no token attends to them, and a sentence's vector leaves them
+ * out.  `types` are the token types of BERT; without them they are 0.  GPT-2 is causal, and works
+ * with wb_attention_cache and wb_call_cached; then the mask is [N,length] of the cache.
+ *
+ * The model is a layer of Weber's own layers: Embedding, LayerNorm, MultiHeadAttention, Dense and
+ * Dropout in a Transformer, so that it is trained, moved, printed, and saved and loaded by wb_save
+ * and wb_load.  Its parameters have the dtype that they have in the file, and these paths, with the
+ * blocks block0, block1, ...:
+ *   layers.tokens.weight   layers.positions.weight   layers.types.weight
+ *   layers.embed_norm.scale, .bias
+ *   layers.block0.layers.attention.q_proj.weight, .bias; k_proj, v_proj, out_proj
+ *   layers.block0.layers.norm1.scale, .bias; norm2
+ *   layers.block0.layers.dense1.weight, .bias; dense2
+ *   layers.norm.scale, .bias   layers.pooler.weight, .bias   layers.head.weight
+ * Norms come behind the sums in BERT, before attention and dense1 in GPT-2.  The head of GPT-2 is
+ * the table of the tokens (wb_tie), unless "tie_word_embeddings" is false.
+ *
+ * Errors of the call: more positions than the model has; inputs of other shapes; ids or types that
+ * are known in memory that the host can read, and outside the tables.
+ * Errors: another model_type or architecture; a setting of config.json that is not known, or has a
+ * value that this library does not compute; tensors that are missing, that the model does not have,
+ * or of another shape or dtype, all in one message; a damaged file; an output that the model does
+ * not have. */
+WB_API wb_layer *wb_load_pretrained_with(const char *folder, const wb_load_pretrained_options *o);
+
+#ifdef __cplusplus
+}
+#else
+#define wb_load_pretrained(...) WB_LOAD_PRETRAINED_(__VA_ARGS__, )
+#define WB_LOAD_PRETRAINED_(folder, ...) \
+    wb_load_pretrained_with((folder), WB_GET_(wb_load_pretrained_options, __VA_ARGS__))
+#endif
+
+#endif
