@@ -13,9 +13,9 @@
  * Prints:
  *   100 sentences, 384 numbers each
  *   How do I keep bread from going stale?
- *     0.68...  Wrapped in a cloth, a loaf stays fresh for three days.
- *     0....
- *     0.... */
+ *     0.58...  Wrapped in a cloth, a loaf stays fresh for three days.
+ *     0.26...  She whisks egg whites until they hold a peak.
+ *     0.24...  She is allergic to nuts and to the dust of hay. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
