@@ -10,8 +10,8 @@
  * are needed. NULL with the error set. */
 wb_layer *wb__transformer(int n, wb_layer *const *layers);
 /* Makes a TransformerBlock of n layers of wb_named: attention, norm1, dense1, dense2, norm2, and
- * dropout1 behind attention and dropout2 behind dense2, or none. With `norm_first` the norms come before attention and dense1, else behind the
- * sums. NULL with the error set. */
+ * dropout1 behind attention and dropout2 behind dense2, or none. With `norm_first` the norms come
+ * before attention and dense1, else behind the sums. NULL with the error set. */
 wb_layer *wb__transformer_block(bool norm_first, int n, wb_layer *const *layers);
 
 /* How a TokenPool reduces [N, T, features] to [N, features], over the tokens of the mask. */

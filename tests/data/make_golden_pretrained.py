@@ -25,7 +25,8 @@ FOLDER = HERE / "pretrained"
 transformers.logging.set_verbosity_error()
 kept = {}
 
-TEXT = """A small model of random numbers reads and writes text like this one. The tokens of the text
+TEXT = """\
+A small model of random numbers reads and writes text like this one. The tokens of the text
 are pieces of words: the pieces that occur often are long, and the others are short. The model
 reads one token after the other, and for each it computes how likely every token is to be the
 next one. The likeliest is written, and read again. Nothing of what it writes means anything, since

@@ -1,5 +1,5 @@
-/* Any bytes as config.json of a model hub's folder, whose tensors are those of a small BERT or GPT-2:
- * a model or an error. */
+/* Any bytes as config.json of a model hub's folder with the tensors of a small BERT or GPT-2: a
+ * model or an error. */
 #include "file.h"
 
 #include "weber/pretrained.h"
