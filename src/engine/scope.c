@@ -243,7 +243,7 @@ void wb__frame_end_many(wb__frame f, int n, void *const *results)
         s->holes += kept - 1 - i;
         return;
     }
-    memmove(s->objects + f.n, s->objects + kept, (size_t)n_kept * sizeof *s->objects);
+    if (n_kept) memmove(s->objects + f.n, s->objects + kept, (size_t)n_kept * sizeof *s->objects);
     s->n = f.n + n_kept;
 }
 
