@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Tokens per second of a GPT with a cache of keys and values: Weber, PyTorch and llama.cpp.
 
-  bench/generate.py BUILD [--model small|gpt2] [--dtype f32|bf16] [--tokens N] [--batch 1]
+  bench/generate.py BUILD [--model small|gpt2] [--dtype f32|bf16|int8] [--tokens N] [--batch 1]
                     [--threads 1] [--rounds 5] [--hub]
 
 BUILD is a build folder with bench/generate_bench.  small: 256 characters of a small GPT; gpt2: 64
 tokens of GPT-2 124M.  With --hub, of gpt2, Weber loads the model by wb_load_pretrained from a
 folder in the form of a model hub.  All sides have the same weights and generate the most likely
 token each time.  The page has the number of tokens that equal Weber's; in f32 PyTorch's must be
-all.  In bf16 sides round differently, and llama.cpp rounds GELU, keys and values to f16.  The sides
-run in turns; the figures are the medians over the rounds of each round's fastest repeat.
+all.  In bf16 sides round differently, and llama.cpp rounds GELU, keys and values to f16.  In int8
+Weber has the model of wb_quantise, PyTorch multiplies by linear_dynamic, and llama.cpp is left out.
+The sides run in turns; the figures are the medians over the rounds of each round's fastest repeat.
 
 Each token reads all weights once, so the memory's bandwidth is the limit of gpt2.  It is measured
 in the same run, with as many threads, as the fastest reading of 512 MiB.
@@ -36,7 +37,7 @@ SIZES = {"small": (65, 256, 128, 4, 4, 256), "gpt2": (50257, 1024, 768, 12, 12, 
 options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 options.add_argument("build", type=pathlib.Path)
 options.add_argument("--model", choices=list(SIZES), default="small")
-options.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
+options.add_argument("--dtype", choices=["f32", "bf16", "int8"], default="f32")
 for name, value in (("tokens", 0), ("batch", 1), ("threads", 1), ("rounds", 5)):
     options.add_argument("--" + name, type=int, default=value)
 options.add_argument("--hub", action="store_true")
@@ -86,7 +87,7 @@ def bytes_of_token(w):
     table = "layers.0.layers."
     count = sum(x.numel() for name, x in w.items()
                 if name == HEAD or not (name.startswith(table) and name.endswith(".weight")))
-    return count * (2 if options.dtype == "bf16" else 4)
+    return count * {"f32": 4, "bf16": 2, "int8": 1}[options.dtype]
 
 
 def save(w, path):
@@ -149,8 +150,21 @@ def torch_side(torch, w, tokens, batch):
     def norm(x, p, name):
         return F.layer_norm(x, (WIDTH,), p[name + ".scale"], p[name + ".bias"])
 
+    packed = {}
+
+    def quantised(x, weight, bias):
+        """F.linear with i8 weights, which are packed once."""
+        if id(weight) not in packed:
+            n = len(weight)
+            q = torch.quantize_per_channel(weight, weight.abs().amax(1) / 127,
+                                           torch.zeros(n, dtype=torch.int64), 0, torch.qint8)
+            packed[id(weight)] = torch.ops.quantized.linear_prepack(q, bias)
+        return torch.ops.quantized.linear_dynamic(x, packed[id(weight)])
+
+    product = quantised if options.dtype == "int8" else F.linear
+
     def linear(x, p, name):
-        return F.linear(x, p[name + ".weight"], p[name + ".bias"])
+        return product(x, p[name + ".weight"], p[name + ".bias"])
 
     def step(x, at):
         y = F.embedding(x, w["layers.0.layers.0.weight"])
@@ -168,7 +182,7 @@ def torch_side(torch, w, tokens, batch):
                        approximate="tanh")
             y = y + linear(z, p, "1.layers.layers.2")
         y = norm(y, w, f"layers.{BLOCKS + 1}")
-        return F.linear(y, w[HEAD]).argmax(-1)
+        return product(y, w[HEAD], None).argmax(-1)
 
     def generate():
         x = torch.arange(batch).remainder(CLASSES).view(batch, 1)
@@ -301,7 +315,9 @@ def main():
         torch_generate = torch_side(torch, w, tokens, options.batch)
         sides = {"Weber": lambda: weber_side(file, tokens, rates),
                  f"PyTorch {torch.__version__}": lambda: timed(torch_generate)}
-        llama = llama_side(w, pathlib.Path(folder) / "gpt.gguf", tokens, options.batch)
+        llama = None
+        if options.dtype != "int8":
+            llama = llama_side(w, pathlib.Path(folder) / "gpt.gguf", tokens, options.batch)
         if llama:
             sides[llama[0]] = lambda: timed(llama[1])
         seconds, texts = {side: [] for side in sides}, {}

@@ -2,7 +2,7 @@
  * one:
  *
  *   generate_bench WEIGHTS.safetensors [--model small|gpt2] [--tokens N] [--batch N] [--repeats N]
- *                  [--dtype f32|bf16] [--threads N] [--hub 1]
+ *                  [--dtype f32|bf16|int8] [--threads N] [--hub 1]
  *
  * small is a GPT of characters; gpt2 has the sizes of GPT-2 124M and a tied head.  With --hub 1,
  * WEIGHTS is a folder of a model hub, with the sizes of --model.  Prints a line of
@@ -131,7 +131,8 @@ typedef struct {
     const sizes *sizes;
     int64_t tokens, batch, repeats;
     int threads;
-    bool bf16, hub;
+    bool hub;
+    const char *dtype;
 } wishes;
 
 static bool read_wishes(int argc, char **argv, wishes *w)
@@ -142,12 +143,13 @@ static bool read_wishes(int argc, char **argv, wishes *w)
         else if (!strcmp(key, "--batch")) w->batch = atoll(value);
         else if (!strcmp(key, "--repeats")) w->repeats = atoll(value);
         else if (!strcmp(key, "--threads")) w->threads = atoi(value);
-        else if (!strcmp(key, "--dtype")) w->bf16 = !strcmp(value, "bf16");
+        else if (!strcmp(key, "--dtype")) w->dtype = value;
         else if (!strcmp(key, "--hub")) w->hub = atoi(value);
         else if (!strcmp(key, "--model")) w->sizes = &all_sizes[!strcmp(value, "gpt2")];
         else return false;
     }
     return argc >= 2 && w->tokens >= 1 && w->tokens <= w->sizes->length && w->batch >= 1 &&
+           (!strcmp(w->dtype, "f32") || !strcmp(w->dtype, "bf16") || !strcmp(w->dtype, "int8")) &&
            w->repeats >= 1 && w->threads >= 1 && w->threads <= MOST_THREADS;
 }
 
@@ -162,11 +164,11 @@ static void print_numbers(const char *key, const double *values, int64_t n, int 
 
 int main(int argc, char **argv)
 {
-    wishes w = {&all_sizes[0], 64, 1, 5, 1, false, false};
+    wishes w = {&all_sizes[0], 64, 1, 5, 1, false, "f32"};
     if (!read_wishes(argc, argv, &w))
         return fprintf(stderr, "generate_bench WEIGHTS [--model small|gpt2] [--tokens N] "
-                               "[--batch N] [--repeats N] [--dtype f32|bf16] [--threads N] "
-                               "[--hub 1]\n"), 2;
+                               "[--batch N] [--repeats N] [--dtype f32|bf16|int8] "
+                               "[--threads N] [--hub 1]\n"), 2;
     const int64_t all = (w.tokens + 1) * w.batch;
     int32_t *line = calloc((size_t)all, sizeof *line);
     double *figures = calloc(2 * (size_t)w.repeats, sizeof *figures), *rates = figures + w.repeats;
@@ -176,8 +178,10 @@ int main(int argc, char **argv)
     wb_set_threads(w.threads);
     writer own = {w.hub ? wb_load_pretrained(argv[1]) : gpt(w.sizes), NULL};
     if (!own.model || (!w.hub && wb_load_state(argv[1], own.model))) return failed();
-    if (w.bf16 && !(own.model = wb_to(own.model, wb_device_at("CPU", 0), .dtype = WB_BF16)))
-        return failed();
+    if (!strcmp(w.dtype, "bf16"))
+        own.model = wb_to(own.model, wb_device_at("CPU", 0), .dtype = WB_BF16);
+    if (!strcmp(w.dtype, "int8")) own.model = wb_quantise(own.model);
+    if (!own.model) return failed();
     if (!(own.cache = wb_attention_cache(own.model, w.batch, w.sizes->length))) return failed();
     wb_compiled *step = wb_compile(next, &own);
     for (int64_t i = 0; i < w.batch; i++) line[i] = (int32_t)(i % w.sizes->classes);

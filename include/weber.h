@@ -9,7 +9,7 @@
  *                       weber/signal.h those on sound, weber/linalg.h linear algebra
  *   4  weber/nn.h       models; it includes weber/layers.h, weber/recurrent.h and weber/losses.h;
  *                       weber/structs.h has structs of the program as layers and trees,
- *                       weber/models.h tools
+ *                       weber/models.h tools, weber/adapt.h i8 weights and low-rank adapters
  *   5  weber/data.h     datasets and loaders; weber/observations.h has views, folds and samples,
  *                       weber/images.h PNG and JPEG files, weber/text.h tokenizers
  *   6  weber/train.h    optimiser rules, training, progress bars, plots; it includes
@@ -59,6 +59,7 @@
 #include "weber/nn.h"
 #include "weber/structs.h"
 #include "weber/models.h"
+#include "weber/adapt.h"
 #include "weber/data.h"
 #include "weber/observations.h"
 #include "weber/images.h"

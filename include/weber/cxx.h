@@ -13,6 +13,7 @@
 #ifndef WEBER_CXX_H
 #define WEBER_CXX_H
 
+#include "weber/adapt.h"
 #include "weber/cxx_observations.h"
 #include "weber/cxx_ops.h"
 #include "weber/distributed.h"
@@ -198,6 +199,28 @@ template <class T> inline T *wb_clone(T *x) { return static_cast<T *>(wb_object_
 template <class T> inline T *wb_remove_weight_norms(T *model)
 {
     return static_cast<T *>(wb_object_remove_weight_norms(model));
+}
+template <class T> inline T *wb_quantise(T *model, wb_quantise_options o = {})
+{
+    return static_cast<T *>(wb_object_quantise(model, &o));
+}
+template <class T>
+inline T *wb_add_lora(T *model, const char *layers = nullptr, wb_add_lora_options o = {})
+{
+    o.layers = layers;
+    return static_cast<T *>(wb_object_add_lora(model, &o));
+}
+template <class T> inline T *wb_merge_lora(T *model)
+{
+    return static_cast<T *>(wb_object_merge_lora(model));
+}
+template <class T> inline T *wb_load_lora(const char *path, T *model)
+{
+    return static_cast<T *>(wb_object_load_lora(path, model));
+}
+inline wb_layer *wb_LoRA(wb_layer *layer, wb_LoRA_options o = {})
+{
+    return wb_LoRA_with(layer, &o);
 }
 template <class T> inline T *wb_restructure(T *model, wb_tensor *flat)
 {

@@ -32,7 +32,7 @@ static inline bool wb__is_epilogue(const wb__op_info *row)
 /* Whether a bias and an epilogue may follow the operation in the same step. */
 static inline bool wb__has_epilogue(const wb__op_info *row)
 {
-    return row->step == WB__STEP_MATMUL ||
+    return row->step == WB__STEP_MATMUL || row->step == WB__STEP_LINEAR_INT8 ||
            (row->step == WB__STEP_CONV && row->variant != WB__CONV_GRAD_WEIGHT);
 }
 
@@ -44,6 +44,10 @@ typedef enum {
     WB__SUMS_OF_A,          /* sums[m] = sum over k of a[m, k] */
     WB__SUMS_OF_B           /* sums[n] = sum over k of b[k, n] */
 } wb__sums;
+
+/* A row whose greatest magnitude is less than this is zeros once it is quantised (LINEAR_INT8), so
+ * that 127 divided by the magnitude is finite. */
+#define WB__INT8_LEAST 0x1p-100f
 
 /* How products of f32 may be computed; the names are PyTorch's. */
 typedef enum {

@@ -1,6 +1,8 @@
 /* Dense: y = activation(x·weightᵀ + bias). */
 #include "nn/layer.h"
 
+#include "weber/adapt.h"
+
 extern const wb__layer_type wb__dense_type;
 
 #define OPTIONS(X)                                                                              \
@@ -9,17 +11,30 @@ extern const wb__layer_type wb__dense_type;
     X(wb_Dense_options, init, INITIALISER, 1) X(wb_Dense_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f)
 {
-    const wb_Dense_options *o = l->options;
-    wb_tensor *x = inputs[0], *weight = wb__layer_child(l, 0);
-    if (!wb__one_input(l, n)) return NULL;
+    wb_layer *dense = wb__is_quantised(l) ? wb__layer_child(l, 0) : l;
+    const wb_Dense_options *o = dense->options;
+    wb_tensor *weight = wb__layer_child(dense, 0), *bias = wb__layer_child(dense, 1);
+    if (dense->type != &wb__dense_type)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is no Dense", dense->type->name);
     if (wb_dim(x, -1) != o->in)
         return wb__fail_null(WB_ERROR_SHAPE,
                              "Dense: expects %lld features in the last dimension, got %s",
                              (long long)o->in, wb_describe(x));
-    x = wb__layer_input(l, x, weight);
-    return wb__activate(o->activation, wb_linear(x, weight, wb__layer_child(l, 1)));
+    *f = o->activation;
+    if (dense == l) return wb_linear(wb__layer_input(l, x, weight), weight, bias);
+    wb__branch_used(&dense->node);
+    wb_tensor *scale = wb__layer_child(l, 1);
+    return wb_linear_int8(wb__layer_input(l, x, scale), weight, wb__as(scale, WB_F32), bias);
+}
+
+static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    wb_function f;
+    if (!wb__one_input(l, n)) return NULL;
+    wb_tensor *y = wb__dense_linear(l, inputs[0], &f);
+    return y ? wb__activate(f, y) : NULL;
 }
 
 /* Whether the layer adds nothing to wb_linear, with or without a bias as the first one. */

@@ -24,12 +24,23 @@ static bool integers(const wb_layer *l, const wb_tensor *x)
            false;
 }
 
+wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x)
+{
+    if (!integers(l, x)) return NULL;
+    if (!wb__is_quantised(l)) return wb_take(wb__layer_child(l, 0), x);
+    wb_layer *base = wb__layer_child(l, 0);
+    wb__branch_used(&base->node);
+    wb_tensor *scale = wb__layer_child(l, 1), *rows = wb_take(wb__layer_child(base, 0), x);
+    wb_tensor *scales = rows ? wb_unsqueeze(wb_take(scale, x), -1) : NULL;
+    return scales ? wb_mul(wb_astype(rows, (wb_dtype)scale->dtype), scales) : NULL;
+}
+
 static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_Embedding_options *o = l->options;
     wb_tensor *x = inputs[0];
-    if (!wb__one_input(l, n) || !integers(l, x)) return NULL;
-    wb_tensor *y = wb_take(wb__layer_child(l, 0), x);
+    if (!wb__one_input(l, n)) return NULL;
+    wb_tensor *y = wb__embedding_rows(l, x);
     const int64_t index = padding_of(o);
     if (!y || index < 0) return y;
     /* The row of the padding has no gradient. */

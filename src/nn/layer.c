@@ -12,8 +12,8 @@
     X(rmsnorm) X(scale) X(bilinear) X(pixelshuffle) X(upsample) X(adaptivemaxpool)              \
     X(adaptivemeanpool) X(embedding) X(embeddingbag) X(attention)                               \
     X(rnn) X(lstm) X(gru) X(rnn_cell) X(lstm_cell) X(gru_cell)                                  \
-    X(gruv3) X(gruv3_cell) X(recurrence) X(weightnorm)                                          \
-    X(chain) X(skip) X(parallel) X(fusion) X(maxout) X(function) X(onnx_model)     \
+    X(gruv3) X(gruv3_cell) X(recurrence) X(weightnorm) X(quantised) X(lora)                     \
+    X(chain) X(skip) X(parallel) X(fusion) X(maxout) X(function) X(onnx_model)                  \
     X(transformer) X(transformer_block) X(token_pool)
 
 #define EXTERN(name) extern const wb__layer_type wb__##name##_type;
@@ -138,6 +138,17 @@ static wb__branch *layer_like(wb__branch *of)
     if (wb__branch_init_like(&l->node, of)) return &l->node;
     wb_object_free(l);
     return NULL;
+}
+
+wb_layer *wb__layer_with(wb_layer *l, int i, void *object)
+{
+    if (!object) return NULL;
+    wb__branch_used(&l->node);
+    wb_layer *made = (wb_layer *)l->node.kind->like(&l->node);
+    for (int k = 0; made && k < l->node.n; k++)
+        wb__branch_put(&made->node, k, made->node.children[k].name,
+                       k == i ? object : l->node.children[k].object);
+    return made;
 }
 
 bool wb__layer_put(wb_layer *l, int i, const char *name, void *object)
@@ -356,6 +367,18 @@ static void set_mode(void *object, uint32_t mode)
 wb_layer *wb_trainmode(wb_layer *layer) { return set_mode(layer, WB__MODE_TRAIN), layer; }
 wb_layer *wb_testmode(wb_layer *layer) { return set_mode(layer, WB__MODE_TEST), layer; }
 wb_layer *wb_automode(wb_layer *layer) { return set_mode(layer, WB__MODE_AUTO), layer; }
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+bool wb__path_matches(const char *patterns, const char *path)
+{
+    while (*patterns) {
+        const size_t n = strcspn(patterns, " ");
+        if (n && wb__path_is_below(path, patterns, n)) return true;
+        patterns += n + (patterns[n] == ' ');
+    }
+    return false;
+}
 
 /* ---- inner layers ---------------------------------------------------------------------------- */
 

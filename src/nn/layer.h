@@ -183,6 +183,23 @@ wb_layer *wb__with_weights(wb_layer *l);
 const char *wb__normed_child(const wb_layer *l, const wb_layer **base, int *i);
 /* Whether `owner` is a WeightNorm that normalises the tensor `child`, or has such a one inside. */
 bool wb__is_normed(const wb_layer *owner, const char *child);
+/* Returns a copy of l, in the current scope, that shares all children but child i, which is
+ * `object`. NULL with the error set, also if object is NULL. */
+wb_layer *wb__layer_with(wb_layer *l, int i, void *object);
+/* Whether a path is below one of the paths, or like one of the patterns, that blanks separate
+ * (wb_add_lora_options). */
+bool wb__path_matches(const char *patterns, const char *path);
+/* Whether l is a quantised layer (quantised.c) or a LoRA (lora.c). */
+bool wb__is_quantised(const void *l);
+bool wb__is_lora(const void *l);
+/* dense.c: the result of a Dense, also of a quantised one, before its activation, which *f becomes.
+ * NULL with the error set, also if l is another layer. */
+wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f);
+/* The same for an Embedding: rows of the weight (embedding.c). */
+wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x);
+/* Makes a LoRA from its rank, alpha and dropout (lora.c); freezes the layer. */
+wb_layer *wb__lora_empty(wb_layer *layer, int64_t rank, double alpha, double dropout);
+void wb__lora_numbers(const wb_layer *l, int64_t *rank, double *alpha, double *dropout);
 /* Makes the tree "layers" of a container from its n inner layers. NULL with the error set. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);
 

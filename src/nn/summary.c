@@ -33,6 +33,7 @@ static double flops_of(const wb_tensor *x)
     const int last = a->ndim - 1;
     switch (x->op) {
     case WB__OP_matmul: return 2 * size * (double)a->dims[x->attr[0] ? last - 1 : last];
+    case WB__OP_linear_int8: return 2 * size * (double)a->dims[last];
     case WB__OP_conv: return 2 * size * (double)b->size / (double)WB__MAX(b->dims[0], 1);
     case WB__OP_conv_grad_input:
         return 2 * (double)a->size * (double)b->size / (double)WB__MAX(b->dims[0], 1);

@@ -227,15 +227,10 @@ static wb_tensor *fixed(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx
     return w;
 }
 
-static void *without_norm(void *branch, void *ctx)
+static void *without_norm(void *branch, const char *path, void *ctx)
 {
+    (void)path;
     return is_norm(branch) ? copy_base(branch, fixed, ctx) : branch;
-}
-
-static wb_tensor *same(wb_tensor *x, const char *path, void *ctx)
-{
-    (void)path, (void)ctx;
-    return x;
 }
 
 void *wb_object_remove_weight_norms(void *model)
@@ -246,7 +241,7 @@ void *wb_object_remove_weight_norms(void *model)
         return wb__fail_null(WB_ERROR_ARGUMENT, "remove_weight_norms: a %s is not a layer or tree",
                              wb__kind(model));
     removal r = {0};
-    void *made = wb__fmap_replacing(model, without_norm, same, &r);
+    void *made = wb__fmap_replacing(model, without_norm, &r);
     wb__free(r.done);
     return made;
 }

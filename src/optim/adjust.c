@@ -19,33 +19,6 @@ static int is_state(const char *what, const wb_opt_state *s)
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-/* Whether the text is like the pattern, in which '*' is any text. */
-static bool is_like(const char *text, const char *pattern)
-{
-    const char *star = NULL, *at = NULL;
-    while (*text) {
-        if (*pattern == '*') {
-            star = pattern++;
-            at = text;
-        } else if (*pattern == *text) {
-            pattern++;
-            text++;
-        } else if (star) {
-            pattern = star + 1;
-            text = ++at;
-        } else return false;
-    }
-    while (*pattern == '*') pattern++;
-    return !*pattern;
-}
-
-static bool is_below(const char *path, const char *of)
-{
-    const size_t n = strlen(of);
-    if (strchr(of, '*')) return is_like(path, of);
-    return !n || (!strncmp(path, of, n) && (!path[n] || path[n] == '.'));
-}
-
 /* Returns a list [s->n] of whether a slot has a path that is below `path`; NULL, with the error
  * set: there is none. */
 static bool *slots_below(const char *what, const wb_opt_state *s, const char *path)
@@ -54,7 +27,8 @@ static bool *slots_below(const char *what, const wb_opt_state *s, const char *pa
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
     bool *below = wb__alloc_zero((size_t)s->n, sizeof *below);
     for (int i = 0; below && i < s->n_paths; i++)
-        if (is_below(s->paths[i].path, path)) below[s->paths[i].slot] = found = true;
+        if (wb__path_is_below(s->paths[i].path, path, strlen(path)))
+            below[s->paths[i].slot] = found = true;
     if (!below || found) return below;
     wb__free(below);
     return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no parameter is below \"%s\"", what, path);

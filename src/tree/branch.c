@@ -307,3 +307,31 @@ const char *wb_child_name(void *object, int i)
     if (node && i >= 0 && i < node->n) return node->children[i].name;
     return wb__fail_null(WB_ERROR_ARGUMENT, "child_name: no child %d of %d", i, node ? node->n : 0);
 }
+
+/* ---- patterns of paths ----------------------------------------------------------------------- */
+
+/* Whether the text is like the pattern of n characters, in which '*' is any text. */
+static bool is_like(const char *text, const char *pattern, size_t n)
+{
+    const char *star = NULL, *at = NULL, *end = pattern + n;
+    while (*text) {
+        if (pattern < end && *pattern == '*') {
+            star = pattern++;
+            at = text;
+        } else if (pattern < end && *pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star + 1;
+            text = ++at;
+        } else return false;
+    }
+    while (pattern < end && *pattern == '*') pattern++;
+    return pattern == end;
+}
+
+bool wb__path_is_below(const char *path, const char *of, size_t n)
+{
+    if (memchr(of, '*', n)) return is_like(path, of, n);
+    return !n || (!strncmp(path, of, n) && (!path[n] || path[n] == '.'));
+}

@@ -8,7 +8,7 @@ typedef struct {
     wb_leaf_function f;
     void *ctx;
     bool plain;                             /* results for variables stay as they are */
-    void *(*replace)(void *branch, void *ctx);
+    void *(*replace)(void *branch, const char *path, void *ctx);
     wb__pointer_map seen;
     wb__text path;
 } mapping;
@@ -58,7 +58,7 @@ static void *map(mapping *m, void *object, bool in_layer)
     if (!seen) return NULL;
     if (*seen) return *seen;
     const bool branch = wb__is_branch(object);
-    void *from = branch && m->replace ? m->replace(object, m->ctx) : object;
+    void *from = branch && m->replace ? m->replace(object, wb__path(&m->path), m->ctx) : object;
     if (!from) return NULL;
     void *made = branch ? map_node(m, from, in_layer) : (void *)map_tensor(m, object, in_layer);
     if (!made) return NULL;
@@ -85,10 +85,16 @@ void *wb__fmap_plain(void *object, wb_leaf_function f, void *ctx)
     return map_all((mapping){.f = f, .ctx = ctx, .plain = true}, object);
 }
 
-void *wb__fmap_replacing(void *object, void *(*replace)(void *branch, void *ctx),
-                         wb_leaf_function f, void *ctx)
+static wb_tensor *same(wb_tensor *x, const char *path, void *ctx)
 {
-    return map_all((mapping){.f = f, .ctx = ctx, .replace = replace}, object);
+    (void)path, (void)ctx;
+    return x;
+}
+
+void *wb__fmap_replacing(void *object,
+                         void *(*replace)(void *branch, const char *path, void *ctx), void *ctx)
+{
+    return map_all((mapping){.f = same, .ctx = ctx, .replace = replace}, object);
 }
 
 static void *public_map(wb_leaf_function f, void *object, void *ctx)

@@ -125,10 +125,11 @@ wb_tree *wb__gradient_of_some(wb_tensor *loss, void *wrt, bool (*skips)(void *ct
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
 /* As wb__fmap, but the result for a variable in a layer need not be a variable. */
 void *wb__fmap_plain(void *object, wb_leaf_function f, void *ctx);
-/* As wb__fmap of the structure in which each layer and tree is replaced by the result of `replace`,
- * which may be the same object. NULL: it failed. */
-void *wb__fmap_replacing(void *object, void *(*replace)(void *branch, void *ctx),
-                         wb_leaf_function f, void *ctx);
+/* As wb__fmap_plain of the structure in which each layer and tree, with the path `path`, is
+ * replaced by the result of `replace`, which may be the same object; the tensors stay. NULL: it
+ * failed. */
+void *wb__fmap_replacing(void *object,
+                         void *(*replace)(void *branch, const char *path, void *ctx), void *ctx);
 
 /* Returns a variable that replaces the tensor `of`. The variable is x if x is a variable, else a
  * new variable with x's value. If `of` is not NULL, the variable gets the flags wb__kept_flags(of).
@@ -149,6 +150,10 @@ static inline void wb__path_cut(wb__text *path, size_t length)
     path->length = length;
     if (path->text) path->text[length] = 0;
 }
+
+/* Whether a path is `of`, n characters, or below it; where `of` has a '*', which means any text,
+ * whether the path is like it. */
+bool wb__path_is_below(const char *path, const char *of, size_t n);
 
 /* wb_to and wb_device_of of layers and trees. */
 void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype);

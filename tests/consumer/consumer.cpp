@@ -133,6 +133,16 @@ int main()
     if (wb_initial_states(cell, 4, 2, first_states) || wb_dim(first_states[1], 1) != 2) return 1;
     if (wb_ndim(wb_call(over, wb_randn(4, 5, 3), first_states[0], first_states[1])) != 3) return 1;
     if (!wb_call(wb_remove_weight_norms(over), wb_randn(4, 5, 3))) return 1;
+    wb_add_lora_options adapters;
+    adapters.rank = 1;
+    adapters.train = "layers.1";
+    wb_layer *two = wb_Chain(wb_Dense(3, 3), wb_Dense(3, 2));
+    wb_layer *small = wb_quantise(wb_add_lora(two, "layers.0", adapters));
+    if (!small || !wb_call(small, wb_randn(4, 3)) || wb_parameter_count(two) != 8) return 1;
+    wb_LoRA_options low;
+    low.rank = 2;
+    if (!wb_merge_lora(wb_LoRA(wb_Dense(4, 4), low)) || wb_load_lora("/nowhere", two)) return 1;
+    wb_clear_error();
     wb_Dense_options doubled;
     doubled.init = twice_orthogonal;
     if (!wb_Dense(3, 3, nullptr, doubled)) return 1;

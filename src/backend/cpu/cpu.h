@@ -24,6 +24,8 @@ typedef int wb__cpu_preparer(const wb__step *step, wb__cpu_kernel **kernel);
 
 /* supports of wb__backend (cpu_attention.c). */
 bool wb__cpu_supports(const wb_device *device, const wb__step *step);
+/* Whether the CPU accepts a LINEAR_INT8. */
+bool wb__cpu_supports_int8(const wb__step *step);
 /* packed_bytes of wb__backend (cpu_library.c). */
 int64_t wb__cpu_packed_bytes(const wb_device *device, const wb__step *step);
 

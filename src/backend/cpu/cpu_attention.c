@@ -399,6 +399,7 @@ static bool supports_cached(const wb__step *s)
 bool wb__cpu_supports(const wb_device *d, const wb__step *s)
 {
     (void)d;
+    if (s->kind == WB__STEP_LINEAR_INT8) return wb__cpu_supports_int8(s);
     if (s->kind != WB__STEP_ATTENTION) return false;
     if (s->variant == WB__ATTENTION_CACHED) return supports_cached(s);
     if (s->precision == WB__PRECISION_MEDIUM && wb__isa_gemm_bf16()) return false;

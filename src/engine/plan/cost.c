@@ -52,6 +52,7 @@ bool wb__step_writes(const wb__step *s, int i)
 {
     switch (s->kind) {
     case WB__STEP_MATMUL: return i == 2;
+    case WB__STEP_LINEAR_INT8: return i == 3;
     case WB__STEP_CONV:
         return i == (s->variant == WB__CONV_GRAD_INPUT    ? 0
                      : s->variant == WB__CONV_GRAD_WEIGHT ? 1
@@ -77,6 +78,7 @@ static double operations(const wb__step *s)
     switch (s->kind) {
     case WB__STEP_MATMUL: return 2 * size_of(&v[2], 0) * (double)v[0].dims[v[0].ndim - 1];
     case WB__STEP_CONV: return 2 * size_of(&v[2], 0) * size_of(&v[1], 1);
+    case WB__STEP_LINEAR_INT8: return 2 * size_of(&v[0], 0) * size_of(&v[2], 0);
     case WB__STEP_ATTENTION:                /* two products forwards, five backwards */
         return (s->variant == WB__ATTENTION_GRAD ? 10 : 4) * size_of(&v[0], 0) *
                (double)v[1].dims[2] * (s->attention.causal ? 0.5 : 1);

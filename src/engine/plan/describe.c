@@ -12,6 +12,7 @@ static const wb__view *result_of(const wb__step *s)
 {
     switch (s->kind) {
     case WB__STEP_MATMUL: return &s->views[2];
+    case WB__STEP_LINEAR_INT8: return &s->views[3];
     case WB__STEP_CONV:
         return &s->views[s->variant == WB__CONV_GRAD_INPUT    ? 0
                          : s->variant == WB__CONV_GRAD_WEIGHT ? 1
@@ -58,7 +59,8 @@ char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
     if (fused) add_program(&t, &s->fused);
     else if (d->text) wb__text_add(&t, " %s", d->text);
     if (s->epilogue) wb__text_add(&t, slope ? " + slope" : " + activation");
-    if ((s->kind == WB__STEP_MATMUL || s->kind == WB__STEP_CONV) && s->n_views == 4)
+    if (((s->kind == WB__STEP_MATMUL || s->kind == WB__STEP_CONV) && s->n_views == 4) ||
+        (s->kind == WB__STEP_LINEAR_INT8 && s->n_views == 5))
         wb__text_add(&t, " + bias");
     if (s->aux_kind == WB__AUX_ADDEND) wb__text_add(&t, " + addend");
     if (s->sums_of) wb__text_add(&t, " + sums");

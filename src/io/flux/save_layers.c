@@ -582,7 +582,7 @@ wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
     const wb_Conv_options *o = l->options;
     if (!strcmp(type, "Flatten")) return function_named(s, "flatten");
     if (!strcmp(type, "Function")) return function_layer(s, l);
-    if (!strcmp(type, "Recurrence") || !strcmp(type, "WeightNorm"))
+    if (l->type->one_row)                       /* Recurrence, WeightNorm, LoRA, Quantised */
         return wb__flux_refuse(s, "%s", type);
     char *line = strstr(type, "1d");
     if (line && !line[2]) *line = 0;            /* Flux has one type for 1, 2 and 3 axes */

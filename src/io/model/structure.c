@@ -224,6 +224,31 @@ static void put_children(writing *w, int n, const wb__child *children, int depth
     wb__json_close(&w->out, ']');
 }
 
+/* Whether the object is a layer around another one, as no layer makes one inside itself. */
+static bool is_wrapped(const void *object)
+{
+    return wb__is(object, &wb__layer_class) && ((const wb_layer *)object)->type->one_row &&
+           ((const wb_layer *)object)->type->assemble;
+}
+
+/* Writes the inner layers that the layer has not made itself. */
+static void put_replaced(writing *w, const wb_layer *l, int depth)
+{
+    bool any = false;
+    for (int i = 0; !w->out.status && i < l->node.n; i++) {
+        const wb__child *c = &l->node.children[i];
+        const size_t length = w->path.length;
+        if (!is_wrapped(c->object)) continue;
+        if (!any) wb__json_put_key(&w->out, "parts");
+        if (!any) wb__json_open(&w->out, '[');
+        any = true;
+        wb__path_push(&w->path, c->name);
+        put_node(w, c->object, c->name, depth + 1);
+        wb__path_cut(&w->path, length);
+    }
+    if (any) wb__json_close(&w->out, ']');
+}
+
 static void put_layer(writing *w, wb_layer *l, int depth)
 {
     wb__json_put_pair(&w->out, "layer", l->type->name);
@@ -234,6 +259,7 @@ static void put_layer(writing *w, wb_layer *l, int depth)
     const size_t length = w->path.length;
     if (n && layers != l->node.children) wb__path_push(&w->path, "layers");
     if (n) put_children(w, n, layers, depth);
+    else put_replaced(w, l, depth);
     wb__path_cut(&w->path, length);
 }
 
@@ -404,6 +430,33 @@ static bool sort_parts(const char *file, const wb_struct_type *of, part_list *p)
     return true;
 }
 
+/* Whether a layer of the file can take the place of one that the layer made: it has that kind of
+ * layer inside, with a weight of that shape. */
+static bool can_replace(const wb_layer *made, const wb_layer *l)
+{
+    while (is_wrapped(l)) l = wb__layer_child(l, 0);
+    if (!wb__is(l, &wb__layer_class) || l->type != made->type || !l->node.n) return false;
+    const wb_tensor *w = wb__layer_child(l, 0), *v = wb__layer_child(made, 0);
+    return wb__is(w, &wb__tensor_class) && wb__is(v, &wb__tensor_class) && wb__same_dims(w, v);
+}
+
+/* Replaces inner layers of `made` by the parts. */
+static bool replace_inner(const char *file, wb_layer *made, const part_list *p)
+{
+    for (int k = 0; k < p->n; k++) {
+        int i = 0;
+        while (i < made->node.n && strcmp(made->node.children[i].name, p->names[k])) i++;
+        void *inner = i < made->node.n ? wb__layer_child(made, i) : NULL;
+        if (!inner || !wb__is(inner, &wb__layer_class) || !is_wrapped(p->objects[k]) ||
+            !can_replace(inner, p->objects[k]))
+            return !wb__fail(WB_ERROR_FORMAT, "%s: a %s has no inner layer \"%.100s\" that its "
+                             "part of this name can replace", file, made->type->name, p->names[k]);
+        wb__branch_put(&made->node, i, made->node.children[i].name, p->objects[k]);
+        if (!wb__branch_check_depth(&made->node, made->type->name)) return false;
+    }
+    return true;
+}
+
 static wb_layer *build_layer(const char *file, const wb__json *node, const char *kind, int depth)
 {
     const wb__layer_type *type = wb__layer_type_named(kind);
@@ -417,7 +470,7 @@ static wb_layer *build_layer(const char *file, const wb__json *node, const char 
     wb_layer *made = NULL;
     part_list parts = {0};
     bool ok = !read_options(file, type, wb__json_get(node, "options"), options);
-    if (ok && (of || type->assemble))
+    if (ok)
         ok = build_parts(file, type->name, wb__json_get(node, "parts"), depth, &parts);
     if (ok && of) ok = sort_parts(file, of, &parts);
     if (ok) {
@@ -426,6 +479,7 @@ static wb_layer *build_layer(const char *file, const wb__json *node, const char 
                                 : type->make(options);
         if (!made) fail_in(file);
     }
+    if (made && !of && !type->assemble && !replace_inner(file, made, &parts)) made = NULL;
     drop_parts(&parts);
     wb__blobs_unref(type, options);
     wb__free(options);

@@ -248,6 +248,14 @@ static int visit_count(walk *w, const wb_layer *l, const char *name)
     return row ? 0 : WB_ERROR_MEMORY;
 }
 
+/* Whether PyTorch has the three projections of the attention as one. */
+static bool is_joined(const wb_layer *l)
+{
+    bool joined = kind_of(l)->joined;
+    for (int i = 0; joined && i < 3; i++) joined = has_child(wb__layer_child(l, i), "weight");
+    return joined;
+}
+
 /* Adds rows for `object`, whose parent layer is `owner`. */
 static int visit(walk *w, const wb_layer *owner, void *object, const char *name, const char *path)
 {
@@ -260,7 +268,7 @@ static int visit(walk *w, const wb_layer *owner, void *object, const char *name,
     }
     const wb__branch *node = object;
     const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
-    const bool joined = kind_of(l)->joined;
+    const bool joined = is_joined(l);
     int status = 0;
     if (joined) status = visit_projections(w, l, "weight", name, path);
     if (joined && !status) status = visit_projections(w, l, "bias", name, path);

@@ -1,0 +1,55 @@
+/* The product of quantised rows and i8 weights, for each instruction set.  int8_portable.c,
+ * int8_avx2.c, int8_vnni_avx2.c and int8_vnni_avx512.c each compile the same source
+ * (int8_kernel.h).  The sums are those of integers, so that all give the same bits. */
+#ifndef WB__INT8_H
+#define WB__INT8_H
+
+#include "backend/cpu/isa.h"
+
+enum {
+    WB__INT8_MOST = 1 << 17     /* inner indices: 2^17 · 127 · 128 is below 2^31 */
+};
+
+/* A row of f32 as integers from -127 to 127: element k is about scale · q[k].  If an element is NaN
+ * or infinite, the scale is NaN. */
+typedef struct {
+    float scale;
+    int32_t sum;                /* of the integers */
+} wb__int8_row;
+
+/* y[i,j] = act((sum over p of q[i,p] w[j,p]) · row[i].scale · scale[j] + bias[j]), for the rows and
+ * columns of a product.  w[j,p] is at w + j*w_step + p; y[i,j] is at y + i*y_step[0] +
+ * j*y_step[1]. */
+typedef struct {
+    int64_t m, n, k;
+    const int8_t *w;
+    int64_t w_step;
+    const char *q;              /* row i is at q + i*q_step bytes */
+    int64_t q_step;
+    const wb__int8_row *row;
+    const float *scale;         /* of each column, any step */
+    int64_t scale_step;
+    const float *bias;          /* or NULL */
+    float *y;
+    int64_t y_step[2];
+    wb__act act;
+} wb__int8_product;
+
+typedef struct {
+    const char *name;
+    int step;                   /* a row of q is padded with zeros to a multiple of this */
+    int element;                /* bytes of an element of q */
+    /* Quantises a contiguous row of k elements; writes the padding too.  q is aligned to 64. */
+    void (*quantise)(const float *x, int64_t k, void *q, wb__int8_row *row);
+    /* Computes the rows [i0, i1) and the columns [j0, j1). */
+    void (*product)(const wb__int8_product *p, int64_t i0, int64_t i1, int64_t j0, int64_t j1);
+} wb__int8_kernel;
+
+extern const wb__int8_kernel wb__int8_portable, wb__int8_avx2, wb__int8_vnni_avx2,
+    wb__int8_vnni_avx512;
+/* The kernels that this processor runs, from the slowest; NULL: there are no more. */
+const wb__int8_kernel *wb__int8_kernel_at(int i);
+/* The fastest kernel of wb__isa_here(). */
+const wb__int8_kernel *wb__int8_best(void);
+
+#endif

@@ -1,0 +1,29 @@
+/* The product of quantised rows and i8 weights with AVX-VNNI; see int8_kernel.h.  The instruction
+ * multiplies unsigned by signed bytes and adds four products to an i32, without saturation.  The
+ * unsigned bytes are the weights plus 128; 128 times the sum of the row is subtracted at the
+ * end. */
+#include "backend/cpu/product/int8.h"
+
+#include <immintrin.h>
+
+#define NAME vnni_avx2
+#define Q int8_t
+#define OFFSET 128u
+enum { STEP = 32 };
+#define ROWS 3
+typedef __m256i V, W;
+
+static inline V zero(void) { return _mm256_setzero_si256(); }
+static inline W load_weight(const int8_t *w)
+{
+    return _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(const void *)w),
+                            _mm256_set1_epi8(-128));
+}
+static inline V add(V a, V b) { return _mm256_add_epi32(a, b); }
+static inline V add_products(V v, W w, const int8_t *q)
+{
+    return _mm256_dpbusd_avx_epi32(v, w, _mm256_load_si256((const __m256i *)(const void *)q));
+}
+
+#include "backend/cpu/product/int8_totals.h"
+#include "backend/cpu/product/int8_kernel.h"

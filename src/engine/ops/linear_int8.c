@@ -1,0 +1,164 @@
+/* Products with i8 weights: the rows of x are quantised when the product is computed, and integers
+ * are multiplied.  A backend that has no kernel for this computes the same in f32, in which the
+ * integers, and their sums below 2^24, are exact.
+ *
+ *   m[i] = max |x[i,k]|      f[i] = 127 / m[i], or 0 if m[i] < 2^-100
+ *   q[i,k] = floor(x[i,k] f[i] + 1/2)
+ *   y[i,j] = (sum over k of q[i,k] w[j,k]) · (m[i] / 127) · scale[j] */
+#include "backend/kinds.h"
+#include "engine/ops/op.h"
+
+#include <string.h>
+
+enum { MOST = 1 << 17 };                /* inner indices; of more, a sum may exceed an i32 */
+
+static const double one_of_127 = (float)(1.0 / 127);
+
+/* Whether w and scale are the weight of n quantised rows.  Otherwise sets the error. */
+static bool is_quantised(const char *what, const wb_tensor *w, const wb_tensor *scale)
+{
+    if (!wb__operand(what, w) || !wb__operand(what, scale)) return false;
+    if (w->dtype != WB_I8 || scale->dtype != WB_F32)
+        return !wb__fail(WB_ERROR_DTYPE, "%s: the weight is %s and the scale %s; they are i8 and "
+                         "f32, as wb_quantise_rows makes them", what, wb_describe(w),
+                         wb_describe(scale));
+    if (w->ndim == 2 && w->size && scale->ndim == 1 && scale->dims[0] == w->dims[0]) return true;
+    return !wb__fail(WB_ERROR_SHAPE, "%s: the weight is %s and the scale %s: want [out, in] and "
+                     "[out], with elements", what, wb_describe(w), wb_describe(scale));
+}
+
+wb_tensor *wb_linear_int8(wb_tensor *x, wb_tensor *w, wb_tensor *scale, wb_tensor *b)
+{
+    if (!wb__floating("linear_int8", x) || !is_quantised("linear_int8", w, scale) ||
+        (!b && wb__null("linear_int8", "b (WB_NONE for no bias)")))
+        return NULL;
+    const int64_t in = w->dims[1];
+    if (x->ndim < 1 || x->dims[x->ndim - 1] != in)
+        return wb__fail_null(WB_ERROR_SHAPE, "linear_int8: %s · %s: want [..., in] · [out, in]",
+                             wb_describe(x), wb_describe(w));
+    if (in > MOST)
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "linear_int8: %s: a sum of more than %d "
+                             "products may exceed an i32", wb_describe(w), MOST);
+    if (b != WB_NONE && (!wb__floating("linear_int8", b) || b->ndim != 1 ||
+                         b->dims[0] != w->dims[0] || b->dtype != x->dtype))
+        return wb__fail_null(WB_ERROR_SHAPE, "linear_int8: the bias is %s: want [%lld] %s",
+                             wb_describe(b), (long long)w->dims[0],
+                             wb_dtype_name((wb_dtype)x->dtype));
+    const wb__frame f = wb__frame_begin();
+    int64_t dims[WB_MAX_DIMS], rows = 1;
+    memcpy(dims, x->dims, sizeof dims);
+    dims[x->ndim - 1] = w->dims[0];
+    for (int i = 0; i < x->ndim - 1; i++) rows *= dims[i];
+    wb_tensor *flat = wb__as(wb_reshape_array(x, 2, (int64_t[]){rows, in}), WB_F32);
+    wb_tensor *y = flat ? wb__node(WB__OP_linear_int8, WB_F32, 2, (int64_t[]){rows, w->dims[0]}, 3,
+                                   (wb_tensor *[]){flat, w, scale}, 0, NULL) : NULL;
+    if (y && b != WB_NONE) y = wb_add(y, wb__as(b, WB_F32));
+    y = y ? wb__as(y, (wb_dtype)x->dtype) : NULL;
+    return wb__frame_end(f, y ? wb_reshape_array(y, x->ndim, dims) : NULL);
+}
+
+/* The rounding of x counts as the identity.  Neither the weight nor its scale has a gradient. */
+GRADIENT(linear_int8)
+{
+    for (int i = 1; i < 3; i++)
+        if (wanted[i]) out[i] = WB_NONE;
+    if (wanted[0])
+        out[0] = wb__matmul(wb_mul(g, node->in[2]), wb_astype(node->in[1], WB_F32), false, false);
+}
+
+/* ---- quantising ------------------------------------------------------------------------------ */
+
+/* Returns w [n, ...] as rows, in f32. */
+static wb_tensor *rows_of(wb_tensor *w)
+{
+    const int64_t n = w->dims[0];
+    return wb__as(wb_reshape_array(w, 2, (int64_t[]){n, w->size / WB__MAX(n, 1)}), WB_F32);
+}
+
+int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale)
+{
+    if (q) *q = NULL;
+    if (scale) *scale = NULL;
+    if (!wb__floating("quantise_rows", w)) return wb_error_code();
+    if (!q || !scale)
+        return wb__fail(WB_ERROR_ARGUMENT, "quantise_rows: no place for the %s",
+                        q ? "scales" : "integers");
+    if (w->ndim < 2 || !w->size)
+        return wb__fail(WB_ERROR_SHAPE, "quantise_rows: %s: want [n, ...] with elements",
+                        wb_describe(w));
+    const wb__frame f = wb__frame_begin();
+    const wb_dtype t = (wb_dtype)w->dtype;
+    const int64_t n = w->dims[0];
+    wb_tensor *rows = rows_of(w);
+    wb_tensor *most = rows ? wb__reduce(WB__OP_max, wb_abs(rows), 2, false) : NULL;
+    wb_tensor *s = most ? wb__as(wb_mul(most, wb__literal(one_of_127, WB_F32)), t) : NULL;
+    wb_tensor *wide = s ? wb__as(s, WB_F32) : NULL;
+    wb_tensor *factor = wide ? wb_where(wb_gt(wide, wb_scalar(0)), wb_reciprocal(wide),
+                                        wb_scalar(0)) : NULL;
+    wb_tensor *y = factor ? wb_mul(rows, wb_reshape_array(factor, 2, (int64_t[]){n, 1})) : NULL;
+    y = y ? wb_floor(wb_add(y, wb_scalar(0.5))) : NULL;
+    y = y ? wb_minimum(wb_maximum(y, wb_scalar(-127)), wb_scalar(127)) : NULL;
+    y = y ? wb_reshape_array(wb_astype(y, WB_I8), w->ndim, w->dims) : NULL;
+    void *const kept[2] = {s, y};
+    wb__frame_end_many(f, y ? 2 : 0, kept);
+    if (!y) return wb__error_or(WB_ERROR_ARGUMENT);
+    *q = y;
+    *scale = s;
+    return 0;
+}
+
+/* ---- composed form: computed by other operations --------------------------------------------- */
+
+static int times(wb__ir *ir, int a, int b) { return wb__ir_elementwise(ir, WB__OP_mul, a, b); }
+static int number(wb__ir *ir, double x) { return wb__ir_literal(ir, x, WB_F32); }
+
+static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
+{
+    const int most = wb__ir_reduce(ir, WB__OP_max, wb__ir_elementwise(ir, WB__OP_abs, in[0], -1),
+                                   2);
+    const int large = wb__ir_elementwise(ir, WB__OP_ge, most,
+                                         number(ir, (double)WB__INT8_LEAST));
+    const int quotient = wb__ir_elementwise(ir, WB__OP_div, number(ir, 127), most);
+    const int factor = wb__ir_where(ir, large, quotient, number(ir, 0));
+    const int up = wb__ir_elementwise(ir, WB__OP_add, times(ir, in[0], factor), number(ir, 0.5));
+    const int q = wb__ir_elementwise(ir, WB__OP_floor, up, -1);
+    wb__value sums = {.op = WB__OP_matmul, .dtype = WB_F32, .ndim = 2, .number = -1, .leaf = -1,
+                      .dims = {x->dims[0], x->dims[1]}};
+    const int product = wb__ir_make(ir, sums, 2, (int[]){q, wb__ir_as(ir, in[1], WB_F32)}, 2,
+                                    (int64_t[]){false, true});
+    return times(ir, times(ir, product, times(ir, most, number(ir, one_of_127))), in[2]);
+}
+
+/* Whether the backend accepts the step. */
+static bool supported(const wb__attempt *a, const wb__ir *ir, const wb_tensor *x, const int *in)
+{
+    wb__step s = wb__step_blank(a, WB__STEP_LINEAR_INT8);
+    wb__value y = {.dtype = WB_F32, .ndim = 2, .dims = {x->dims[0], x->dims[1]}, .size = x->size};
+    if (!a->device->backend->supports) return false;
+    s.n_views = 4;
+    for (int i = 0; i < 3; i++) {
+        wb__value v = ir->value[in[i]];
+        v.layout = WB__ROW_MAJOR;
+        wb__contiguous(&v, &s.views[i]);
+    }
+    wb__contiguous(&y, &s.views[3]);
+    return wb__supported(a, &s);
+}
+
+COMPOSED(linear_int8)
+{
+    const wb__value v = {.op = WB__OP_linear_int8, .dtype = WB_F32, .ndim = 2, .number = -1,
+                         .leaf = -1, .dims = {x->dims[0], x->dims[1]}};
+    return supported(a, &s->ir, x, in) ? wb__ir_make(&s->ir, v, 3, in, 0, NULL)
+                                       : compose(&s->ir, x, in);
+}
+
+/* ---- the backend's step ---------------------------------------------------------------------- */
+
+FILL(LINEAR_INT8)
+{
+    wb__add_rows(m, wb__operand_of(m, v, 0));
+    wb__add_rows(m, wb__operand_of(m, v, 1));
+    wb__add_any(m, wb__operand_of(m, v, 2));
+    wb__add_any(m, p->result);
+}

@@ -1,0 +1,218 @@
+/* Saves and loads low-rank adapters: wb_save_lora, wb_load_lora. The file has the factors of each
+ * LoRA, "PATH.a" and "PATH.b", and the other parameters that are trained, by their paths. Its note
+ * "weber_lora" is JSON:
+ *
+ *   {"version": 1, "layers": {"layers.0": {"rank": 8, "alpha": 16.0, "dropout": 0.0}, ...}} */
+#include "io/formats.h"
+#include "io/json.h"
+#include "io/model/model_file.h"
+#include "nn/layer.h"
+
+#include "weber/adapt.h"
+
+#include <string.h>
+
+enum { VERSION = 1 };
+static const char note_name[] = "weber_lora";
+
+static bool is_model(const char *what, void *model)
+{
+    if (WB__NULL(model) || !wb__alive(what, model)) return false;
+    if (wb__is_branch(model)) return true;
+    return !wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a layer or tree", what, wb__kind(model));
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+static int put_numbers(wb_layer *l, const char *path, void *ctx)
+{
+    wb__json_out *out = ctx;
+    int64_t rank;
+    double alpha, dropout;
+    if (!wb__is_lora(l)) return 0;
+    wb__lora_numbers(l, &rank, &alpha, &dropout);
+    wb__json_put_key(out, path);
+    wb__json_open(out, '{');
+    wb__json_put_key(out, "rank");
+    wb__json_put_integer(out, rank);
+    wb__json_put_key(out, "alpha");
+    wb__json_put_real(out, alpha);
+    wb__json_put_key(out, "dropout");
+    wb__json_put_real(out, dropout);
+    wb__json_close(out, '}');
+    return out->status;
+}
+
+/* Returns the note of a model; the caller frees it with wb__free. NULL with the error set. */
+static char *note_of(void *model)
+{
+    wb__json_out out = {0};
+    wb__json_open(&out, '{');
+    wb__json_put_key(&out, "version");
+    wb__json_put_integer(&out, VERSION);
+    wb__json_put_key(&out, "layers");
+    wb__json_open(&out, '{');
+    const size_t empty = out.text.length;
+    const int status = wb_each_layer(model, put_numbers, &out);
+    if (status) out.status = status;
+    else if (out.text.length == empty)
+        out.status = wb__fail(WB_ERROR_ARGUMENT, "save_lora: the model has no LoRA: wb_add_lora "
+                              "makes a model that has");
+    wb__json_close(&out, '}');
+    wb__json_close(&out, '}');
+    return wb__json_take(&out);
+}
+
+static int add_trained(const wb__leaf *leaf, void *ctx)
+{
+    return leaf->trainable ? wb__saving_add(ctx, "", leaf->path, leaf->x) : 0;
+}
+
+int wb_save_lora(const char *path, void *model)
+{
+    if (!is_model("save_lora", model)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (wb__unrecordable("save_lora", WB__READS)) return wb_error_code();
+    if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save_lora: no path");
+    if (wb__format_named(path) != WB__FORMAT_SAFETENSORS)
+        return wb__fail(WB_ERROR_ARGUMENT, "save_lora: %s: adapters go into a .safetensors file",
+                        path);
+    char *note = note_of(model);
+    if (!note) return wb_error_code();
+    wb__saving list = {0};
+    int status = wb__evaluate_pending();
+    if (!status) status = wb__walk("save_lora", model, NULL, WB__DISTINCT, add_trained, &list);
+    if (!status)
+        status = wb__saving_write(&list, path, 2, (wb__note[]){{"format", "weber"},
+                                                               {(char *)(uintptr_t)note_name,
+                                                                note}});
+    wb__saving_free(&list);
+    wb__free(note);
+    return status;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *path;
+    wb__table file;
+    wb__json *root;
+    int n_layers;                       /* of the file that were found */
+    wb__pointer_map inside;             /* layers that were adapted */
+    wb__pointer_map trained;            /* tensors that are in the file by their path */
+} loading;
+
+/* Reads the numbers of a layer. False, with the error set: they are wrong. */
+static bool read_numbers(const loading *t, const char *layer, const wb__json *at, int64_t *rank,
+                         double *number)
+{
+    static const char *const keys[2] = {"alpha", "dropout"};
+    const wb__json *r = wb__json_get(at, "rank");
+    bool good = wb__json_is(r, WB__JSON_INTEGER);
+    *rank = wb__json_integer(r);
+    for (int i = 0; i < 2; i++) {
+        const wb__json *v = wb__json_get(at, keys[i]);
+        good &= wb__json_is(v, WB__JSON_REAL) || wb__json_is(v, WB__JSON_INTEGER);
+        number[i] = wb__json_is(v, WB__JSON_REAL) ? v->is.real : (double)wb__json_integer(v);
+    }
+    if (good) return true;
+    return !wb__fail(WB_ERROR_FORMAT, "%s: the rank, alpha or dropout of \"%.200s\" is wrong",
+                     t->path, layer);
+}
+
+static void *adapt(void *branch, const char *path, void *ctx)
+{
+    loading *t = ctx;
+    const wb__json *at = wb__json_get(wb__json_get(t->root, "layers"), path);
+    int64_t rank;
+    double number[2];
+    if (!at || !wb__is(branch, &wb__layer_class)) return branch;
+    if (wb__pointer_map_get(&t->inside, branch) >= 0) return branch;
+    if (!read_numbers(t, path, at, &rank, number)) return NULL;
+    wb_layer *made = wb__lora_empty(branch, rank, number[0], number[1]);
+    if (!made)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: does not fit the model: \"%.200s\": %s", t->path,
+                             path, wb_error());
+    t->n_layers++;
+    return wb__pointer_map_put(&t->inside, branch, 0) ? made : NULL;
+}
+
+/* Whether each layer and tensor of the file is in the model, with the same shape and dtype.
+ * Otherwise sets the error. */
+static bool fits(loading *t, void *model)
+{
+    const wb__json *layers = wb__json_get(t->root, "layers"), *at = NULL;
+    if (t->n_layers != wb__json_members(layers)) WB__JSON_EACH_MEMBER(layers, at, i) {
+        const char *key = wb__json_key(at);
+        if (!wb_layer_at(model, key) || !wb__is_lora(wb_layer_at(model, key)))
+            return !wb__fail(WB_ERROR_FORMAT, "%s: does not fit the model: it has no layer "
+                             "\"%.200s\"", t->path, key);
+    }
+    for (int i = 0; i < t->file.n; i++) {
+        const wb__entry *e = &t->file.entries[i];
+        const wb__child *child = wb__child_at("load_lora", model, e->name, NULL);
+        const wb_tensor *x = child ? child->object : NULL;
+        bool same = x && !wb_is_none(x) && wb__is(x, &wb__tensor_class) &&
+                    x->op == WB__OP_variable && e->dtype == (wb_dtype)x->dtype &&
+                    e->ndim == x->ndim && !memcmp(e->dims, x->dims, (size_t)x->ndim * 8);
+        if (!same)
+            return !wb__fail(WB_ERROR_FORMAT, "%s: does not fit the model: \"%.200s\" is %s in the "
+                             "file, and %s in the model", t->path, e->name, wb__entry_describe(e),
+                             x && wb__is(x, &wb__tensor_class) ? wb_describe(x) : "not there");
+        if (!wb__pointer_map_put(&t->trained, x, 0)) return false;
+    }
+    return true;
+}
+
+static int freeze_others(const wb__leaf *leaf, void *ctx)
+{
+    const loading *t = ctx;
+    if (leaf->x->op == WB__OP_variable && wb__pointer_map_get(&t->trained, leaf->x) < 0)
+        leaf->x->flags |= WB__FROZEN;
+    return 0;
+}
+
+/* Copies the values of the file to the model, which they fit, and freezes the rest. */
+static bool load_values(loading *t, void *model)
+{
+    for (int i = 0; i < t->file.n; i++) {
+        const wb__entry *e = &t->file.entries[i];
+        wb_tensor *x = wb__child_at("load_lora", model, e->name, NULL)->object;
+        void *block;
+        const void *values = wb__entry_values(e, &block);
+        const int status = values || !e->bytes ? wb__overwrite(x, values, (size_t)e->bytes)
+                                               : WB_ERROR_MEMORY;
+        wb__free(block);
+        if (status) return false;
+    }
+    return !wb__walk("load_lora", model, NULL, WB__DISTINCT | WB__NAMELESS, freeze_others, t);
+}
+
+static void *load(loading *t, void *model)
+{
+    const char *text = wb__table_note(&t->file, note_name), *reason = NULL;
+    if (!text)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: has no adapters, which wb_save_lora writes",
+                             t->path);
+    t->root = wb__json_read(text, &reason);
+    if (!t->root || wb__json_integer(wb__json_get(t->root, "version")) != VERSION ||
+        !wb__json_is(wb__json_get(t->root, "layers"), WB__JSON_OBJECT))
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: the description of the adapters: %s", t->path,
+                             reason ? reason : "is of another version, or none");
+    void *made = wb__fmap_replacing(model, adapt, t);
+    return made && fits(t, made) && load_values(t, made) ? made : NULL;
+}
+
+void *wb_object_load_lora(const char *path, void *model)
+{
+    loading t = {.path = path};
+    if (!is_model("load_lora", model)) return NULL;
+    if (wb__unrecordable("load_lora", WB__ACTS)) return NULL;
+    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load_lora: no path");
+    if (wb__table_load(path, NULL, true, &t.file)) return NULL;
+    void *made = load(&t, model);
+    wb__table_free(&t.file);
+    wb__free(t.root);
+    wb__pointer_map_free(&t.inside);
+    wb__pointer_map_free(&t.trained);
+    return made;
+}

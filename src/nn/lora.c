@@ -1,0 +1,343 @@
+/* LoRA: a layer with a trained change B·A of low rank to its weight (Hu et al. 2021). Its child
+ * "layer" is the layer, which is frozen; "a" and "b" are the factors. Dense and Embedding compute
+ * with the factors; the call of a convolution makes a copy of the layer with the sum as its
+ * weight. */
+#include "nn/layer.h"
+
+#include "weber/adapt.h"
+
+#include <math.h>
+
+extern const wb__layer_type wb__lora_type, wb__dense_type, wb__embedding_type, wb__conv_type,
+    wb__conv1d_type, wb__conv_transpose_type, wb__conv_transpose1d_type;
+
+/* alpha is the number itself, not 0. */
+typedef struct { size_t size; int64_t rank; double alpha, dropout; } lora_options;
+#define OPTIONS(X) \
+    X(lora_options, rank, INT, 1) X(lora_options, alpha, REAL, 1) X(lora_options, dropout, REAL, 1)
+static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+enum { LAYER, A, B, WEIGHT = 0, SCALE = 1 };
+
+bool wb__is_lora(const void *l)
+{
+    return wb__is(l, &wb__layer_class) && ((const wb_layer *)l)->type == &wb__lora_type;
+}
+
+void wb__lora_numbers(const wb_layer *l, int64_t *rank, double *alpha, double *dropout)
+{
+    const lora_options *o = l->options;
+    *rank = o->rank;
+    *alpha = o->alpha;
+    *dropout = o->dropout;
+}
+
+/* Returns the layer that has the weight: l, or the layer inside a quantised one. */
+static wb_layer *owner_of(const wb_layer *l)
+{
+    return wb__is_quantised(l) ? wb__layer_child(l, LAYER) : (wb_layer *)(uintptr_t)l;
+}
+static wb_tensor *weight_of(const wb_layer *l) { return wb__layer_child(owner_of(l), WEIGHT); }
+
+static bool is_dense(const wb_layer *l) { return owner_of(l)->type == &wb__dense_type; }
+static bool is_embedding(const wb_layer *l) { return owner_of(l)->type == &wb__embedding_type; }
+static bool is_conv(const wb_layer *l)
+{
+    return l->type == &wb__conv_type || l->type == &wb__conv1d_type ||
+           l->type == &wb__conv_transpose_type || l->type == &wb__conv_transpose1d_type;
+}
+static bool takes(const wb_layer *l) { return is_dense(l) || is_embedding(l) || is_conv(l); }
+
+/* ---- calling --------------------------------------------------------------------------------- */
+
+static wb_tensor *scaled(const lora_options *o, wb_tensor *x)
+{
+    return x ? wb_mul(x, wb__literal(o->alpha / (double)o->rank, (wb_dtype)x->dtype)) : NULL;
+}
+
+/* The change of the weight, in its shape and dtype. */
+static wb_tensor *change_of(const wb_layer *l)
+{
+    const wb_tensor *w = weight_of(wb__layer_child(l, LAYER));
+    wb_tensor *change = wb__matmul(wb__layer_child(l, B), wb__layer_child(l, A), false, false);
+    return wb_reshape_array(scaled(l->options, change), w->ndim, w->dims);
+}
+
+static wb_tensor *call_dense(wb_layer *l, wb_layer *base, wb_tensor *x)
+{
+    const lora_options *o = l->options;
+    wb_function f;
+    bool automatic = false;
+    wb_tensor *y = wb__dense_linear(base, x, &f), *a = wb__layer_child(l, A);
+    if (!y) return NULL;
+    x = wb__layer_input(l, x, a);
+    const bool drops = o->dropout > 0 && wb__train_mode(l, &automatic);
+    if (drops) x = wb_dropout(x, o->dropout);
+    wb_tensor *low = x ? wb_linear(x, a, WB_NONE) : NULL;
+    wb_tensor *change = low ? wb_linear(low, wb__layer_child(l, B), WB_NONE) : NULL;
+    y = change ? wb_add(y, scaled(o, change)) : NULL;
+    y = y ? wb__activate(f, y) : NULL;
+    return y && o->dropout > 0 && !drops && automatic ? wb__mark_automatic(y, "LoRA") : y;
+}
+
+static wb_tensor *call_embedding(wb_layer *l, wb_layer *base, wb_tensor *x)
+{
+    wb_tensor *y = wb__embedding_rows(base, x);
+    wb_tensor *rows = y ? wb_take(wb__layer_child(l, B), x) : NULL;
+    wb_tensor *change = rows ? wb_matmul(rows, wb__layer_child(l, A)) : NULL;
+    return change ? wb_add(y, scaled(l->options, change)) : NULL;
+}
+
+static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    wb_layer *base = wb__layer_child(l, LAYER);
+    if (!wb__one_input(l, n)) return NULL;
+    wb__branch_used(&base->node);
+    if (is_dense(base)) return call_dense(l, base, inputs[0]);
+    if (is_embedding(base)) return call_embedding(l, base, inputs[0]);
+    wb_tensor *change = change_of(l), *w = change ? wb_add(weight_of(base), change) : NULL;
+    wb_layer *with = w ? wb__layer_with(base, WEIGHT, w) : NULL;
+    return with ? wb_call_array(with, 1, inputs) : NULL;
+}
+
+static void print(const wb_layer *l, wb__text *t)
+{
+    const lora_options *o = l->options;
+    wb__text_add(t, "LoRA(");
+    wb__print_layer(wb__layer_child(l, LAYER), t);
+    wb__text_add(t, "; rank=%lld", (long long)o->rank);
+    if (o->alpha != (double)o->rank) wb__text_add(t, ", alpha=%g", o->alpha);
+    if (o->dropout > 0) wb__text_add(t, ", dropout=%g", o->dropout);
+    wb__text_add(t, ")");
+}
+
+/* ---- creation -------------------------------------------------------------------------------- */
+
+static int freeze_leaf(const wb__leaf *leaf, void *ctx)
+{
+    (void)ctx;
+    if (leaf->x->op == WB__OP_variable) leaf->x->flags |= WB__FROZEN;
+    return 0;
+}
+
+static bool freeze(void *object)
+{
+    return !wb__walk("LoRA", object, NULL, WB__DISTINCT | WB__NAMELESS, freeze_leaf, NULL);
+}
+
+/* Whether the layer can have such a change. Otherwise sets the error. */
+static bool check(const wb_layer *layer, const lora_options *o)
+{
+    if (!takes(layer))
+        return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: a %s has no adapter: Dense, Embedding and "
+                         "convolutions have one; wb_add_lora finds them in a model",
+                         layer->type->name);
+    const wb_tensor *w = weight_of(layer);
+    const int64_t rows = w->dims[0], columns = w->size / WB__MAX(rows, 1);
+    if (o->rank < 1 || o->rank > WB__MIN(rows, columns))
+        return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: .rank is %lld; for the weight %s of a %s it is "
+                         "in 1 .. %lld", (long long)o->rank, wb_describe(w), layer->type->name,
+                         (long long)WB__MIN(rows, columns));
+    if (!(o->dropout >= 0 && o->dropout < 1) || !isfinite(o->alpha))
+        return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: .dropout is %g and .alpha %g; dropout must be "
+                         "in [0, 1), and alpha finite", o->dropout, o->alpha);
+    if (o->dropout > 0 && !is_dense(layer))
+        return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: a %s has no .dropout", layer->type->name);
+    return true;
+}
+
+static wb_tensor *init_a(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(1 / sqrt((double)dims[1])));
+}
+
+/* Makes the layer; `init` is that of A. */
+static wb_layer *make(const lora_options *o, wb_layer *layer, wb_initialiser init)
+{
+    if (!check(layer, o) || !freeze(layer)) return NULL;
+    const wb_tensor *w = weight_of(layer);
+    const wb_tensor *typed = wb__is_quantised(layer) ? wb__layer_child(layer, SCALE) : w;
+    const wb_dtype dtype = (wb_dtype)typed->dtype;
+    const wb_device *was = w->device ? wb__use_device(w->device) : NULL;
+    const int64_t rows = w->dims[0], a[2] = {o->rank, w->size / rows}, b[2] = {rows, o->rank};
+    wb_layer *l = wb__layer_new(&wb__lora_type, o, 3);
+    const bool empty = init == wb__init_empty;
+    const bool made = l && wb__layer_put(l, LAYER, "layer", layer) &&
+                      wb__layer_put_parameter(l, A, "a", true, init, dtype, 2, a) &&
+                      wb__layer_put_parameter(l, B, "b", true, empty ? init : wb_init_zeros, dtype,
+                                              2, b);
+    if (was) wb__use_device(was);
+    return made ? l : NULL;
+}
+
+wb_layer *wb__lora_empty(wb_layer *layer, int64_t rank, double alpha, double dropout)
+{
+    return make(&(lora_options){sizeof(lora_options), rank, alpha, dropout}, layer,
+                wb__init_empty);
+}
+
+static wb_layer *assemble(const void *options, int n, const char *const *names,
+                          wb_layer *const *layers)
+{
+    (void)names;
+    if (n == 1) return make(options, layers[0], wb__init_empty);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "LoRA: has one layer, got %d", n);
+}
+
+static const wb__torch_child torch_rows[] = {{"layer", "", NULL, 0}};
+static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows)};
+
+const wb__layer_type wb__lora_type = {
+    .name = "LoRA", WB__LAYER_OPTIONS(lora_options, option_table), .call = call, .print = print,
+    .assemble = assemble, .one_row = true, .torch = &torch};
+
+static lora_options options_of(const wb__given *g, int64_t rank, double alpha, double dropout)
+{
+    const int64_t r = wb__int_option(g, "rank", -1, rank, 8);
+    return (lora_options){sizeof(lora_options), r, alpha != 0 ? alpha : (double)r, dropout};
+}
+
+wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
+{
+    wb_LoRA_options o;
+    wb__given g;
+    if (WB__NULL(layer) || !wb__alive("LoRA", layer)) return NULL;
+    if (wb__unrecordable("LoRA", WB__ACTS)) return NULL;
+    if (!wb__read_options("LoRA", &o, sizeof o, given, "rank", &g)) return NULL;
+    if (!wb__is(layer, &wb__layer_class))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "LoRA: a %s is not a layer", wb__kind(layer));
+    const lora_options made = options_of(&g, o.rank, o.alpha, o.dropout);
+    return make(&made, wb__layer_unnamed(layer, NULL), o.init ? o.init : init_a);
+}
+
+/* ---- a whole model --------------------------------------------------------------------------- */
+
+typedef struct {
+    lora_options o;
+    const char *layers, *train;
+    wb_initialiser init;
+    int replaced;
+    wb__pointer_map inside;             /* layers that are not adapted: those inside others */
+    wb__pointer_map trained;            /* tensors that are not frozen */
+} adding;
+
+static int keep_trained(const wb__leaf *leaf, void *ctx)
+{
+    if (!leaf->trainable) return 0;
+    return wb__pointer_map_put(ctx, leaf->x, 0) ? 0 : WB_ERROR_MEMORY;
+}
+
+/* Notes the tensors of the layers of .train, and the layers that must stay as they are. */
+static int note_layer(wb_layer *l, const char *path, void *ctx)
+{
+    adding *t = ctx;
+    const wb_layer *base = NULL;
+    int child;
+    if (wb__normed_child(l, &base, &child) || wb__is_quantised(l) || wb__is_lora(l)) {
+        const void *inner = base ? base : wb__layer_child(l, LAYER);
+        if (!wb__pointer_map_put(&t->inside, inner, 0)) return WB_ERROR_MEMORY;
+    }
+    if (!t->train || !wb__path_matches(t->train, path)) return 0;
+    return wb__walk("add_lora", l, NULL, WB__DISTINCT, keep_trained, &t->trained);
+}
+
+static int freeze_others(const wb__leaf *leaf, void *ctx)
+{
+    const adding *t = ctx;
+    if (wb__pointer_map_get(&t->trained, leaf->x) < 0) freeze_leaf(leaf, NULL);
+    return 0;
+}
+
+/* Whether the layer has a tensor that is trained as it is. */
+static bool is_trained(const adding *t, const wb_layer *l)
+{
+    for (int i = 0; i < l->node.n; i++)
+        if (wb__pointer_map_get(&t->trained, wb__layer_child(l, i)) >= 0) return true;
+    return false;
+}
+
+static void *adapt(void *branch, const char *path, void *ctx)
+{
+    adding *t = ctx;
+    wb_layer *l = branch;
+    if (!wb__is(branch, &wb__layer_class) || !takes(l) || is_trained(t, l)) return branch;
+    if (wb__pointer_map_get(&t->inside, l) >= 0) return branch;
+    if (t->layers ? !wb__path_matches(t->layers, path) : !is_dense(l)) return branch;
+    t->replaced++;
+    return wb__pointer_map_put(&t->inside, l, 0) ? make(&t->o, l, t->init) : NULL;
+}
+
+static bool is_model(const char *what, void *model)
+{
+    if (WB__NULL(model) || !wb__alive(what, model)) return false;
+    if (wb__unrecordable(what, WB__ACTS)) return false;
+    if (wb__is_branch(model)) return true;
+    return !wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a layer or tree", what, wb__kind(model));
+}
+
+void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
+{
+    wb_add_lora_options o;
+    wb__given g;
+    if (!is_model("add_lora", model)) return NULL;
+    if (!wb__read_options("add_lora", &o, sizeof o, given, "rank", &g)) return NULL;
+    adding t = {.o = options_of(&g, o.rank, o.alpha, o.dropout), .layers = o.layers,
+                .train = o.train, .init = o.init ? o.init : init_a};
+    void *made = NULL;
+    if (!wb_each_layer(model, note_layer, &t)) made = wb__fmap_replacing(model, adapt, &t);
+    if (made && !t.replaced)
+        made = wb__fail_null(WB_ERROR_ARGUMENT, "add_lora: no layer that can have an adapter "
+                             "matches \"%s\"", o.layers ? o.layers : "any Dense");
+    if (made && wb__walk("add_lora", model, NULL, WB__DISTINCT | WB__NAMELESS, freeze_others, &t))
+        made = NULL;
+    wb__pointer_map_free(&t.inside);
+    wb__pointer_map_free(&t.trained);
+    return made;
+}
+
+/* ---- merging --------------------------------------------------------------------------------- */
+
+/* The weights that were made: w[i] is that of the LoRA l. */
+typedef struct { const wb_tensor *weight, *a, *b; double factor; wb_tensor *w; } merged;
+typedef struct { merged *done; int n, capacity; } merging;
+
+/* Returns the sum as a variable.  LoRAs that share all factors get one variable. */
+static wb_tensor *sum_of(const wb_layer *l, merging *t)
+{
+    wb_tensor *weight = weight_of(wb__layer_child(l, LAYER));
+    const lora_options *o = l->options;
+    const merged m = {weight, wb__layer_child(l, A), wb__layer_child(l, B),
+                      o->alpha / (double)o->rank, NULL};
+    for (int i = 0; i < t->n; i++) {
+        const merged *other = &t->done[i];
+        if (other->weight == m.weight && other->a == m.a && other->b == m.b &&
+            other->factor == m.factor)
+            return other->w;
+    }
+    wb_tensor *change = change_of(l), *sum = change ? wb_add(weight, change) : NULL;
+    wb_tensor *w = sum ? wb_variable(sum) : NULL;
+    if (!w || !wb__reserve(&t->done, &t->capacity, t->n + 1, sizeof *t->done)) return NULL;
+    w->name = weight->name;
+    t->done[t->n] = m;
+    t->done[t->n++].w = w;
+    return w;
+}
+
+static void *without_lora(void *branch, const char *path, void *ctx)
+{
+    if (!wb__is_lora(branch)) return branch;
+    wb_layer *l = branch, *base = wb__layer_child(l, LAYER);
+    if (wb__is_quantised(base))
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "merge_lora: \"%s\" is quantised, so that its "
+                             "weight cannot take the change: merge the adapters into the model "
+                             "before wb_quantise", path);
+    return wb__layer_with(base, WEIGHT, sum_of(l, ctx));
+}
+
+void *wb_object_merge_lora(void *model)
+{
+    if (!is_model("merge_lora", model)) return NULL;
+    merging t = {0};
+    void *made = wb__fmap_replacing(model, without_lora, &t);
+    wb__free(t.done);
+    return made;
+}

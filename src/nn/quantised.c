@@ -1,0 +1,163 @@
+/* Quantised: a Dense or Embedding with an i8 weight. Its child "layer" is the layer, whose weight
+ * is i8; its child "scale" has a number for each row. wb_quantise makes them. */
+#include "nn/layer.h"
+
+#include "weber/adapt.h"
+
+extern const wb__layer_type wb__quantised_type, wb__dense_type, wb__embedding_type;
+
+typedef struct { size_t size; int64_t bits; } quantised_options;
+#define OPTIONS(X) X(quantised_options, bits, INT, 1)
+static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+enum { LAYER, SCALE, WEIGHT = 0, BITS = 8, MOST = 1 << 17 };    /* MOST: as in linear_int8.c */
+
+bool wb__is_quantised(const void *l)
+{
+    return wb__is(l, &wb__layer_class) && ((const wb_layer *)l)->type == &wb__quantised_type;
+}
+
+static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    wb_function f;
+    if (!wb__one_input(l, n)) return NULL;
+    if (((wb_layer *)wb__layer_child(l, LAYER))->type == &wb__embedding_type)
+        return wb__embedding_rows(l, inputs[0]);
+    wb_tensor *y = wb__dense_linear(l, inputs[0], &f);
+    return y ? wb__activate(f, y) : NULL;
+}
+
+static void print(const wb_layer *l, wb__text *t)
+{
+    wb__text_add(t, "Quantised(");
+    wb__print_layer(wb__layer_child(l, LAYER), t);
+    wb__text_add(t, ")");
+}
+
+/* ---- creation -------------------------------------------------------------------------------- */
+
+static bool takes(const wb_layer *l)
+{
+    return l->type == &wb__dense_type || l->type == &wb__embedding_type;
+}
+
+/* Makes the layer from a layer whose weight becomes q. */
+static wb_layer *make(wb_layer *layer, wb_tensor *q, wb_tensor *scale)
+{
+    wb_layer *l = wb__layer_new(&wb__quantised_type,
+                                &(quantised_options){sizeof(quantised_options), BITS}, 2);
+    return l && wb__layer_put(l, LAYER, "layer", wb__layer_with(layer, WEIGHT, q)) &&
+                   wb__layer_put(l, SCALE, "scale", scale) ? l : NULL;
+}
+
+/* Makes a layer whose values are loaded later. */
+static wb_layer *assemble(const void *options, int n, const char *const *names,
+                          wb_layer *const *layers)
+{
+    (void)names;
+    const quantised_options *o = options;
+    if (n != 1 || o->bits != BITS || !takes(layers[0]))
+        return wb__fail_null(WB_ERROR_FORMAT, "Quantised: of %lld bits, with %d layers, the first "
+                             "a %s; it has %d bits and one Dense or Embedding", (long long)o->bits,
+                             n, n ? layers[0]->type->name : "none", BITS);
+    const wb_tensor *w = wb__layer_child(layers[0], WEIGHT);
+    wb_tensor *q = wb__variable_empty(WB_I8, w->ndim, w->dims);
+    wb_tensor *scale = wb__statistic("Quantised", "scale", wb__init_empty, (wb_dtype)w->dtype,
+                                     w->dims[0]);
+    if (!q || !scale) return NULL;
+    q->name = w->name;
+    return make(layers[0], q, scale);
+}
+
+static const wb__torch_child torch_rows[] = {{"layer", "", NULL, 0}};
+static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows)};
+
+const wb__layer_type wb__quantised_type = {
+    .name = "Quantised", WB__LAYER_OPTIONS(quantised_options, option_table), .call = call,
+    .print = print, .assemble = assemble, .one_row = true, .torch = &torch};
+
+/* ---- a whole model --------------------------------------------------------------------------- */
+
+/* A weight that was quantised. */
+typedef struct { const wb_tensor *w; wb_tensor *q, *scale; } done;
+typedef struct {
+    const char *layers;
+    int n, capacity, replaced;
+    done *done;
+    wb__pointer_map normed;             /* the layers inside WeightNorms */
+} quantisation;
+
+/* Whether all scales, [n], are finite. Otherwise sets the error. */
+static bool all_finite(wb_tensor *scale, const char *path)
+{
+    wb_tensor *all = wb__reduce(WB__OP_min, wb_astype(wb_isfinite(scale), WB_I32), 1, false);
+    const double one = all ? wb_item(all) : 0;
+    if (one == 1) return true;
+    if (!wb_error_code())
+        wb__fail(WB_ERROR_ARGUMENT, "quantise: the weight of \"%s\" has NaN or infinity", path);
+    return false;
+}
+
+/* Returns the integers and scales of the weight as variables; NULL with the error set. */
+static const done *quantised(quantisation *t, wb_tensor *w, const char *path)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->done[i].w == w) return &t->done[i];
+    wb_tensor *q, *scale;
+    if (w->dims[1] > MOST)
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantise: the weight of \"%s\" is %s; a row "
+                             "has at most %d elements", path, wb_describe(w), MOST);
+    if (!wb__reserve(&t->done, &t->capacity, t->n + 1, sizeof *t->done) ||
+        wb_quantise_rows(w, &q, &scale) || wb_eval(q, scale) || !all_finite(scale, path))
+        return NULL;
+    done *d = &t->done[t->n];
+    *d = (done){w, wb_variable(q), wb_variable(scale)};
+    if (!d->q || !d->scale) return NULL;
+    d->q->name = w->name;
+    d->scale->name = "scale";
+    d->scale->flags |= WB__FROZEN;
+    t->n++;
+    return d;
+}
+
+static void *replace(void *branch, const char *path, void *ctx)
+{
+    quantisation *t = ctx;
+    wb_layer *l = branch;
+    const wb_layer *base;
+    int child;
+    if (!wb__is(branch, &wb__layer_class)) return branch;
+    if (wb__normed_child(l, &base, &child))
+        return wb__pointer_map_put(&t->normed, base, 0) ? branch : NULL;
+    if (!takes(l) || wb__pointer_map_get(&t->normed, l) >= 0) return branch;
+    wb_tensor *w = wb__layer_child(l, WEIGHT);
+    if (!wb__dtype_float((wb_dtype)w->dtype)) return branch;
+    if (t->layers && !wb__path_matches(t->layers, path)) return branch;
+    const done *d = quantised(t, w, path);
+    t->replaced++;
+    return d ? make(l, d->q, d->scale) : NULL;
+}
+
+void *wb_object_quantise(void *model, const wb_quantise_options *given)
+{
+    wb_quantise_options o;
+    wb__given g;
+    if (WB__NULL(model) || !wb__alive("quantise", model)) return NULL;
+    if (wb__unrecordable("quantise", WB__READS)) return NULL;
+    if (!wb__read_options("quantise", &o, sizeof o, given, "bits", &g)) return NULL;
+    if (!wb__is_branch(model))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "quantise: a %s is not a layer or tree",
+                             wb__kind(model));
+    o.bits = wb__int_option(&g, "bits", -1, o.bits, BITS);
+    if (o.bits != BITS)
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantise: .bits is %lld; it is %d",
+                             (long long)o.bits, BITS);
+    quantisation t = {.layers = o.layers};
+    void *made = wb__fmap_replacing(model, replace, &t);
+    if (made && !t.replaced)
+        made = wb__fail_null(WB_ERROR_ARGUMENT, "quantise: no Dense or Embedding with a floating "
+                             "weight%s%s%s", o.layers ? " has a path that matches \"" : "",
+                             o.layers ? o.layers : "", o.layers ? "\"" : "");
+    wb__free(t.done);
+    wb__pointer_map_free(&t.normed);
+    return made;
+}
