@@ -133,10 +133,10 @@ static bool check(const wb_layer *layer, const lora_options *o)
                          layer->type->name);
     const wb_tensor *w = weight_of(layer);
     const int64_t rows = w->dims[0], columns = w->size / WB__MAX(rows, 1);
-    if (o->rank < 1 || o->rank > WB__MIN(rows, columns))
+    if (o->rank < 1 || o->rank > WB__MAX(rows, columns))
         return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: .rank is %lld; for the weight %s of a %s it is "
                          "in 1 .. %lld", (long long)o->rank, wb_describe(w), layer->type->name,
-                         (long long)WB__MIN(rows, columns));
+                         (long long)WB__MAX(rows, columns));
     if (!(o->dropout >= 0 && o->dropout < 1) || !isfinite(o->alpha))
         return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: .dropout is %g and .alpha %g; dropout must be "
                          "in [0, 1), and alpha finite", o->dropout, o->alpha);

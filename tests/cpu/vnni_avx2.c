@@ -1,9 +1,11 @@
 #ifdef WB_HAVE_X86_ISA
 #pragma GCC target("avx2")
+#include "backend/cpu/product/int8.h"
+
 #include <immintrin.h>
 
 /* VPDPBUSD: adds the four products of unsigned bytes of u and signed bytes of s to each i32. */
-static inline __m256i multiply_bytes(__m256i sum, __m256i u, __m256i s)
+WB__INLINE __m256i multiply_bytes(__m256i sum, __m256i u, __m256i s)
 {
     __m256i pairs[2];
     for (int i = 0; i < 2; i++) {
@@ -14,7 +16,7 @@ static inline __m256i multiply_bytes(__m256i sum, __m256i u, __m256i s)
     const __m256i fours = _mm256_hadd_epi32(pairs[0], pairs[1]);
     return _mm256_add_epi32(sum, _mm256_permute4x64_epi64(fours, 0xd8));
 }
-#define _mm256_dpbusd_avx_epi32 multiply_bytes
+#define MULTIPLY_BYTES(v, w, q) (v) = multiply_bytes(v, w, q)
 #define wb__int8_vnni_avx2 emulated
 #include "backend/cpu/product/int8_vnni_avx2.c"
 #undef wb__int8_vnni_avx2

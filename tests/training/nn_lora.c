@@ -43,7 +43,7 @@ TEST_IN_SCOPE(values)
         MADE(y);
         wb_layer *l = wb_LoRA(k.layer, .rank = 2, .alpha = 6);
         MADE(l);
-        if (apart(wb_call(l, k.x), y) != 0) fail_msg("%s: differs at first", k.name);
+        if (!k.x || apart(wb_call(l, k.x), y) != 0) fail_msg("%s: differs at first", k.name);
         wb_tensor *b = wb_get(l, "b"), *a = wb_get(l, "a");
         assert_int_equal(wb_dim(a, 0), 2);
         assert_int_equal(wb_dim(b, 1), 2);
@@ -137,7 +137,7 @@ TEST_IN_SCOPE(whole_model)
     wb_tensor *x = sentence(), *y = wb_keep(wb_call(m, x));
     wb_layer *l = wb_add_lora(m, .rank = 2);
     MADE(l);
-    assert_true(apart(wb_call(l, x), y) == 0);
+    assert_true(apart(wb_call(l, x), y) < 1e-5);        /* projections are one product, or three */
     int count = 0;
     WORKS(wb_each_parameter(l, is_adapter, &count));
     assert_int_equal(count, 12);
@@ -305,7 +305,7 @@ TEST_IN_SCOPE(adapter_files)
     wb_layer *kinds = wb_Chain(wb_LayerNorm({64}), encoder());
     REFUSED(wb_load_lora(path, kinds), WB_ERROR_FORMAT, "\"layers.0\"", "LayerNorm");
     REFUSED(wb_load_lora(base_path, base), WB_ERROR_FORMAT, base_path, "wb_save_lora");
-    REFUSED(wb_load_lora("/nonexistent.safetensors", base), WB_ERROR_FILE, "/nonexistent");
+    REFUSED(wb_load_lora("/nonexistent.safetensors", base), WB_ERROR_FILE, "/nonexistent.safetensors");
     REFUSED(wb_load_lora(path, (wb_layer *)NULL), WB_ERROR_ARGUMENT, "NULL");
     FAILS(wb_save_lora(path, base), WB_ERROR_ARGUMENT, "save_lora", "wb_add_lora");
     FAILS(wb_save_lora("x.npz", l), WB_ERROR_ARGUMENT, "x.npz", ".safetensors");
@@ -320,7 +320,7 @@ TEST_IN_SCOPE(wrong_layers)
     REFUSED(wb_LoRA(wb_LSTM(4, 2)), WB_ERROR_ARGUMENT, "LSTM");
     REFUSED(wb_LoRA(wb_WeightNorm(wb_Dense(4, 2))), WB_ERROR_ARGUMENT, "WeightNorm");
     REFUSED(wb_LoRA(wb_LoRA(wb_Dense(4, 2), .rank = 1)), WB_ERROR_ARGUMENT, "LoRA");
-    REFUSED(wb_LoRA(wb_Dense(4, 2), .rank = 3), WB_ERROR_ARGUMENT, "3", "[2,4] f32", "2");
+    REFUSED(wb_LoRA(wb_Dense(4, 2), .rank = 5), WB_ERROR_ARGUMENT, "5", "[2,4] f32", "4");
     REFUSED(wb_LoRA(wb_Dense(4, 2), .rank = 0), WB_ERROR_ARGUMENT, "0");
     REFUSED(wb_LoRA(wb_Dense(4, 2)), WB_ERROR_ARGUMENT, "8", "[2,4] f32");
     REFUSED(wb_LoRA(wb_Dense(4, 2), .rank = 1, .dropout = 1), WB_ERROR_ARGUMENT, ".dropout", "1");

@@ -56,7 +56,7 @@ TEST_IN_SCOPE(product)
                     1e-5 + within);
         wb_tensor *y = wb_linear_int8(wb_reshape(x, 1, m, 1, k), w, s, b);
         MADE(y);
-        assert_string_equal(wb_describe(y), wb_describe(wb_zeros(1, m, 1, n)));
+        assert_true(wb_ndim(y) == 4 && wb_dim(y, 1) == m && wb_dim(y, 3) == n);
         assert_true(apart(wb_reshape(y, m, n), wb_linear_int8(x, w, s, b)) == 0);
     }
 }
@@ -157,7 +157,8 @@ TEST_IN_SCOPE(rows)
     const float bad[] = {1, INFINITY, 2, 3};
     WORKS(wb_quantise_rows(wb_from(bad, WB_F32, 2, (int64_t[]){2, 2}), &q, &s));
     wb_tensor *y = wb_linear_int8(wb_ones(1, 2), q, s, WB_NONE);
-    assert_true(!isfinite(wb_at(s, 0)) && isnan(wb_at(y, 0, 0)) && wb_at(y, 0, 1) == 5);
+    assert_true(!isfinite(wb_at(s, 0)) && isnan(wb_at(y, 0, 0)));
+    assert_true(fabs(wb_at(y, 0, 1) - 212 * 3 / 127.0) < 1e-5);
     FAILS(wb_quantise_rows(wb_zeros(3), &q, &s), WB_ERROR_SHAPE, "quantise_rows", "[3] f32");
     FAILS(wb_quantise_rows(wb_zeros(3, 0), &q, &s), WB_ERROR_SHAPE, "[3,0] f32");
     FAILS(wb_quantise_rows(wb_arange(4, WB_I32), &q, &s), WB_ERROR_DTYPE, "quantise_rows");
@@ -354,6 +355,7 @@ TEST_IN_SCOPE(wrong_files)
     const char *path = test_file("wrong.safetensors");
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         WORKS(wb_save(path, wb_quantise(wb_MultiHeadAttention(8, 2))));
+        change(path, "weber_crc32", "weber_crc33");    /* the note counts as unknown */
         change(path, rows[i].from, rows[i].to);
         REFUSED(wb_load(path), WB_ERROR_FORMAT, rows[i].fact);
         unlink(path);

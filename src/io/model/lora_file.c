@@ -109,14 +109,18 @@ static bool read_numbers(const loading *t, const char *layer, const wb__json *at
     const wb__json *r = wb__json_get(at, "rank");
     bool good = wb__json_is(r, WB__JSON_INTEGER);
     *rank = wb__json_integer(r);
+    char *name = wb__printf("%s.a", layer);
+    const wb__entry *a = name ? wb__table_find(&t->file, name) : NULL;
+    good &= a && a->ndim == 2 && a->dims[0] == *rank;
+    wb__free(name);
     for (int i = 0; i < 2; i++) {
         const wb__json *v = wb__json_get(at, keys[i]);
         good &= wb__json_is(v, WB__JSON_REAL) || wb__json_is(v, WB__JSON_INTEGER);
         number[i] = wb__json_is(v, WB__JSON_REAL) ? v->is.real : (double)wb__json_integer(v);
     }
     if (good) return true;
-    return !wb__fail(WB_ERROR_FORMAT, "%s: the rank, alpha or dropout of \"%.200s\" is wrong",
-                     t->path, layer);
+    return !wb__fail(WB_ERROR_FORMAT, "%s: the rank, alpha or dropout of \"%.200s\" is wrong, or "
+                     "not that of its tensors", t->path, layer);
 }
 
 static void *adapt(void *branch, const char *path, void *ctx)

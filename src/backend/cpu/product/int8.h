@@ -10,6 +10,8 @@ enum {
     WB__INT8_MOST = 1 << 17     /* inner indices: 2^17 · 127 · 128 is below 2^31 */
 };
 
+#define WB__INLINE static inline __attribute__((always_inline))
+
 /* A row of f32 as integers from -127 to 127: element k is about scale · q[k].  If an element is NaN
  * or infinite, the scale is NaN. */
 typedef struct {

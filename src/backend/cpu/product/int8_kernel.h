@@ -20,7 +20,6 @@
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
-#define INLINE static inline __attribute__((always_inline))
 
 enum { COLUMNS = 4, CHAINS = 4, BLOCK = 256 << 10 };    /* BLOCK: bytes of weights in L2 */
 
@@ -63,7 +62,7 @@ static void quantise(const float *x, int64_t k, void *to, wb__int8_row *row)
 }
 
 /* Adds `steps` steps of the products to the sums. */
-INLINE void multiply(const int rows, const Q *const *q, const int8_t *const *w, int64_t steps,
+WB__INLINE void multiply(const int rows, const Q *const *q, const int8_t *const *w, int64_t steps,
                      V sum[ROWS][COLUMNS])
 {
     for (int64_t p = 0; p < steps; p++) {
@@ -79,7 +78,7 @@ INLINE void multiply(const int rows, const Q *const *q, const int8_t *const *w, 
 
 /* The same for one row, column by column, so that the weights are read in the order of their
  * addresses: reading them takes most of the time. */
-INLINE void multiply_row(const Q *q, const int8_t *const *w, int64_t steps, V sum[COLUMNS])
+WB__INLINE void multiply_row(const Q *q, const int8_t *const *w, int64_t steps, V sum[COLUMNS])
 {
     for (int j = 0; j < COLUMNS; j++) {
         V chain[CHAINS];
@@ -96,25 +95,40 @@ INLINE void multiply_row(const Q *q, const int8_t *const *w, int64_t steps, V su
     }
 }
 
+typedef float floats __attribute__((vector_size(4 * COLUMNS)));
+typedef int32_t ints __attribute__((vector_size(4 * COLUMNS)));
+typedef uint32_t words __attribute__((vector_size(4 * COLUMNS)));
+
+/* Reads the elements of the columns from column j on; 0 for missing ones. */
+WB__INLINE floats columns_of(const float *x, int64_t step, int64_t j, int columns)
+{
+    floats v = {0};
+    x += j * step;
+    if (step == 1 && columns == COLUMNS) memcpy(&v, x, sizeof v);
+    else for (int c = 0; c < columns; c++) v[c] = x[c * step];
+    return v;
+}
+
 /* Writes `columns` elements of row i, from column j on. */
-INLINE void finish(const wb__int8_product *p, int64_t i, int64_t j, int columns,
-                   const int32_t *total)
+WB__INLINE void finish(const wb__int8_product *p, int64_t i, int64_t j, int columns,
+                       const int32_t *total, floats scale, floats bias)
 {
     const wb__int8_row *row = &p->row[i];
-    float *y = p->y + i * p->y_step[0] + j * p->y_step[1], v[COLUMNS];
-    for (int c = 0; c < columns; c++) {
-        const int32_t sum = (int32_t)((uint32_t)total[c] - OFFSET * (uint32_t)row->sum);
-        const float scaled = (float)sum * row->scale;
-        const float product = scaled * p->scale[(j + c) * p->scale_step];
-        v[c] = p->bias ? product + p->bias[j + c] : product;
-        if (p->act.relu) v[c] = v[c] < 0 ? 0 : v[c];
-    }
-    for (int c = 0; c < columns; c++) y[c * p->y_step[1]] = v[c];
+    float *y = p->y + i * p->y_step[0] + j * p->y_step[1];
+    words sum;
+    memcpy(&sum, total, sizeof sum);
+    sum -= OFFSET * (uint32_t)row->sum;
+    const floats scaled = __builtin_convertvector((ints)sum, floats) * row->scale;
+    floats v = scaled * scale;
+    if (p->bias) v += bias;
+    if (p->act.relu) v = (floats)((ints)v & ~(ints)(v < 0));
+    if (p->y_step[1] == 1 && columns == COLUMNS) memcpy(y, &v, sizeof v);
+    else for (int c = 0; c < columns; c++) y[c * p->y_step[1]] = v[c];
 }
 
 /* Computes rows i .. i+rows-1 and columns j .. j+columns-1.  The last column is computed in place
  * of missing ones. */
-INLINE void tile(const int rows, const wb__int8_product *p, int64_t i, int64_t j, int columns)
+WB__INLINE void tile(const int rows, const wb__int8_product *p, int64_t i, int64_t j, int columns)
 {
     const int64_t steps = p->k / STEP, rest = p->k % STEP;
     V sum[ROWS][COLUMNS];
@@ -142,11 +156,13 @@ INLINE void tile(const int rows, const wb__int8_product *p, int64_t i, int64_t j
         for (int r = 0; r < rows; r++) q[r] += steps * STEP;
         multiply(rows, q, w, 1, sum);
     }
+    const floats scale = columns_of(p->scale, p->scale_step, j, columns);
+    const floats bias = p->bias ? columns_of(p->bias, 1, j, columns) : scale;
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
         int32_t total[COLUMNS];
         totals(sum[r], total);
-        finish(p, i + r, j, columns, total);
+        finish(p, i + r, j, columns, total, scale, bias);
     }
 }
 
