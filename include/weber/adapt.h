@@ -95,8 +95,9 @@ typedef struct wb_add_lora_options {
 /** A layer or tree like `model` in which layers are replaced by wb_LoRA of them:
  * wb_add_lora(model, "*.q_proj *.v_proj", .rank = 8).  All tensors are shared with `model`.  All
  * its parameters are frozen, in `model` too, except those of the layers of .train, such as a new
- * head, which are not adapted.  Layers that wb_LoRA does not take are passed over.  Errors: no
- * layer matches; as wb_LoRA. */
+ * head, which are not adapted.  Layers that wb_LoRA does not take are passed over.  wb_save writes
+ * the whole model, but not which parameters beside adapters are frozen: wb_save_lora and
+ * wb_load_lora keep that.  Errors: no layer matches; as wb_LoRA. */
 WB_API void *wb_object_add_lora(void *model, const wb_add_lora_options *o);
 /** A layer or tree like `model` in which each LoRA is replaced by its layer with the sum as its
  * weight, a new parameter: wb_merge_lora(model).  It computes as before, without the cost of the
