@@ -67,7 +67,7 @@ static bool put_pair(const wb_layer *l, void *ctx)
 {
     plan *p = ctx;
     const wb_MultiHeadAttention_options *o = l->options;
-    wb_tensor *weight = wb__layer_child(wb__layer_child(l, 1), 0);
+    wb_tensor *weight = wb__dense_typed(wb__layer_child(l, 1));
     const wb_device *device = wb_device_of(weight);
     const int64_t dk[4] = {p->batch, o->kv_heads, p->length, o->qk_dim / o->heads},
                   dv[4] = {p->batch, o->kv_heads, p->length, o->v_dim / o->heads};
@@ -81,7 +81,7 @@ static bool put_pair(const wb_layer *l, void *ctx)
 
 static bool find_device(const wb_layer *l, void *ctx)
 {
-    *(const wb_device **)ctx = wb_device_of((wb_tensor *)wb__layer_child(wb__layer_child(l, 1), 0));
+    *(const wb_device **)ctx = wb_device_of(wb__dense_typed(wb__layer_child(l, 1)));
     return false;
 }
 

@@ -195,7 +195,10 @@ bool wb__is_lora(const void *l);
 /* dense.c: the result of a Dense, also of a quantised one, before its activation, which *f becomes.
  * NULL with the error set, also if l is another layer. */
 wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f);
-/* The same for an Embedding: rows of the weight (embedding.c). */
+/* lora.c: the tensor of a Dense, also of a quantised or adapted one, whose dtype and device the
+ * results have. */
+wb_tensor *wb__dense_typed(const wb_layer *l);
+/* As wb__dense_linear for an Embedding: rows of the weight (embedding.c). */
 wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x);
 /* Makes a LoRA from its rank, alpha and dropout (lora.c); freezes the layer. */
 wb_layer *wb__lora_empty(wb_layer *layer, int64_t rank, double alpha, double dropout);

@@ -38,6 +38,12 @@ static wb_layer *owner_of(const wb_layer *l)
 }
 static wb_tensor *weight_of(const wb_layer *l) { return wb__layer_child(owner_of(l), WEIGHT); }
 
+wb_tensor *wb__dense_typed(const wb_layer *l)
+{
+    while (wb__is_lora(l)) l = wb__layer_child(l, LAYER);
+    return wb__layer_child(l, wb__is_quantised(l) ? SCALE : WEIGHT);
+}
+
 static bool is_dense(const wb_layer *l) { return owner_of(l)->type == &wb__dense_type; }
 static bool is_embedding(const wb_layer *l) { return owner_of(l)->type == &wb__embedding_type; }
 static bool is_conv(const wb_layer *l)
@@ -155,8 +161,7 @@ static wb_layer *make(const lora_options *o, wb_layer *layer, wb_initialiser ini
 {
     if (!check(layer, o) || !freeze(layer)) return NULL;
     const wb_tensor *w = weight_of(layer);
-    const wb_tensor *typed = wb__is_quantised(layer) ? wb__layer_child(layer, SCALE) : w;
-    const wb_dtype dtype = (wb_dtype)typed->dtype;
+    const wb_dtype dtype = (wb_dtype)wb__dense_typed(layer)->dtype;
     const wb_device *was = w->device ? wb__use_device(w->device) : NULL;
     const int64_t rows = w->dims[0], a[2] = {o->rank, w->size / rows}, b[2] = {rows, o->rank};
     wb_layer *l = wb__layer_new(&wb__lora_type, o, 3);

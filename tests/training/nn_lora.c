@@ -219,6 +219,25 @@ TEST_IN_SCOPE(trained)
     }
 }
 
+/* Attention with a cache, step by step, computes what it computes at once. */
+TEST_IN_SCOPE(cached)
+{
+    for (int i = 0; i < 3; i++) {
+        wb_layer *m = wb_Chain(wb_MultiHeadAttention(8, 2, .causal = true, .bias = true));
+        if (i) m = wb_quantise(m);
+        if (i != 1) m = wb_add_lora(m, .rank = 2);
+        MADE(m);
+        if (i != 1) WORKS(wb_set(m, "layers.0.k_proj.b", wb_randn(8, 2)));
+        wb_tensor *x = wb_randn(2, 4, 8), *whole = wb_keep(wb_call(m, x));
+        wb_tree *cache = wb_attention_cache(m, 2, 4);
+        MADE(cache);
+        for (int64_t t = 0; t < 4; t++) {
+            wb_tensor *y = wb_call_cached(m, cache, wb_slice(x, 1, t, t + 1));
+            assert_true(apart(y, wb_slice(whole, 1, t, t + 1)) < 1e-4);
+        }
+    }
+}
+
 /* Dropout of the adapter's input, in train mode only. */
 TEST_IN_SCOPE(dropped)
 {
