@@ -11,7 +11,7 @@ static char folder[2][64];
 static void remove_folders(void)
 {
     for (int i = 0; i < 2; i++) {
-        char path[100];
+        char path[160];
         snprintf(path, sizeof path, "%s/config.json", folder[i]);
         unlink(path);
         snprintf(path, sizeof path, "%s/model.safetensors", folder[i]);
@@ -26,7 +26,7 @@ static void make_folders(const char *config)
     static const char *const from[] = {WB_TEST_DATA "/pretrained/bert/model.safetensors",
                                        WB_TEST_DATA "/pretrained/gpt2/model.safetensors"};
     for (int i = 0; i < 2; i++) {
-        char path[100];
+        char path[160];
         snprintf(folder[i], sizeof folder[i], "/tmp/weber-fuzz-XXXXXX");
         if (!mkdtemp(folder[i])) abort();
         snprintf(path, sizeof path, "%s/config.json", folder[i]);
