@@ -7,7 +7,8 @@ BUILD is a build folder with bench/int8_bench, whose head describes the models. 
 activations when they multiply: Weber by rows, PyTorch (linear_dynamic) and ONNX Runtime
 (quantize_dynamic: DynamicQuantizeLinear and MatMulInteger, per channel) the whole input. The sides
 run in turns; the figures are microseconds for a layer, medians over the rounds of each round's
-fastest repeat. The Python must have PyTorch, onnx and onnxruntime; a side that it lacks is left out.
+fastest repeat. The Python must have PyTorch, onnx and onnxruntime; a side that it lacks is left
+out.
 """
 import argparse
 import json

@@ -5,8 +5,8 @@
  *
  * MODEL is a file, "resnet18" or "encoder".  Prints a line of JSON: the median, and the tenth part,
  * of the microseconds of a call, which is recorded; and the milliseconds from the start of the
- * program to the end of the first call.  --out writes the first output.  exported.py makes the files,
- * runs this program, and compares it with ONNX Runtime. */
+ * program to the end of the first call.  --out writes the first output.  exported.py makes the
+ * files, runs this program, and compares it with ONNX Runtime. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -75,8 +75,8 @@ typedef struct wb_LoRA_options {
  * Embedding, Conv, Conv1d, ConvTranspose or ConvTranspose1d, or a Dense or Embedding of
  * wb_quantise.  In PyTorch's files it has the names of this layer.  Errors: another layer (for
  * MultiHeadAttention wb_add_lora adapts the projections, for a WeightNorm see
- * wb_remove_weight_norms); .rank below 1 or above both sizes of the weight; .dropout of a convolution or
- * Embedding. */
+ * wb_remove_weight_norms); .rank below 1 or above both sizes of the weight; .dropout of a
+ * convolution or Embedding. */
 WB_API wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *o);
 
 /** Options of wb_add_lora.  Layers are named by paths, separated by blanks.  A path such as

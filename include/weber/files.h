@@ -147,9 +147,10 @@ typedef struct wb_load_options {
  * prints them; several outputs come from wb_call_outputs.  An input of another dtype than the
  * file's is an error; sizes that the file leaves open may be any, and those of one name must be
  * equal.  Floating initializers of the main graph are parameters with the file's names, but for
- * those without dimensions and those that decide shapes; running statistics are not trained.  A Loop is unrolled;
- * an If or a Loop that depends on values of the inputs cannot be recorded by wb_compile.  Values in
- * other files (external data) must be in the model's folder.  docs/onnx.md lists the operators.
+ * those without dimensions and those that decide shapes; running statistics are not trained.  A
+ * Loop is unrolled; an If or a Loop that depends on values of the inputs cannot be recorded by
+ * wb_compile.  Values in other files (external data) must be in the model's folder.  docs/onnx.md
+ * lists the operators.
  *
  * An array of Julia has its dimensions in reverse order: [784,32] becomes [32,784], and images are
  * [N,C,H,W].  The weight of a Dense or recurrent layer keeps the shape [out,in] that it has in

@@ -28,8 +28,9 @@ static wb_tensor *move_leaf(wb_tensor *x, const char *path, void *ctx)
                      : wb__dtype_on(m->device, (wb_dtype)x->dtype, m->dtype);
     if (!t) return NULL;
     if (x->flags & WB__TYPED && t != (wb_dtype)x->dtype)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED, "to: \"%s\" cannot become %s: the operations of a "
-                             "model of ONNX have the dtypes of its file", path, wb_dtype_name(t));
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "to: \"%s\" cannot become %s: the operations "
+                             "of a model of ONNX have the dtypes of its file", path,
+                             wb_dtype_name(t));
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_tensor *value = wb__converted(x, t, m->device);

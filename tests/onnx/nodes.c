@@ -184,9 +184,9 @@ static int count(const suite *s)
     return counts[CASE_FAILED] || s->faults ? -1 : counts[CASE_PASSED];
 }
 
-/* Has the cases of a program written, runs them, of which at least a share of `least` must pass, and
- * compares their table with docs/onnx.md.  With `again` the models are written by Weber and read
- * again before, and no table is compared. */
+/* Has the cases of a program written, runs them, of which at least a share of `least` must pass,
+ * and compares their table with docs/onnx.md.  With `again` the models are written by Weber and
+ * read again before, and no table is compared. */
 static void run_suite(const char *name, double least, bool again)
 {
     suite s = {.n = 0};

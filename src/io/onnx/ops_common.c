@@ -45,8 +45,8 @@ wb_dtype wb__onnx_dtype_in(const wb__onnx_call *c, const char *name, wb_dtype ot
     const bool is_type = type > 0 && type <= UINT8_MAX;
     const wb_dtype dtype = is_type ? wb__onnx_dtype((wb__onnx_type)type) : 0;
     if (!dtype)
-        wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its attribute '%s' is %s, which Weber lacks", name,
-                        is_type ? wb__onnx_type_name((wb__onnx_type)type) : "no type");
+        wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its attribute '%s' is %s, which Weber lacks",
+                        name, is_type ? wb__onnx_type_name((wb__onnx_type)type) : "no type");
     return dtype;
 }
 

@@ -35,8 +35,8 @@ bool wb__onnx_is_fixed(const wb__onnx_call *c, int i);
 /* Reads an input that is one integer (k, depth, axis).  Returns false with the error set. */
 bool wb__onnx_input_int(wb__onnx_call *c, int i, int64_t *value);
 
-/* Returns Weber's dtype for the type in an attribute, or `otherwise` without the attribute (0: it is
- * needed); 0 with the error set. */
+/* Returns Weber's dtype for the type in an attribute, or `otherwise` without the attribute (0: it
+ * is needed); 0 with the error set. */
 wb_dtype wb__onnx_dtype_in(const wb__onnx_call *c, const char *name, wb_dtype otherwise);
 
 /* Returns x rounded to the nearest integer; of two, to the even one. */

@@ -209,8 +209,8 @@ int wb__st_save(wb__st_put put, const char *path, int n, wb__st_out *tensors, in
     char *text = padded(header_text(n, tensors, n_notes, notes), &length);
     int status = text ? 0 : (int)wb_error_code();
     if (text && length > HEADER_MOST)
-        status = wb__fail(WB_ERROR_UNSUPPORTED, "save: %s: its header would have %zu bytes; readers "
-                          "of safetensors take %d.  The description of the model is in it: the "
+        status = wb__fail(WB_ERROR_UNSUPPORTED, "save: %s: its header would have %zu bytes; "
+                          "readers of safetensors take %d.  The model's description is in it: the "
                           "constants of an ONNX model are too large", path, length, HEADER_MOST);
     uint32_t *sums = status ? NULL : wb__alloc_zero((size_t)WB__MAX(n, 1), sizeof *sums);
     if (!status) status = sums ? write(put, path, text, length, n, tensors, sums) : WB_ERROR_MEMORY;

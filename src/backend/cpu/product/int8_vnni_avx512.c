@@ -17,8 +17,8 @@ WB__INLINE W load_weight(const int8_t *w)
     return _mm512_xor_si512(_mm512_loadu_si512(w), _mm512_set1_epi8(-128));
 }
 WB__INLINE V add(V a, V b) { return _mm512_add_epi32(a, b); }
-/* Written as an instruction: gcc 12 copies each sum before and after the intrinsic, which takes more
- * than half of the time. */
+/* Written as an instruction: gcc 12 copies each sum before and after the intrinsic, which takes
+ * more than half of the time. */
 WB__INLINE V add_products(V v, W w, const int8_t *q)
 {
     const __m512i row = _mm512_load_si512(q);
