@@ -1,7 +1,7 @@
 /* Step 15: a model of others is fitted to a small set of data. An encoder, a transformer over the
  * patches of an image, learns the digits 0 to 4 from many images, and is saved. Then the file
- * alone is the start: the encoder, which has never seen the digits 5 to 9, classifies them after 5
- * images of each. Compared are
+ * alone is the start: the encoder, which has never seen the digits 5 to 9, must recognise them
+ * after 5 images of each. Compared are
  *   - the same network from random weights;
  *   - a new head on the frozen encoder;
  *   - the head and the encoder's last block;

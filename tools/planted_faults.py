@@ -290,6 +290,7 @@ TABLE = [
     ("a row with infinity is quantised as zeros", "src/backend/cpu/product/int8_kernel.h", ".scale = NAN", ".scale = 0", ["cpu_int8"]),
     ("a row of zeros is divided by zero", "src/backend/cpu/product/int8_kernel.h", "most >= WB__INT8_LEAST ? 127 / most : 0", "127 / most", ["cpu_int8"]),
     ("the last elements of an i8 row are those of the row behind", "src/backend/cpu/product/int8_kernel.h", "(size_t)rest);", "(size_t)rest - 1);", ["cpu_int8"]),
+    ("a quantised row has no room for its padding", "src/backend/cpu/product/int8.h", "(k + f->step - 1) / f->step * f->step * f->element", "k * f->element", ["cpu_int8"]),
     ("the gradient behind i8 weights lacks the scales", "src/engine/ops/linear_int8.c", "wb_mul(g, node->in[2])", "g", ["nn_quantised"]),
     ("the composed product of i8 weights does not round", "src/engine/ops/linear_int8.c", "wb__ir_elementwise(ir, WB__OP_floor, up, -1)", "up", ["nn_quantised@OpenCL"]),
     ("a shared weight is quantised twice", "src/nn/quantised.c", "if (t->done[i].w == w)", "if (t->done[i].w != w && 0)", ["nn_quantised"]),

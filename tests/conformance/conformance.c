@@ -557,7 +557,7 @@ TEST(every_row_is_covered)
         "matmul conv conv_grad_input conv_grad_weight maxpool maxpool_grad maxpool_gather meanpool "
         "meanpool_grad softmax logsoftmax normalise "
         "attention attention_dq attention_dk attention_dv attention_lse " /* conformance_product */
-        "attention_cached average adam_step linear_int8 " /* nn_sequences, optim_*, nn_* */
+        "attention_cached linear_int8 average adam_step " /* nn_sequences; quantised, optim_rules */
         "constant variable assign stop automatic host custom " /* engine_semantics, _custom */
         "moved collective cumsum"; /* device_move; dist/ranks; here, after "sum" (see one_of) */
 #define WB_LIBRARY(name, step, variant, composed, gradient) WB_OTHER(name, LIBRARY, gradient)

@@ -34,6 +34,13 @@ static char *aligned(size_t bytes)
     return p;
 }
 
+/* Frees such memory; nothing was written behind it. */
+static void release(char *p, size_t bytes)
+{
+    for (int i = 0; i < 64; i++) assert_int_equal(p[bytes + (size_t)i], 0x55);
+    wb__free(p);
+}
+
 typedef struct {
     int64_t m, n, k, x_step, w_step, y_step[2];
     float *x, *scale, *bias;
@@ -62,16 +69,16 @@ static void drop(problem *p)
     free(p->w);
 }
 
-/* Quantises and multiplies in parts of `rows` x `columns`; returns y, with guards, which the caller
- * frees, and the rows. */
+/* Quantises the rows, the last one first, and multiplies in parts of `rows` x `columns`; returns y,
+ * with guards, which the caller frees, and the rows. */
 static float *run(const wb__int8_kernel *f, const problem *p, bool has_bias, wb__act act,
                   int64_t rows, int64_t columns, wb__int8_row *row)
 {
-    const int64_t step = (p->k * f->element + 63) / 64 * 64, size = p->m * p->y_step[0];
+    const int64_t step = wb__int8_row_bytes(f, p->k), size = p->m * p->y_step[0];
     char *q = aligned((size_t)(p->m * step));
     float *all = malloc((size_t)(size + 2 * GUARD) * sizeof *all);
     for (int64_t i = 0; i < size + 2 * GUARD; i++) all[i] = MARK;
-    for (int64_t i = 0; i < p->m; i++)
+    for (int64_t i = p->m - 1; i >= 0; i--)
         f->quantise(p->x + i * p->x_step, p->k, q + i * step, &row[i]);
     const wb__int8_product of = {
         .m = p->m, .n = p->n, .k = p->k, .w = p->w, .w_step = p->w_step, .q = q, .q_step = step,
@@ -80,7 +87,7 @@ static float *run(const wb__int8_kernel *f, const problem *p, bool has_bias, wb_
     for (int64_t i = 0; i < p->m; i += rows)
         for (int64_t j = 0; j < p->n; j += columns)
             f->product(&of, i, WB__MIN(i + rows, p->m), j, WB__MIN(j + columns, p->n));
-    wb__free(q);
+    release(q, (size_t)(p->m * step));
     return all;
 }
 
@@ -236,7 +243,7 @@ TEST(epilogue)
         p.y_step[0] = 1;
         p.y_step[1] = 3;
         float *turned = malloc((30 + 2 * GUARD) * sizeof *turned);
-        const int64_t step = (p.k * forms[form]->element + 63) / 64 * 64;
+        const int64_t step = wb__int8_row_bytes(forms[form], p.k);
         char *q = aligned((size_t)(3 * step));
         for (int i = 0; i < 3; i++)
             forms[form]->quantise(p.x + i * p.x_step, p.k, q + i * step, &row[i]);
@@ -247,7 +254,7 @@ TEST(epilogue)
                                                  .act = act}, 0, 3, 0, 10);
         for (int i = 0; i < 30; i++)
             assert_true(fabsf(turned[i % 10 * 3 + i / 10] - tanhf(plain[GUARD + i])) < 1e-6f);
-        wb__free(q);
+        release(q, (size_t)(3 * step));
         free(turned);
         free(plain);
         drop(&p);

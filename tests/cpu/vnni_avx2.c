@@ -1,5 +1,4 @@
 #ifdef WB_HAVE_X86_ISA
-#pragma GCC target("avx2")
 #include "backend/cpu/product/int8.h"
 
 #include <immintrin.h>

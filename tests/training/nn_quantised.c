@@ -3,6 +3,7 @@
 #include "golden.h"
 #include "reference.h"
 
+#include "engine/request.h"
 #include "weber/adapt.h"
 
 #include <unistd.h>
@@ -59,6 +60,27 @@ TEST_IN_SCOPE(product)
         assert_true(wb_ndim(y) == 4 && wb_dim(y, 1) == m && wb_dim(y, 3) == n);
         assert_true(apart(wb_reshape(y, m, n), wb_linear_int8(x, w, s, b)) == 0);
     }
+}
+
+/* The same bits for each number of threads, with parts of rows and of columns. */
+TEST_IN_SCOPE(threads)
+{
+    static const int64_t sizes[][3] = {{1, 2000, 300}, {200, 131, 70}, {53, 50, 1000}};
+    const int before = wb_threads();
+    for (size_t i = 0; i < WB__COUNT(sizes); i++) {
+        const int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
+        wb_tensor *x = wb_keep(wb_randn(m, k)), *w = wb_keep(integers(n, k)),
+                  *s = wb_keep(wb_rand(n)), *first = NULL;
+        WORKS(wb_eval(x, w, s));
+        for (int t = 1; t <= 8; t += t < 3 ? 1 : 5) {
+            wb_set_threads(t);
+            wb__cache_clear();             /* plans divide the work when they are made */
+            wb_tensor *y = wb_keep(wb_gelu(wb_linear_int8(x, w, s, WB_NONE)));
+            if (!first) first = y;
+            assert_true(apart(y, first) == 0);
+        }
+    }
+    wb_set_threads(before);
 }
 
 /* Operands that are views, and empty ones. */

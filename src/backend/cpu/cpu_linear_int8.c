@@ -156,7 +156,7 @@ int wb__cpu_linear_int8(const wb__step *s, wb__cpu_kernel **kernel)
     k->m = s->views[X].dims[0];
     k->k = s->views[X].dims[1];
     k->n = s->views[WEIGHT].dims[0];
-    k->q_step = (int64_t)up((size_t)k->k * (size_t)k->kernel->element);
+    k->q_step = wb__int8_row_bytes(k->kernel, k->k);
     k->act = wb__act_of(s->epilogue, WB_F32);
     divide(k);
     k->head.launch = launch;

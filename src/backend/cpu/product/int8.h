@@ -41,11 +41,18 @@ typedef struct {
     const char *name;
     int step;                   /* a row of q is padded with zeros to a multiple of this */
     int element;                /* bytes of an element of q */
-    /* Quantises a contiguous row of k elements; writes the padding too.  q is aligned to 64. */
+    /* Quantises a contiguous row of k elements; writes the padding too.  q is aligned to 64, and has
+     * wb__int8_row_bytes. */
     void (*quantise)(const float *x, int64_t k, void *q, wb__int8_row *row);
     /* Computes the rows [i0, i1) and the columns [j0, j1). */
     void (*product)(const wb__int8_product *p, int64_t i0, int64_t i1, int64_t j0, int64_t j1);
 } wb__int8_kernel;
+
+/* The bytes of a quantised row, a multiple of 64. */
+static inline int64_t wb__int8_row_bytes(const wb__int8_kernel *f, int64_t k)
+{
+    return ((k + f->step - 1) / f->step * f->step * f->element + 63) / 64 * 64;
+}
 
 extern const wb__int8_kernel wb__int8_portable, wb__int8_avx2, wb__int8_vnni_avx2,
     wb__int8_vnni_avx512;
