@@ -41,7 +41,7 @@ typedef struct {
     const char *name;
     int step;                   /* a row of q is padded with zeros to a multiple of this */
     int element;                /* bytes of an element of q */
-    /* Quantises a contiguous row of k elements; writes the padding too.  q is aligned to 64, and has
+    /* Quantises a contiguous row of k elements; writes the padding too.  q is aligned to 64 and has
      * wb__int8_row_bytes. */
     void (*quantise)(const float *x, int64_t k, void *q, wb__int8_row *row);
     /* Computes the rows [i0, i1) and the columns [j0, j1). */
