@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+static const double HALF_PI = 1.5707963267948966, LN2 = 0.69314718055994531;
+
 static wb_tensor *number(double v) { return wb__number_of(v); }
 
 #define FUNCTION(name, value)                                                                      \
@@ -56,7 +58,7 @@ static wb_tensor *angle(wb_tensor *x)
     wb_tensor *big = wb_gt(a, number(1));
     wb_tensor *inverse = wb_reciprocal(wb_where(big, a, number(1)));
     wb_tensor *y = small_angle(wb_where(big, inverse, a));
-    return wb_mul(sign, wb_where(big, wb_sub(number(M_PI_2), y), y));
+    return wb_mul(sign, wb_where(big, wb_sub(number(HALF_PI), y), y));
 }
 
 FUNCTION(atan, angle(x))
@@ -73,7 +75,7 @@ FUNCTION(acos, wb_mul(angle(wb_sqrt(wb_div(wb_sub(number(1), x), wb_add(number(1
  * finite. */
 static wb_tensor *or_log(wb_tensor *x, wb_tensor *(*f)(wb_tensor *))
 {
-    wb_tensor *large = wb_add(wb_log(wb_maximum(x, number(LARGE))), number(M_LN2));
+    wb_tensor *large = wb_add(wb_log(wb_maximum(x, number(LARGE))), number(LN2));
     return wb_where(wb_gt(x, number(LARGE)), large, f(wb_minimum(x, number(LARGE))));
 }
 
