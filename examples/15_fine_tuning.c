@@ -135,8 +135,8 @@ static void with_commas(char *text, size_t bytes, int64_t n)
 static double kibibytes(const char *path)
 {
     FILE *f = fopen(path, "rb");
-    if (!f || fseek(f, 0, SEEK_END)) return -1;
-    const double bytes = (double)ftell(f);
+    if (!f) return -1;
+    const double bytes = fseek(f, 0, SEEK_END) ? -1024 : (double)ftell(f);
     fclose(f);
     return bytes / 1024;
 }

@@ -21,7 +21,7 @@ WB_API int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale);
 /** y = x·(scale w)ᵀ + b, with the rows of x quantised too, so that integers are multiplied:
  *   m[i] = max |x[i]|     q[i] = floor(127 x[i] / m[i] + 1/2), in -127 .. 127
  *   y[i,j] = (sum over k of q[i,k] w[j,k]) · m[i] / 127 · scale[j] + b[j]
- *   x [..., in] floating   w [out, in] i8   scale [out] f32   b [out] or WB_NONE   y as x
+ *   x [..., in] floating   w [out, in] i8   scale [out] f32   b [out] as x, or WB_NONE   y as x
  * The CPU sums integers exactly, by AVX512-VNNI, AVX-VNNI or AVX2 where the processor has them;
  * other devices compute the same in f32.  f16, bf16 and f64 are converted to f32 and back.  A row
  * with NaN or infinity gives a row of NaN; one below 2^-100 counts as zeros.  The gradient of x is
@@ -97,7 +97,7 @@ typedef struct wb_add_lora_options {
  * its parameters are frozen, in `model` too, except those of the layers of .train, such as a new
  * head, which are not adapted.  Layers that wb_LoRA does not take are passed over.  wb_save writes
  * the whole model, but not which parameters beside adapters are frozen: wb_save_lora and
- * wb_load_lora keep that.  Errors: no layer matches; as wb_LoRA. */
+ * wb_load_lora keep that.  Errors: no layer matches .layers, or .train; as wb_LoRA. */
 WB_API void *wb_object_add_lora(void *model, const wb_add_lora_options *o);
 /** A layer or tree like `model` in which each LoRA is replaced by its layer with the sum as its
  * weight, a new parameter: wb_merge_lora(model).  It computes as before, without the cost of the

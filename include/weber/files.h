@@ -76,8 +76,8 @@ typedef struct wb_save_options {
     /* ONNX: names; by default "input", "input1", ... and "output", "output1", ... */
     wb_text_list input_names WB_IS({});
     wb_text_list output_names WB_IS({});
-    /* ONNX: for each input the axis that is the batch; -1: none.  By default the first axis of the
-     * first input and of those inputs that have its size there. */
+    /* ONNX: for each input, of at most 8, the axis that is the batch; -1: none.  By default the
+     * first axis of the first input and of those inputs that have its size there. */
     wb_ints batch_axes WB_IS({});
     bool fixed WB_IS(false);                /* ONNX: the batch has the size of the example */
     WB_BY_PLACE

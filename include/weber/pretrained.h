@@ -27,7 +27,8 @@ typedef struct wb_load_pretrained_options {
 } wb_load_pretrained_options;
 /** Loads the model in a folder of a model hub, on the default device: wb_load_pretrained("gpt2").
  * The folder has config.json and model.safetensors, or model.safetensors.index.json and the files
- * that it names; nothing else is read, but for sentences.  "model_type" in config.json is
+ * that it names; WB_PRETRAINED_SENTENCES also reads modules.json and what it names.  "model_type"
+ * in config.json is
  *   "bert"         BertModel; of BertForMaskedLM and BertForPreTraining the encoder, without the
  *                  head ("cls.")
  *   "distilbert"   DistilBertModel; of DistilBertForMaskedLM the encoder ("vocab_" is left out)

@@ -66,7 +66,7 @@ typedef struct wb_encode_options {
     WB_NO_MORE
 } wb_encode_options;
 /** The tokens of a text, i32 [T], neither cut nor padded: wb_encode(t, "Hello!", .no_special =
- * true).  Errors: more than 2^26 characters. */
+ * true).  Errors: more than 2^26 bytes. */
 WB_API wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text,
                                  const wb_encode_options *o);
 
@@ -98,7 +98,7 @@ typedef struct wb_encode_batch_options {
  *
  * Errors: n below 1; a text that is NULL; a .length or .most that has no room for the special
  * tokens; one text of a pair is cut, and is too short for that; a text of more than 2^26
- * characters, or texts of more than 2^29 tokens in all. */
+ * bytes, or texts of more than 2^29 tokens in all. */
 WB_API wb_encoded wb_encode_batch_with(const wb_tokenizer *t, int64_t n, const char *const *texts,
                                        const wb_encode_batch_options *o);
 

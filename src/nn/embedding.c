@@ -35,17 +35,18 @@ wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x)
     return scales ? wb_mul(wb_astype(rows, (wb_dtype)scale->dtype), scales) : NULL;
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+wb_tensor *wb__without_padding(const wb_layer *l, wb_tensor *x, wb_tensor *y)
 {
-    const wb_Embedding_options *o = l->options;
-    wb_tensor *x = inputs[0];
-    if (!wb__one_input(l, n)) return NULL;
-    wb_tensor *y = wb__embedding_rows(l, x);
-    const int64_t index = padding_of(o);
+    const int64_t index = padding_of(l->options);
     if (!y || index < 0) return y;
-    /* The row of the padding has no gradient. */
     wb_tensor *padding = wb_unsqueeze(wb_eq(x, wb_scalar_int(index)), -1);
     return wb_where(padding, wb_stop_gradient(y), y);
+}
+
+static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    if (!wb__one_input(l, n)) return NULL;
+    return wb__without_padding(l, inputs[0], wb__embedding_rows(l, inputs[0]));
 }
 
 static void print(const wb_layer *l, wb__text *t)

@@ -200,6 +200,8 @@ wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f);
 wb_tensor *wb__dense_typed(const wb_layer *l);
 /* As wb__dense_linear for an Embedding: rows of the weight (embedding.c). */
 wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x);
+/* Returns y, the rows x of Embedding l, without a gradient where x is the padding. */
+wb_tensor *wb__without_padding(const wb_layer *l, wb_tensor *x, wb_tensor *y);
 /* Makes a LoRA from its rank, alpha and dropout (lora.c); freezes the layer. */
 wb_layer *wb__lora_empty(wb_layer *layer, int64_t rank, double alpha, double dropout);
 void wb__lora_numbers(const wb_layer *l, int64_t *rank, double *alpha, double *dropout);

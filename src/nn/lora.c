@@ -90,7 +90,8 @@ static wb_tensor *call_embedding(wb_layer *l, wb_layer *base, wb_tensor *x)
     wb_tensor *y = wb__embedding_rows(base, x);
     wb_tensor *rows = y ? wb_take(wb__layer_child(l, B), x) : NULL;
     wb_tensor *change = rows ? wb_matmul(rows, wb__layer_child(l, A)) : NULL;
-    return change ? wb_add(y, scaled(l->options, change)) : NULL;
+    y = change ? wb_add(y, scaled(l->options, change)) : NULL;
+    return wb__without_padding(owner_of(base), x, y);
 }
 
 static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -156,10 +157,10 @@ static wb_tensor *init_a(wb_dtype dtype, int ndim, const int64_t *dims)
     return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(1 / sqrt((double)dims[1])));
 }
 
-/* Makes the layer; `init` is that of A. */
+/* Makes the layer, whose inner layer is not yet frozen; `init` is that of A. */
 static wb_layer *make(const lora_options *o, wb_layer *layer, wb_initialiser init)
 {
-    if (!check(layer, o) || !freeze(layer)) return NULL;
+    if (!check(layer, o)) return NULL;
     const wb_tensor *w = weight_of(layer);
     const wb_dtype dtype = (wb_dtype)wb__dense_typed(layer)->dtype;
     const wb_device *was = w->device ? wb__use_device(w->device) : NULL;
@@ -184,7 +185,8 @@ static wb_layer *assemble(const void *options, int n, const char *const *names,
                           wb_layer *const *layers)
 {
     (void)names;
-    if (n == 1) return make(options, layers[0], wb__init_empty);
+    wb_layer *l = n == 1 ? make(options, layers[0], wb__init_empty) : NULL;
+    if (n == 1) return l && freeze(layers[0]) ? l : NULL;
     return wb__fail_null(WB_ERROR_ARGUMENT, "LoRA: has one layer, got %d", n);
 }
 
@@ -211,7 +213,9 @@ wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
     if (!wb__is(layer, &wb__layer_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "LoRA: a %s is not a layer", wb__kind(layer));
     const lora_options made = options_of(&g, o.rank, o.alpha, o.dropout);
-    return make(&made, wb__layer_unnamed(layer, NULL), o.init ? o.init : init_a);
+    layer = wb__layer_unnamed(layer, NULL);
+    wb_layer *l = make(&made, layer, o.init ? o.init : init_a);
+    return l && freeze(layer) ? l : NULL;
 }
 
 /* ---- a whole model --------------------------------------------------------------------------- */
@@ -255,6 +259,7 @@ static int freeze_others(const wb__leaf *leaf, void *ctx)
 /* Whether the layer has a tensor that is trained as it is. */
 static bool is_trained(const adding *t, const wb_layer *l)
 {
+    l = owner_of(l);
     for (int i = 0; i < l->node.n; i++)
         if (wb__pointer_map_get(&t->trained, wb__layer_child(l, i)) >= 0) return true;
     return false;
@@ -289,6 +294,9 @@ void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
                 .train = o.train, .init = o.init ? o.init : init_a};
     void *made = NULL;
     if (!wb_each_layer(model, note_layer, &t)) made = wb__fmap_replacing(model, adapt, &t);
+    if (made && o.train && !t.trained.n)
+        made = wb__fail_null(WB_ERROR_ARGUMENT, "add_lora: .train: no layer with parameters "
+                             "matches \"%s\"", o.train);
     if (made && !t.replaced)
         made = wb__fail_null(WB_ERROR_ARGUMENT, "add_lora: no layer that can have an adapter "
                              "matches \"%s\"", o.layers ? o.layers : "any Dense");

@@ -201,6 +201,14 @@ static const char *const model_needed[] = {"tokens", "positions", NULL},
                   *const model_others[] = {"types", "embed_norm", "dropout", "norm", "pooling",
                                            "pooler", "head", NULL};
 
+/* The rows of an Embedding, also of a quantised or adapted one; INT64_MAX: another layer. */
+static int64_t rows_of(const wb_layer *table)
+{
+    while (wb__is_lora(table) || wb__is_quantised(table)) table = wb__layer_child(table, 0);
+    return table->type == &wb__embedding_type
+               ? ((const wb_Embedding_options *)table->options)->n : INT64_MAX;
+}
+
 /* Whether the ids are [N, T] and rows of the Embedding of this name. */
 static bool ids_fit(const wb_layer *l, const char *name, wb_tensor *ids, const wb_tensor *like)
 {
@@ -211,16 +219,15 @@ static bool ids_fit(const wb_layer *l, const char *name, wb_tensor *ids, const w
     if (ids->ndim != 2 || !wb__same_dims(ids, like))
         return !wb__fail(WB_ERROR_SHAPE, "Transformer: expects %s [N,T], got %s for ids %s", name,
                          wb_describe(ids), wb_describe(like));
-    if (wb__dtype_float((wb_dtype)ids->dtype) || table->type != &wb__embedding_type) return true;
-    return wb__known_below(name, ids, ((const wb_Embedding_options *)table->options)->n);
+    const int64_t rows = rows_of(table);
+    if (wb__dtype_float((wb_dtype)ids->dtype) || rows == INT64_MAX) return true;
+    return wb__known_below(name, ids, rows);
 }
 
 /* Whether there are as many positions as keys. */
 static bool positions_fit(const wb_layer *l, int64_t keys)
 {
-    const wb_layer *table = inner(l, "positions");
-    const int64_t n = table->type == &wb__embedding_type
-                          ? ((const wb_Embedding_options *)table->options)->n : INT64_MAX;
+    const int64_t n = rows_of(inner(l, "positions"));
     if (keys <= n) return true;
     return !wb__fail(WB_ERROR_SHAPE, "Transformer: %s %lld positions; the model has %lld",
                      wb__cache_used() ? "the cache is of" : "got", (long long)keys, (long long)n);

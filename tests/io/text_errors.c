@@ -100,6 +100,8 @@ TEST_IN_SCOPE(wrong_models)
     REFUSED_PARTS("", PAIRS("\"a\":0", "\"a\""), WB_ERROR_FORMAT, "merge", "0");
     REFUSED_PARTS("", PAIRS("\"a\":0", "[\"a\"]"), WB_ERROR_FORMAT, "merge", "0");
     REFUSED_PARTS("", PAIRS("", ""), WB_ERROR_FORMAT, "empty");
+    REFUSED_PARTS("\"added_tokens\":[{\"id\":0,\"content\":\"z\"}]", PAIRS("", ""),
+                  WB_ERROR_FORMAT, "empty");
     REFUSED_PARTS("", "[]", WB_ERROR_FORMAT, "model");
     REFUSED(wb_load_tokenizer(in_folder("none.json")), WB_ERROR_FILE, "none.json");
     put_file(in_folder("cut.json"), "{\"model\":", 9);

@@ -348,6 +348,10 @@ TEST_IN_SCOPE(wrong_layers)
             ".dropout");
     REFUSED(wb_LoRA(NULL), WB_ERROR_ARGUMENT, "NULL");
     REFUSED(wb_add_lora(encoder(), "layers.2"), WB_ERROR_ARGUMENT, "\"layers.2\"");
+    REFUSED(wb_add_lora(encoder(), .train = "haed"), WB_ERROR_ARGUMENT, ".train", "\"haed\"");
+    wb_layer *l = wb_Chain(wb_Dense(64, 64), wb_Dense(2, 2));   /* a rank that is too large */
+    REFUSED(wb_add_lora(l, .rank = 8), WB_ERROR_ARGUMENT, "8", "[2,2]");
+    assert_int_equal(wb_parameter_count(l), 64 * 64 + 64 + 2 * 2 + 2);      /* nothing is frozen */
     REFUSED(wb_add_lora((wb_tree *)NULL), WB_ERROR_ARGUMENT, "NULL");
     REFUSED(wb_call(wb_LoRA(wb_Dense(4, 2), .rank = 1), wb_zeros(1, 3)), WB_ERROR_SHAPE, "4",
             "[1,3] f32");

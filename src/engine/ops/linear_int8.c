@@ -19,8 +19,8 @@ static bool is_quantised(const char *what, const wb_tensor *w, const wb_tensor *
 {
     if (!wb__operand(what, w) || !wb__operand(what, scale)) return false;
     if (w->dtype != WB_I8 || scale->dtype != WB_F32)
-        return !wb__fail(WB_ERROR_DTYPE, "%s: the weight is %s and the scale %s; they are i8 and "
-                         "f32, as wb_quantise_rows makes them", what, wb_describe(w),
+        return !wb__fail(WB_ERROR_DTYPE, "%s: the weight is %s and the scale %s; want i8 and f32 "
+                         "(wb_astype converts a scale)", what, wb_describe(w),
                          wb_describe(scale));
     if (w->ndim == 2 && w->size && scale->ndim == 1 && scale->dims[0] == w->dims[0]) return true;
     return !wb__fail(WB_ERROR_SHAPE, "%s: the weight is %s and the scale %s: want [out, in] and "
@@ -39,11 +39,11 @@ wb_tensor *wb_linear_int8(wb_tensor *x, wb_tensor *w, wb_tensor *scale, wb_tenso
     if (in > MOST)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "linear_int8: %s: a sum of more than %d "
                              "products may exceed an i32", wb_describe(w), MOST);
-    if (b != WB_NONE && (!wb__floating("linear_int8", b) || b->ndim != 1 ||
-                         b->dims[0] != w->dims[0] || b->dtype != x->dtype))
-        return wb__fail_null(WB_ERROR_SHAPE, "linear_int8: the bias is %s: want [%lld] %s",
-                             wb_describe(b), (long long)w->dims[0],
-                             wb_dtype_name((wb_dtype)x->dtype));
+    if (b != WB_NONE && !wb__floating("linear_int8", b)) return NULL;
+    if (b != WB_NONE && (b->ndim != 1 || b->dims[0] != w->dims[0] || b->dtype != x->dtype))
+        return wb__fail_null(b->dtype != x->dtype ? WB_ERROR_DTYPE : WB_ERROR_SHAPE,
+                             "linear_int8: the bias is %s: want [%lld] %s", wb_describe(b),
+                             (long long)w->dims[0], wb_dtype_name((wb_dtype)x->dtype));
     const wb__frame f = wb__frame_begin();
     int64_t dims[WB_MAX_DIMS], rows = 1;
     memcpy(dims, x->dims, sizeof dims);

@@ -109,7 +109,7 @@ static bool read_numbers(const loading *t, const char *layer, const wb__json *at
     const wb__json *r = wb__json_get(at, "rank");
     bool good = wb__json_is(r, WB__JSON_INTEGER);
     *rank = wb__json_integer(r);
-    char *name = wb__printf("%s.a", layer);
+    char *name = wb__printf("%s%sa", layer, *layer ? "." : "");
     const wb__entry *a = name ? wb__table_find(&t->file, name) : NULL;
     good &= a && a->ndim == 2 && a->dims[0] == *rank;
     wb__free(name);
@@ -198,10 +198,15 @@ static void *load(loading *t, void *model)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: has no adapters, which wb_save_lora writes",
                              t->path);
     t->root = wb__json_read(text, &reason);
-    if (!t->root || wb__json_integer(wb__json_get(t->root, "version")) != VERSION ||
+    if (!t->root)
+        return wb_error_code() == WB_ERROR_MEMORY
+                   ? NULL : wb__fail_null(WB_ERROR_FORMAT, "%s: the description of the adapters: "
+                                          "%s", t->path, reason);
+    const wb__json *version = wb__json_get(t->root, "version");
+    if (wb__json_integer(version) != VERSION ||
         !wb__json_is(wb__json_get(t->root, "layers"), WB__JSON_OBJECT))
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: the description of the adapters: %s", t->path,
-                             reason ? reason : "is of another version, or none");
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: the adapters are of version %lld; %d is known",
+                             t->path, (long long)wb__json_integer(version), VERSION);
     void *made = wb__fmap_replacing(model, adapt, t);
     return made && fits(t, made) && load_values(t, made) ? made : NULL;
 }

@@ -148,9 +148,9 @@ static bool find_size(const wb__exporter *w, const int64_t *v, wb__export_size *
 {
     *size = (wb__export_size){0, v[0]};
     if (w->records == 1) return true;
-    const int64_t k = v[1] - v[0];
-    *size = (wb__export_size){k, v[0] - k * w->batch[0]};
-    return v[2] - v[1] == k;
+    const uint64_t k = (uint64_t)v[1] - (uint64_t)v[0];     /* v may be the bits of a double */
+    *size = (wb__export_size){(int64_t)k, (int64_t)((uint64_t)v[0] - k * (uint64_t)w->batch[0])};
+    return (uint64_t)v[2] - (uint64_t)v[1] == k;
 }
 
 static int differs(wb__exporter *w, const char *what)

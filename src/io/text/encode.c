@@ -57,9 +57,9 @@ bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letter
         if (a->single_word &&
             (has_class(l, from - 1, WB__IS_WORD) || has_class(l, to, WB__IS_WORD)))
             continue;
-        while (a->lstrip && has_class(l, from - 1, WB__IS_SPACE)) from--;
-        while (a->rstrip && has_class(l, to, WB__IS_SPACE)) to++;
         from = WB__MAX(from, done);
+        while (a->lstrip && from > done && has_class(l, from - 1, WB__IS_SPACE)) from--;
+        while (a->rstrip && has_class(l, to, WB__IS_SPACE)) to++;
         if (to <= from) continue;                   /* spaces that another token has taken */
         if ((from > done && !wb__spans_add(spans, done, from, -1)) ||
             !wb__spans_add(spans, from, to, a->id))

@@ -124,7 +124,8 @@ wb_tokenizer *wb_load_tokenizer(const char *path)
     const wb__frame f = wb__frame_begin();
     char *file = file_of(path);
     wb_tokenizer *t = file ? wb__tokenizer_new(file) : NULL;
-    if (t && strstr(file, "merges.txt")) {
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    if (t && !strcmp(slash ? slash + 1 : file, "merges.txt")) {
         char *vocabulary = beside(file, "vocab.json");
         wb__free(t->path);
         t->path = vocabulary;

@@ -190,6 +190,10 @@ static int limits(const wb_tokenizer *t, const wb_encode_batch_options *o, int64
     *least = o->length ? o->length : own ? 0 : t->padded;
     *most = o->length ? o->length : own ? o->most : t->most ? t->most : INT64_MAX;
     if (o->length && o->most && o->most < o->length) *most = o->most;
+    if (!own && *most < specials)
+        return wb__fail(WB_ERROR_ARGUMENT, "encode_batch: %s cuts rows to %lld tokens, which has "
+                        "no room for %lld special ones: give .most", t->path, (long long)*most,
+                        (long long)specials);
     if (o->length < 0 || o->most < 0 || *most < specials || *least > WB__LETTERS_MOST)
         return wb__fail(WB_ERROR_ARGUMENT, "encode_batch: .length = %lld, .most = %lld; rows have "
                         "from %lld special tokens to 2^26 tokens", (long long)o->length,

@@ -177,7 +177,8 @@ static int sort_tokens(wb_tokenizer *t)
         else return bad_token(t, t->texts + e.text, "shares with another token the id", e.id);
     }
     t->n_tokens = n;
-    return n ? 0 : wb__fail(WB_ERROR_FORMAT, "%s: the vocabulary is empty", t->path);
+    return n && t->vocabulary.n_nodes
+               ? 0 : wb__fail(WB_ERROR_FORMAT, "%s: the vocabulary of the model is empty", t->path);
 }
 
 int wb__tokenizer_ready(wb_tokenizer *t)
