@@ -207,7 +207,7 @@ template <class T> inline T *wb_quantise(T *model, wb_quantise_options o = {})
 template <class T>
 inline T *wb_add_lora(T *model, const char *layers = nullptr, wb_add_lora_options o = {})
 {
-    o.layers = layers;
+    if (layers) o.layers = layers;
     return static_cast<T *>(wb_object_add_lora(model, &o));
 }
 template <class T> inline T *wb_merge_lora(T *model)

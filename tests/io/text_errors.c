@@ -117,6 +117,17 @@ TEST_IN_SCOPE(wrong_models)
     REFUSED(wb_load_tokenizer(folder), WB_ERROR_FORMAT, "3", "a");
 }
 
+TEST_IN_SCOPE(other_objects_are_refused)
+{
+    void *x = wb_ones(2);
+    REFUSED(wb_encode(x, "a"), WB_ERROR_ARGUMENT, "encode", "tensor", "tokenizer");
+    REFUSED(wb_decode(x, x), WB_ERROR_ARGUMENT, "decode", "tensor", "tokenizer");
+    REFUSED(wb_decoder_begin(x), WB_ERROR_ARGUMENT, "decoder_begin", "tensor", "tokenizer");
+    REFUSED(wb_decoder_next(x, 0), WB_ERROR_ARGUMENT, "decoder_next", "tensor", "decoder");
+    assert_int_equal(wb_vocabulary_size(x), -1);
+    FAILED(WB_ERROR_ARGUMENT, "vocabulary_size", "tensor");
+}
+
 TEST_IN_SCOPE(ids_need_not_be_dense)
 {
     wb_tokenizer *t = load_parts("", PIECES("\"u\":900000000,\"a\":7,\"##b\":1073741824"));

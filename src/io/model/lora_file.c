@@ -203,8 +203,11 @@ static void *load(loading *t, void *model)
                    ? NULL : wb__fail_null(WB_ERROR_FORMAT, "%s: the description of the adapters: "
                                           "%s", t->path, reason);
     const wb__json *version = wb__json_get(t->root, "version");
-    if (wb__json_integer(version) != VERSION ||
+    if (!wb__json_is(version, WB__JSON_INTEGER) ||
         !wb__json_is(wb__json_get(t->root, "layers"), WB__JSON_OBJECT))
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: the description of the adapters lacks "
+                             "\"version\" or \"layers\"", t->path);
+    if (wb__json_integer(version) != VERSION)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: the adapters are of version %lld; %d is known",
                              t->path, (long long)wb__json_integer(version), VERSION);
     void *made = wb__fmap_replacing(model, adapt, t);
