@@ -236,6 +236,21 @@ typedef struct {
     wb__step step;
 } near_kernel;
 
+/* The letter of a step in near_steps */
+static char letter_of(wb__step_kind kind)
+{
+    switch (kind) {
+    case WB__STEP_FUSED: return 'f';
+    case WB__STEP_MATMUL: return 'm';
+    case WB__STEP_CONV: case WB__STEP_COPY: return 'c';
+    case WB__STEP_POOL: return 'p';
+    case WB__STEP_GATHER: return 't';
+    case WB__STEP_SCATTER_ADD: return 'a';
+    case WB__STEP_ATTENTION: return 'A';
+    default: return 'x';
+    }
+}
+
 static int near_prepare(const wb_device *d, const wb__step *step, wb__kernel **kernel)
 {
     (void)d;
@@ -254,7 +269,7 @@ static int near_prepare(const wb_device *d, const wb__step *step, wb__kernel **k
         k->base = *k->inner;
     }
     if (n_steps + 2 < sizeof steps) {
-        steps[n_steps++] = "fmcptacA"[step->kind];
+        steps[n_steps++] = letter_of(step->kind);
         if (step->epilogue || step->sums_of)
             steps[n_steps++] = (char)('0' + kind_of(step) + (step->sums_of ? 32 : 0));
     }
