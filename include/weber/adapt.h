@@ -47,8 +47,8 @@ typedef struct wb_quantise_options {
  * shared with `model`, which stays as it is: convolutions and recurrent layers keep their weights.
  * A weight that layers share is quantised once.  It is saved and loaded as any model
  * (safetensors), moved, compiled, and may get adapters (wb_add_lora); wb_to with a .dtype rounds
- * the scales, too.  Errors: .bits is not 8; no such layer has a path that matches; a weight has NaN
- * or infinity; a row is longer than 131072. */
+ * the scales, too.  Errors: .bits is not 8; a path matches no layer, or none that it matches can be
+ * quantised; a weight has NaN or infinity; a row is longer than 131072. */
 WB_API void *wb_object_quantise(void *model, const wb_quantise_options *o);
 
 /* ---- low-rank adapters ----------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ typedef struct wb_add_lora_options {
  * its parameters are frozen, in `model` too, except those of the layers of .train, such as a new
  * head, which are not adapted.  Layers that wb_LoRA does not take are passed over.  wb_save writes
  * the whole model, but not which parameters beside adapters are frozen: wb_save_lora and
- * wb_load_lora keep that.  Errors: no layer matches .layers, or .train; as wb_LoRA. */
+ * wb_load_lora keep that.  Errors: a path of .layers or .train matches no layer; as wb_LoRA. */
 WB_API void *wb_object_add_lora(void *model, const wb_add_lora_options *o);
 /** A layer or tree like `model` in which each LoRA is replaced by its layer with the sum as its
  * weight, a new parameter: wb_merge_lora(model).  It computes as before, without the cost of the

@@ -112,8 +112,8 @@ typedef struct wb_decode_options {
     WB_NO_MORE
 } wb_decode_options;
 /** The text of tokens, i32 or i64 [T] (or another shape, read row by row), which the caller frees
- * with wb_free_text.  Bytes that are no UTF-8 become U+FFFD.  The call evaluates `ids`.  Errors:
- * another dtype; an id that no token has. */
+ * with wb_free_text.  It ends at a token of a zero byte.  Bytes that are no UTF-8 become U+FFFD.
+ * The call evaluates `ids`.  Errors: another dtype; an id that no token has. */
 WB_API char *wb_decode_with(const wb_tokenizer *t, wb_tensor *ids, const wb_decode_options *o);
 
 /** Decodes tokens one after the other, as a model generates them:

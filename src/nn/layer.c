@@ -380,6 +380,29 @@ bool wb__path_matches(const char *patterns, const char *path)
     return false;
 }
 
+typedef struct { const char *pattern; size_t n; bool found; } pattern;
+
+static int find_pattern(wb_layer *l, const char *path, void *ctx)
+{
+    (void)l;
+    pattern *p = ctx;
+    p->found = p->found || wb__path_is_below(path, p->pattern, p->n);
+    return 0;
+}
+
+bool wb__each_matches(const char *option, const char *patterns, void *model)
+{
+    while (patterns && *(patterns += strspn(patterns, " "))) {
+        pattern p = {patterns, strcspn(patterns, " "), false};
+        if (wb_each_layer(model, find_pattern, &p)) return false;
+        if (!p.found)
+            return !wb__fail(WB_ERROR_ARGUMENT, "%s: no layer has a path that matches \"%.*s\"",
+                             option, (int)p.n, p.pattern);
+        patterns += p.n;
+    }
+    return true;
+}
+
 /* ---- inner layers ---------------------------------------------------------------------------- */
 
 wb_layer *wb_layer_at(void *object, const char *path)

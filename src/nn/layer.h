@@ -189,6 +189,9 @@ wb_layer *wb__layer_with(wb_layer *l, int i, void *object);
 /* Whether a path is below one of the paths, or like one of the patterns, that blanks separate
  * (wb_add_lora_options). */
 bool wb__path_matches(const char *patterns, const char *path);
+/* Whether each of the patterns in an option is that of a layer of the model; NULL has none.
+ * Otherwise sets the error. */
+bool wb__each_matches(const char *option, const char *patterns, void *model);
 /* Whether l is a quantised layer (quantised.c) or a LoRA (lora.c). */
 bool wb__is_quantised(const void *l);
 bool wb__is_lora(const void *l);

@@ -290,6 +290,9 @@ void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
     wb__given g;
     if (!is_model("add_lora", model)) return NULL;
     if (!wb__read_options("add_lora", &o, sizeof o, given, "rank", &g)) return NULL;
+    if (!wb__each_matches("add_lora: .layers", o.layers, model) ||
+        !wb__each_matches("add_lora: .train", o.train, model))
+        return NULL;
     adding t = {.o = options_of(&g, o.rank, o.alpha, o.dropout), .layers = o.layers,
                 .train = o.train, .init = o.init ? o.init : init_a};
     void *made = NULL;

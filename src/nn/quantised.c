@@ -151,6 +151,7 @@ void *wb_object_quantise(void *model, const wb_quantise_options *given)
     if (o.bits != BITS)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantise: .bits is %lld; it is %d",
                              (long long)o.bits, BITS);
+    if (!wb__each_matches("quantise: .layers", o.layers, model)) return NULL;
     quantisation t = {.layers = o.layers};
     void *made = wb__fmap_replacing(model, replace, &t);
     if (made && !t.replaced)

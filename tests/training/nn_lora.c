@@ -349,6 +349,7 @@ TEST_IN_SCOPE(wrong_layers)
     REFUSED(wb_LoRA(NULL), WB_ERROR_ARGUMENT, "NULL");
     REFUSED(wb_add_lora(encoder(), "layers.2"), WB_ERROR_ARGUMENT, "\"layers.2\"");
     REFUSED(wb_add_lora(encoder(), .train = "haed"), WB_ERROR_ARGUMENT, ".train", "\"haed\"");
+    REFUSED(wb_add_lora(encoder(), "layers.0 nope"), WB_ERROR_ARGUMENT, ".layers", "\"nope\"");
     wb_layer *l = wb_Chain(wb_Dense(64, 64), wb_Dense(2, 2));   /* a rank that is too large */
     REFUSED(wb_add_lora(l, .rank = 8), WB_ERROR_ARGUMENT, "8", "[2,2]");
     assert_int_equal(wb_parameter_count(l), 64 * 64 + 64 + 2 * 2 + 2);      /* nothing is frozen */
