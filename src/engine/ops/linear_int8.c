@@ -93,9 +93,9 @@ int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale)
     wb_tensor *most = rows ? wb__reduce(WB__OP_max, wb_abs(rows), 2, false) : NULL;
     wb_tensor *s = most ? wb__as(wb_mul(most, wb__literal(one_of_127, WB_F32)), t) : NULL;
     wb_tensor *wide = s ? wb__as(s, WB_F32) : NULL;
-    wb_tensor *factor = wide ? wb_where(wb_gt(wide, wb_scalar(0)), wb_reciprocal(wide),
-                                        wb_scalar(0)) : NULL;
-    wb_tensor *y = factor ? wb_mul(rows, wb_reshape_array(factor, 2, (int64_t[]){n, 1})) : NULL;
+    /* a row of zeros is divided by 1; the inverse of a small scale would be infinite */
+    wb_tensor *divisor = wide ? wb_where(wb_gt(wide, wb_scalar(0)), wide, wb_scalar(1)) : NULL;
+    wb_tensor *y = divisor ? wb_div(rows, wb_reshape_array(divisor, 2, (int64_t[]){n, 1})) : NULL;
     y = y ? wb_floor(wb_add(y, wb_scalar(0.5))) : NULL;
     y = y ? wb_minimum(wb_maximum(y, wb_scalar(-127)), wb_scalar(127)) : NULL;
     y = y ? wb_reshape_array(wb_astype(y, WB_I8), w->ndim, w->dims) : NULL;
