@@ -10,7 +10,8 @@ A folder has the file cases.txt, with one line for each case, whose fields are s
            h: the case takes long; g: grad.pb is the gradient of the mean of the squared first
            output with respect to the first input; t: the model has parameters, with gradients
     inputs and outputs  their kinds, separated by blanks, or "-": the dtype of a tensor, such as
-           float16, else sequence, optional, map or sparse
+           float16, else sequence, optional, map or sparse.  A sequence of maps that is given as an
+           array is a tensor
 
 The folder NAME has model.onnx, and input_0.pb, output_0.pb ... (TensorProto with raw_data) for the
 tensors of the dtypes that Weber has.  The file "version", written last, names the packages that
@@ -82,6 +83,8 @@ class Suite:
             if len(given) != len(declared):
                 sys.exit(f"{name} has {len(given)} {word}s, its model {len(declared)}")
             kinds = [kind_of(value.type) for value in declared]
+            kinds = ["float" if kind == "sequence" and isinstance(value, np.ndarray) else kind
+                     for kind, value in zip(kinds, given)]      # of maps, by ZipMap
             for i, (value, kind) in enumerate(zip(given, kinds)):
                 if kind in DTYPES:
                     (case / f"{word}_{i}.pb").write_bytes(as_proto(value, f"{word}_{i}"))

@@ -1,4 +1,4 @@
-/* Calls the models of ONNX's own tests, and models that PyTorch exported, and compares their
+/* Calls the models of ONNX's own tests, and models of PyTorch and scikit-learn, and compares their
  * outputs with the expected ones.
  *
  *     nodes [FOLDER]           all tests; their files are in the folder
@@ -6,9 +6,9 @@
  *                              WEBER_TEST_WRITTEN=FILE after their models were written to the file
  *                              and read again
  *
- * nodes.py and exports.py write the cases; the tests are skipped without their Python packages.
- * Other processes call the models, so that a crash, or a case without an end, is one failed case.
- * The results of nodes.py's and exports.py's cases are the tables of docs/onnx.md (page.py). */
+ * nodes.py, exports.py and scikit.py write the cases; the tests are skipped
+ * without their Python packages.  Other processes call the models, so that a crash, or a case
+ * without an end, is one failed case.  The results are the tables of docs/onnx.md (page.py). */
 #include "test.h"
 
 #include "onnx_case.h"
@@ -218,6 +218,12 @@ TEST(exports_of_pytorch)
 {
     if (!python_has("onnx") || !python_has("torch")) skip();
     run_suite("exports", 1.0, false);
+}
+
+TEST(exports_of_scikit_learn)
+{
+    if (!python_has("onnx") || !python_has("skl2onnx")) skip();
+    run_suite("scikit", 0.9, false);
 }
 
 TEST(cases_written_again)

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/onnx.md"
-OPERATORS = Path(__file__).resolve().parents[2] / "src/io/onnx/ops.def"
+OPERATORS = Path(__file__).resolve().parents[2] / "src/io/onnx"
 RESULTS = ("passed", "unsupported", "failed")
 
 
@@ -33,7 +33,7 @@ def domain_of(group):
 
 def plain(group, reason):
     """A reason without the names of nodes and files"""
-    if domain_of(group):
+    if domain_of(group) and "not supported" in reason:
         return f"operators of the domain {domain_of(group)}"
     reason = re.sub(r"(onnx: |[\w./-]*model\.onnx: )", "", reason)
     lacks = re.search(r"(\w+), which Weber lacks|(a sequence|optional); only tensors", reason)
@@ -93,10 +93,14 @@ def section(folder, name):
 
 
 def operators():
-    """The operators of ops.def, with their first opsets"""
-    rows = re.findall(r"^ONNX_OP\((\w+), (\d+),", OPERATORS.read_text(encoding="utf-8"), re.M)
-    words = ", ".join(f"{name} {first}" for name, first in sorted(rows, key=lambda r: r[0].lower()))
-    return f"{len(rows)} operators, each with the first opset: " + words + ".\n"
+    """The operators of ops.def and ops_ml.def, with their first opsets"""
+    texts = []
+    for file, of in (("ops.def", ""), ("ops_ml.def", " of `ai.onnx.ml`")):
+        table = (OPERATORS / file).read_text(encoding="utf-8")
+        rows = re.findall(r"^ONNX_OP\((\w+), (\d+),", table, re.M)
+        words = (f"{name} {first}" for name, first in sorted(rows, key=lambda r: r[0].lower()))
+        texts.append(f"{len(rows)} operators{of}, each with the first opset: {', '.join(words)}.\n")
+    return "\n".join(texts)
 
 
 def parts_of(page, name):
@@ -119,7 +123,8 @@ def main(action, folder, name):
         PAGE.write_text(page, encoding="utf-8")
         return 0
     if parts_of(page, "operators")[1] != operators():
-        print(f"{PAGE.name} lacks an operator of ops.def: tests/onnx/{name}.py page {folder}")
+        print(f"{PAGE.name} lacks an operator of ops.def or ops_ml.def: tests/onnx/{name}.py page "
+              f"{folder}")
         return 1
     old = parts_of(page, name)[1]
     made_with = re.search(r" cases made with (.*?): ", old)

@@ -17,13 +17,17 @@ enum { ANY = INT_MAX };
 static const row rows[] = {
 #include "io/onnx/ops.def"
     {NULL, 0, 0, NULL}};
+static const row ml_rows[] = {
+#include "io/onnx/ops_ml.def"
+    {NULL, 0, 0, NULL}};
 #undef ONNX_OP
 
 static bool is_onnx(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
 
 static const row *find_row(const char *domain, const char *op)
 {
-    for (const row *r = rows; r->name && is_onnx(domain); r++)
+    const row *r = is_onnx(domain) ? rows : !strcmp(domain, "ai.onnx.ml") ? ml_rows : NULL;
+    for (; r && r->name; r++)
         if (!strcmp(r->name, op)) return r;
     return NULL;
 }

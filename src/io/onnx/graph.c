@@ -94,9 +94,15 @@ static int read_tensor_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v
     return in.status;
 }
 
-/* Reads a TypeProto.  `port`: "input" or "output" of a graph, which must be a tensor; NULL: a value
- * inside, which need not. */
-static int read_type(wb__onnx_building *b, wb__wire in, const char *port, wb__onnx_value *v)
+/* Fails because an input or output of a graph is no tensor. */
+static int refuse_kind(const wb__onnx_building *b, const char *port, const wb__onnx_value *v)
+{
+    return wb__onnx_fail(b->r, WB_ERROR_UNSUPPORTED, "%s \"%.200s\" of a graph is %s; only tensors "
+                         "are read", port, v->name, v->kind);
+}
+
+/* Reads a TypeProto. */
+static int read_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
 {
     static const char *const kinds[] = {[4] = "a sequence", [5] = "a map", [7] = "opaque",
                                         [8] = "a sparse tensor", [9] = "optional"};
@@ -106,9 +112,8 @@ static int read_type(wb__onnx_building *b, wb__wire in, const char *port, wb__on
         const char *kind = f.number < WB__COUNT(kinds) ? kinds[f.number] : NULL;
         if (f.number == 1 && wb__wire_message(&in, &f, &inside))
             in.status = read_tensor_type(b, inside, v);
-        else if (kind && port)
-            return wb__onnx_fail(b->r, WB_ERROR_UNSUPPORTED, "%s \"%.200s\" of a graph is %s; only "
-                                 "tensors are read", port, v->name, kind);
+        else if (kind)
+            v->kind = kind;
     }
     return in.status;
 }
@@ -167,19 +172,21 @@ static int read_input(wb__onnx_building *b, wb__wire in, int *inputs)
         return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "two inputs are named \"%.200s\"",
                              b->g->values[i].name);
     inputs[b->g->n_inputs++] = i;
-    return read_type(b, type, "input", &b->g->values[i]);
+    status = read_type(b, type, &b->g->values[i]);
+    if (status || !b->g->values[i].kind) return status;
+    return refuse_kind(b, "input", &b->g->values[i]);
 }
 
 /* Sets what an output or value_info adds to a value of this graph; other names are not looked
  * at. */
-static int read_value_type(wb__onnx_building *b, wb__wire in, bool is_output)
+static int read_value_type(wb__onnx_building *b, wb__wire in)
 {
     wb__span name;
     wb__wire type;
     int status = read_info(b, in, &name, &type);
     const int i = status ? -1 : wb__names_find(&b->names, name);
     if (i < 0 || b->g->values[i].type) return status;
-    return read_type(b, type, is_output ? "output" : NULL, &b->g->values[i]);
+    return read_type(b, type, &b->g->values[i]);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -407,9 +414,23 @@ static int read_fields(wb__onnx_building *b, wb__wire in, uint32_t number, wb__o
         if (number == INITIALIZER) in.status = read_initializer(b, inside, tensors++);
         else if (number == INPUT) in.status = read_input(b, inside, inputs);
         else if (number == NODE) in.status = collect(b, inside, b->scope);
-        else in.status = read_value_type(b, inside, number == OUTPUT);
+        else in.status = read_value_type(b, inside);
     }
     return in.status;
+}
+
+/* An output must be a tensor.  The sequence of maps that ZipMap makes is the tensor that it reads
+ * (ops_ml.c). */
+static int check_output(const wb__onnx_building *b, int i)
+{
+    wb__onnx_value *v = &b->g->values[i];
+    for (int k = 0; v->kind && k < b->g->n_nodes; k++) {
+        const wb__onnx_node *n = &b->g->nodes[k];
+        if (n->n_out != 1 || n->out[0] != i || strcmp(n->op, "ZipMap")) continue;
+        v->kind = NULL;
+        v->type = WB__ONNX_FLOAT;
+    }
+    return v->kind ? refuse_kind(b, "output", v) : 0;
 }
 
 static int read_outputs(wb__onnx_building *b, wb__wire in, int *outputs)
@@ -426,6 +447,7 @@ static int read_outputs(wb__onnx_building *b, wb__wire in, int *outputs)
             return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "output \"%.*s\" of graph \"%.100s\": no "
                                  "node computes it, and it is no input or initializer",
                                  (int)WB__MIN(name.n, 200), name.at, b->g->name);
+        if ((in.status = check_output(b, i))) break;
         outputs[b->g->n_outputs++] = i;
     }
     return in.status;

@@ -92,6 +92,13 @@ static int check_graph(const wb__onnx_model *m)
             return wb__fail(WB_ERROR_UNSUPPORTED, "%s: the input \"%.200s\" is %s, which Weber "
                             "lacks", m->path, v->name, wb__onnx_type_name(v->type));
     }
+    for (int i = 0; i < g->n_outputs; i++) {
+        const wb__onnx_value *v = &g->values[g->outputs[i]];
+        if (v->type != WB__ONNX_UNDEFINED && !wb__onnx_dtype(v->type))
+            return wb__fail(WB_ERROR_UNSUPPORTED, "%s: the output \"%.200s\" is %s, which Weber "
+                            "lacks; onnx.utils.extract_model writes a file without it", m->path,
+                            v->name, wb__onnx_type_name(v->type));
+    }
     return 0;
 }
 

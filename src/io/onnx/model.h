@@ -69,6 +69,7 @@ typedef struct {
     int ndim;                           /* -1: not in the file */
     int64_t dims[WB_MAX_DIMS];          /* -1: any size */
     const char *dim_names[WB_MAX_DIMS]; /* sizes of one name are equal; NULL: no name */
+    const char *kind;                   /* "a sequence", ...; NULL: a tensor */
     const wb__onnx_tensor *initializer; /* or NULL */
     int outer;                          /* this value's index in the outer graph, or -1 */
     int parameter;                      /* the layer's child (layer.c), or -1 */

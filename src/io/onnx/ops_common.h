@@ -42,6 +42,10 @@ wb_dtype wb__onnx_dtype_in(const wb__onnx_call *c, const char *name, wb_dtype ot
 /* Returns x rounded to the nearest integer; of two, to the even one. */
 wb_tensor *wb__onnx_rounded(wb_tensor *x);
 
+/* Returns x over its 1-norm or 2-norm along an axis; x where that is 0.  NULL gives NULL.
+ * (ops_norm.c) */
+wb_tensor *wb__onnx_over_norm(wb_tensor *x, int p, int axis);
+
 /* Pow of two integer tensors (ops_bits.c). */
 bool wb__onnx_integer_power(wb__onnx_call *c);
 

@@ -1,6 +1,6 @@
 /* Normalisations of ONNX.  Statistics of f16 and bf16 are computed in f32. */
 #include "engine/ops/op.h"
-#include "io/onnx/run.h"
+#include "io/onnx/ops_common.h"
 
 /* Returns v [C] as [1, C, 1, ...], which broadcasts over x. */
 static wb_tensor *per_channel(wb_tensor *v, const wb_tensor *x)
@@ -181,7 +181,14 @@ bool wb__onnx_mean_variance_normalization(wb__onnx_call *c)
     return wb__onnx_give(c, wb__as(y, (wb_dtype)x->dtype));
 }
 
-/* x over its norm along an axis; 0 where that is 0. */
+wb_tensor *wb__onnx_over_norm(wb_tensor *x, int p, int axis)
+{
+    if (!x) return NULL;
+    wb_tensor *norm = wb__reduce(WB__OP_sum, p == 1 ? wb_abs(x) : wb_square(x), 1u << axis, true);
+    if (p == 2) norm = wb__root_of(norm);
+    return wb_div(x, wb_where(wb_eq(norm, wb__number_of(0)), wb__number_of(1), norm));
+}
+
 bool wb__onnx_lp_normalization(wb__onnx_call *c)
 {
     if (!wb__onnx_only(c, "axis p") || !wb__onnx_has(c, 1) || !is_input(c, 1)) return false;
@@ -190,12 +197,8 @@ bool wb__onnx_lp_normalization(wb__onnx_call *c)
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -1), x->ndim);
     if (p != 1 && p != 2)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "p is %lld; it is 1 or 2", (long long)p);
-    if (axis < 0 || !wide) return false;
-    wb_tensor *norm = wb__reduce(WB__OP_sum, p == 1 ? wb_abs(wide) : wb_square(wide), 1u << axis,
-                                 true);
-    if (p == 2) norm = wb__root_of(norm);
-    norm = wb_where(wb_eq(norm, wb__number_of(0)), wb__number_of(1), norm);
-    return wb__onnx_give(c, wb__as(wb_div(wide, norm), (wb_dtype)x->dtype));
+    if (axis < 0) return false;
+    return wb__onnx_give(c, wb__as(wb__onnx_over_norm(wide, (int)p, axis), (wb_dtype)x->dtype));
 }
 
 /* x / (bias + alpha / size · sum)^beta, with the sum of the squares of `size` channels around each.

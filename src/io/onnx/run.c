@@ -166,8 +166,8 @@ static wb_tensor *computed(wb__onnx_run *r, const wb__onnx_value *value, wb__onn
 {
     if (s->x) return s->x;
     if (value->initializer) return s->x = constant_on(r->state, &wb__cpu, value->initializer);
-    return wb__fail_null(WB_ERROR_FORMAT, "%s%s: '%.100s' is read before it is computed", prefix,
-                         r->state->file, value->name);
+    return wb__fail_null(WB_ERROR_UNSUPPORTED, "%s%s: '%.100s' is read, and Weber does not compute "
+                         "this output of its node", prefix, r->state->file, value->name);
 }
 
 wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor *x,
@@ -373,18 +373,14 @@ static bool call_function(wb__onnx_call *c, wb__onnx_known known)
     return ok;
 }
 
-/* Takes the results of a call into the graph.  False with the error set. */
-static bool take_outputs(const wb__onnx_call *c, wb__onnx_known known, bool control)
+/* Takes the results of a call into the graph.  One that is NULL must not be read. */
+static void take_outputs(const wb__onnx_call *c, wb__onnx_known known, bool control)
 {
     wb__onnx_run *r = c->run;
-    for (int i = 0; i < c->n_out; i++) {
-        if (!wb__onnx_wants(c, i)) continue;
-        if (!c->out[i])
-            return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its output %d is not computed", i);
-        r->frame->slots[c->node->out[i]] =
-            (wb__onnx_slot){c->out[i], NULL, control ? r->out_known[i] : known};
-    }
-    return true;
+    for (int i = 0; i < c->n_out; i++)
+        if (wb__onnx_wants(c, i))
+            r->frame->slots[c->node->out[i]] =
+                (wb__onnx_slot){c->out[i], NULL, control ? r->out_known[i] : known};
 }
 
 static bool call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
@@ -403,7 +399,7 @@ static bool call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
     if (ok && wb__onnx_reads_sizes(n) && known == WB__ONNX_BY_SIZES)
         ok = wb__onnx_has(&c, 1) && (!wb__onnx_wants(&c, 0) || note_sizes(r, n, c.in[0]));
     if (ok) ok = call_function(&c, control ? WB__ONNX_VARIES : known);
-    if (ok) ok = take_outputs(&c, known, control);
+    if (ok) take_outputs(&c, known, control);
     r->out_known = was;
     return ok ? true : fail_in(&c);
 }

@@ -72,6 +72,7 @@ wb__onnx_function *wb__onnx_find(const char *domain, const char *op, int64_t ops
 
 #define ONNX_OP(name, first, inputs, function) wb__onnx_function wb__onnx_##function;
 #include "io/onnx/ops.def"
+#include "io/onnx/ops_ml.def"
 #undef ONNX_OP
 
 #endif

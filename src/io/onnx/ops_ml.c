@@ -1,0 +1,353 @@
+/* Operators of the domain ai.onnx.ml: linear models and the preparation of features, which
+ * exporters of scikit-learn write.  Their numbers are attributes, so they are not trained.  Texts
+ * are refused, since tensors have numbers only. */
+#include "io/onnx/frame.h"
+#include "io/onnx/ops_common.h"
+#include "weber/indexing.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+/* Returns the numbers of a list or of a tensor, [n], as a constant.  NULL with the error set. */
+static wb_tensor *numbers_in(const wb__onnx_call *c, const wb__onnx_attr *a)
+{
+    const wb_device *d = wb_default_device();
+    const int64_t n = a->n;
+    if (a->t) return wb_reshape_array(wb__onnx_constant(c, a->t), 1, &a->t->size);
+    wb_tensor *x = wb__onnx_kept(c->run->state, d, a);
+    if (x) return x;
+    if (a->type == WB__ONNX_IS_FLOATS) x = wb_from(a->floats, WB_F32, 1, &n);
+    else if (a->type == WB__ONNX_IS_INTS) x = wb_from(a->ints, WB_I64, 1, &n);
+    else wb__onnx_refuse(c, WB_ERROR_FORMAT, "its attribute '%.100s' is no list of numbers",
+                         a->name);
+    return wb__onnx_keep(c->run->state, d, a, x);
+}
+
+/* Returns the numbers of the attribute WHAT_int64s, WHAT_floats or WHAT_tensor.  NULL with the
+ * error set: none of them is there, or the attribute is WHAT_strings. */
+static wb_tensor *numbers_of(const wb__onnx_call *c, const char *what)
+{
+    static const char *const kinds[] = {"int64s", "floats", "tensor", "strings"};
+    char name[40];
+    for (size_t i = 0; i < WB__COUNT(kinds); i++) {
+        snprintf(name, sizeof name, "%s_%s", what, kinds[i]);
+        const wb__onnx_attr *a = wb__onnx_attribute(c, name);
+        if (!a || (!a->n && !a->t)) continue;
+        if (a->type != WB__ONNX_IS_STRINGS) return numbers_in(c, a);
+        wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its attribute '%s' has texts, which Weber lacks; "
+                        "train the model with integers in their place", name);
+        return NULL;
+    }
+    wb__onnx_refuse(c, WB_ERROR_FORMAT, "has no attribute '%s_int64s', '%s_floats' or '%s_tensor'",
+                    what, what, what);
+    return NULL;
+}
+
+/* Sets *list to `n` floats of an attribute, in the dtype t; NULL without the attribute.  With `one`
+ * there may be one in their place. */
+static bool read_floats(const wb__onnx_call *c, const char *name, int64_t n, bool one, wb_dtype t,
+                        wb_tensor **list)
+{
+    const wb__onnx_attr *a = wb__onnx_attribute(c, name);
+    *list = NULL;
+    if (!a || !a->n) return true;
+    if (a->n != n && !(one && a->n == 1))
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its attribute '%s' has %d numbers; %lld are "
+                               "needed for %s", name, a->n, (long long)n, wb_describe(c->in[0]));
+    *list = wb__as(numbers_in(c, a), t);
+    return *list != NULL;
+}
+
+/* ---- inputs and results ---------------------------------------------------------------------- */
+
+/* The dtype in which x is computed. */
+static wb_dtype real_dtype(const wb_tensor *x) { return x->dtype == WB_F64 ? WB_F64 : WB_F32; }
+
+static bool give_f32(wb__onnx_call *c, wb_tensor *y) { return wb__onnx_give(c, wb__as(y, WB_F32)); }
+
+/* Whether input 0 is [N, F] or [F]; else sets the error. */
+static bool has_features(const wb__onnx_call *c)
+{
+    if (!wb__onnx_has(c, 1)) return false;
+    if (c->in[0]->ndim == 1 || c->in[0]->ndim == 2) return true;
+    return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s; it must be [N,F] or [F]",
+                           wb_describe(c->in[0]));
+}
+
+static int64_t features(const wb_tensor *x) { return x->ndim ? x->dims[x->ndim - 1] : 1; }
+
+/* ---- preparation of numbers ------------------------------------------------------------------ */
+
+/* (x - offset) · scale, with a number for each feature or one for all */
+bool wb__onnx_scaler(wb__onnx_call *c)
+{
+    wb_tensor *offset, *scale;
+    if (!wb__onnx_only(c, "offset scale") || !wb__onnx_has(c, 1)) return false;
+    const wb_dtype t = real_dtype(c->in[0]);
+    const int64_t n = c->in[0]->ndim <= 2 ? features(c->in[0]) : 1;
+    wb_tensor *y = wb__as(c->in[0], t);
+    if (!read_floats(c, "offset", n, true, t, &offset) ||
+        !read_floats(c, "scale", n, true, t, &scale))
+        return false;
+    if (offset) y = wb_sub(y, offset);
+    if (scale) y = wb_mul(y, scale);
+    return give_f32(c, y);
+}
+
+/* Rows over their norm; rows with the norm 0 stay as they are. */
+bool wb__onnx_normalizer(wb__onnx_call *c)
+{
+    const char *norm = wb__onnx_text(c, "norm", "MAX");
+    if (!wb__onnx_only(c, "norm") || !has_features(c)) return false;
+    wb_tensor *x = wb__as(c->in[0], real_dtype(c->in[0]));
+    if (!x) return false;
+    const int axis = x->ndim - 1;
+    if (!strcmp(norm, "L1")) return give_f32(c, wb__onnx_over_norm(x, 1, axis));
+    if (!strcmp(norm, "L2")) return give_f32(c, wb__onnx_over_norm(x, 2, axis));
+    if (strcmp(norm, "MAX"))
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "norm is \"%.40s\"; it is MAX, L1 or L2", norm);
+    if (!x->size) return give_f32(c, x);
+    wb_tensor *most = wb__reduce(WB__OP_max, x, 1u << axis, true);
+    most = wb_where(wb_eq(most, wb__number_of(0)), wb__number_of(1), most);
+    return give_f32(c, wb_div(x, most));
+}
+
+/* 1 where x is greater than the threshold, else 0 */
+bool wb__onnx_binarizer(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "threshold") || !wb__onnx_has(c, 1)) return false;
+    wb_tensor *x = c->in[0];
+    const double threshold = wb__onnx_real(c, "threshold", 0);
+    wb_tensor *y = wb_gt(wb__as(x, real_dtype(x)), wb__number_of(threshold));
+    return wb__onnx_give(c, wb__as(y, (wb_dtype)x->dtype));
+}
+
+/* Elements that equal one value, which may be NaN, become that of their feature, or one for all. */
+bool wb__onnx_imputer(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "imputed_value_floats imputed_value_int64s replaced_value_float "
+                       "replaced_value_int64") || !wb__onnx_has(c, 1))
+        return false;
+    wb_tensor *x = c->in[0], *value = numbers_of(c, "imputed_value");
+    const wb_dtype t = (wb_dtype)x->dtype;
+    if (!value) return false;
+    if (value->size != 1 && value->size != features(x))
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "has %lld imputed values for %s",
+                               (long long)value->size, wb_describe(x));
+    if (wb__dtype_float((wb_dtype)value->dtype) != wb__dtype_float(t))
+        return wb__onnx_refuse(c, WB_ERROR_DTYPE, "its imputed values are %s, and its input is %s",
+                               wb_dtype_name((wb_dtype)value->dtype), wb_describe(x));
+    const double replaced = wb__dtype_float(t)
+                                ? wb__onnx_real(c, "replaced_value_float", 0)
+                                : (double)wb__onnx_int(c, "replaced_value_int64", 0);
+    if (!wb__dtype_float(t) && !wb__holds(t, replaced)) return wb__onnx_give(c, x);
+    wb_tensor *here = isnan(replaced) ? wb_ne(x, x) : wb_eq(x, wb__literal(replaced, t));
+    return wb__onnx_give(c, wb_where(here, wb__as(value, t), x));
+}
+
+/* Matrices side by side, as f32, each with inputdimensions[i] columns.  A vector is one row. */
+bool wb__onnx_feature_vectorizer(wb__onnx_call *c)
+{
+    const int64_t *sizes;
+    wb_tensor *y = NULL;
+    const int n = wb__onnx_ints(c, "inputdimensions", &sizes);
+    if (!wb__onnx_only(c, "inputdimensions") || !has_features(c)) return false;
+    if (n >= 0 && n != c->n_in)
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has %d inputs, and the sizes of %d", c->n_in,
+                               n);
+    for (int i = 0; i < c->n_in; i++) {
+        wb_tensor *x = wb__onnx_in(c, i);
+        if (!x) return wb__onnx_has(c, i + 1);
+        x = wb__as(x, WB_F32);
+        if (x && x->ndim == 1) x = wb_unsqueeze(x, 0);
+        if (x && (x->ndim != 2 || (n >= 0 && x->dims[1] != sizes[i])))
+            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "input %d is %s; it must have %lld columns",
+                                   i, wb_describe(x), n < 0 ? 1 : (long long)sizes[i]);
+        y = y ? wb_concat(1, y, x) : x;
+    }
+    return wb__onnx_give(c, y);
+}
+
+/* ---- selection and categories ---------------------------------------------------------------- */
+
+/* Elements of the last axis by index.  Those of a vector are one row. */
+bool wb__onnx_array_feature_extractor(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 2)) return false;
+    wb_tensor *x = c->in[0], *index = c->in[1];
+    const int64_t n = index->size;
+    if (!x->ndim || wb__dtype_float((wb_dtype)index->dtype) || index->dtype == WB_BOOL)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its inputs are %s and %s; they must be an array "
+                               "and integers", wb_describe(x), wb_describe(index));
+    wb_tensor *y = wb_take_axis(x, wb_reshape_array(index, 1, &n), -1);
+    return wb__onnx_give(c, x->ndim == 1 ? wb_unsqueeze(y, 0) : y);
+}
+
+/* Returns whether each element of x, [..., 1], equals each key, [K].  NaN equals NaN. */
+static wb_tensor *equal_keys(wb_tensor *x, wb_tensor *keys)
+{
+    wb_tensor *same = wb_eq(x, keys);
+    if (!keys || !wb__dtype_float((wb_dtype)keys->dtype)) return same;
+    return wb_or(same, wb_and(wb_ne(x, x), wb_ne(keys, keys)));
+}
+
+/* 1 at the place of the category that x is, else 0.  Floats are cut to integers.  With zeros 0 each
+ * x must be a category; the numbers of others are NaN then. */
+bool wb__onnx_one_hot_encoder(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "cats_int64s cats_strings zeros") || !wb__onnx_has(c, 1)) return false;
+    wb_tensor *x = c->in[0], *cats = numbers_of(c, "cats");
+    if (!cats) return false;
+    x = wb_unsqueeze(x, -1);
+    wb_tensor *here = wb_eq(wb__as(x, WB_I64), cats);
+    if (wb__dtype_float((wb_dtype)c->in[0]->dtype)) here = wb_and(here, wb_isfinite(x));
+    wb_tensor *y = wb__as(here, WB_F32);
+    if (y && !wb__onnx_int(c, "zeros", 1)) {
+        wb_tensor *any = wb__reduce(WB__OP_max, y, 1u << (y->ndim - 1), true);
+        y = wb_where(wb_eq(any, wb__number_of(0)), wb__number_of(NAN), y);
+    }
+    return wb__onnx_give(c, y);
+}
+
+/* Returns the value for keys that are not among those of the node, [1] with the dtype of the
+ * values. */
+static wb_tensor *default_of(const wb__onnx_call *c, const wb_tensor *values)
+{
+    const wb__onnx_attr *a = wb__onnx_attribute(c, "default_tensor");
+    const wb_dtype t = (wb_dtype)values->dtype;
+    if (a && a->t && wb__onnx_dtype(a->t->type) == t && a->t->size == 1) return numbers_in(c, a);
+    const double whole = (double)wb__onnx_int(c, "default_int64", -1);
+    const double real = wb__onnx_real(c, "default_float", -0.0);
+    return wb_full_array(wb__dtype_float(t) ? real : whole, t, 1, (int64_t[]){1});
+}
+
+/* The value for each element of x, which is a key.  The last one of equal keys counts. */
+bool wb__onnx_label_encoder(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "default_float default_int64 default_string default_tensor keys_floats "
+                       "keys_int64s keys_strings keys_tensor values_floats values_int64s "
+                       "values_strings values_tensor") || !wb__onnx_has(c, 1))
+        return false;
+    wb_tensor *x = c->in[0], *keys = numbers_of(c, "keys");
+    wb_tensor *values = keys ? numbers_of(c, "values") : NULL;
+    if (!values) return false;
+    if (keys->size != values->size || keys->dtype != x->dtype)
+        return wb__onnx_refuse(c, WB_ERROR_DTYPE, "has %lld keys of %s and %lld values for %s",
+                               (long long)keys->size, wb_dtype_name((wb_dtype)keys->dtype),
+                               (long long)values->size, wb_describe(x));
+    wb_tensor *same = equal_keys(wb_unsqueeze(x, -1), keys);
+    wb_tensor *place = wb_add(wb_arange(keys->size, WB_I32), wb__number_of(1));
+    place = wb_where(same, place, wb__literal(0, WB_I32));
+    if (!place) return false;
+    place = wb__reduce(WB__OP_max, place, 1u << (place->ndim - 1), false);
+    return wb__onnx_give(c, wb_take(wb_concat(0, default_of(c, values), values), place));
+}
+
+/* A map from classes to columns, in whose place stays the matrix. */
+bool wb__onnx_zip_map(wb__onnx_call *c)
+{
+    const wb__onnx_attr *a = wb__onnx_attribute(c, "classlabels_int64s");
+    if (!a) a = wb__onnx_attribute(c, "classlabels_strings");
+    if (!wb__onnx_only(c, "classlabels_int64s classlabels_strings") || !has_features(c))
+        return false;
+    if (!a || a->n != features(c->in[0]))
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "has %d classes for %s", a ? a->n : 0,
+                               wb_describe(c->in[0]));
+    return give_f32(c, c->in[0]);
+}
+
+/* ---- linear models --------------------------------------------------------------------------- */
+
+/* Returns x·Wᵀ + b, [N, n], with `n` rows of coefficients.  NULL with the error set. */
+static wb_tensor *linear(const wb__onnx_call *c, int64_t n)
+{
+    wb_tensor *x = c->in[0], *w, *b;
+    const wb_dtype t = real_dtype(x);
+    const int64_t dims[2] = {n, features(x)};
+    if (!read_floats(c, "coefficients", n * dims[1], false, t, &w) ||
+        !read_floats(c, "intercepts", n, false, t, &b))
+        return NULL;
+    if (!w) return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has no coefficients"), NULL;
+    x = wb__as(x->ndim == 1 ? wb_unsqueeze(x, 0) : x, t);
+    return wb_linear(x, wb_reshape_array(w, 2, dims), b ? b : WB_NONE);
+}
+
+static wb_tensor *same(wb_tensor *x) { return x; }
+static wb_tensor *softmax(wb_tensor *x) { return wb_softmax_over(x, -1); }
+
+/* The softmax in which elements within 1e-7 of 0 are x exp(-max) in place of exp(x - max) */
+static wb_tensor *softmax_zero(wb_tensor *x)
+{
+    const unsigned last = x ? 1u << (x->ndim - 1) : 0;
+    wb_tensor *most = x ? wb__reduce(WB__OP_max, x, last, true) : NULL;
+    wb_tensor *y = wb_where(wb_gt(wb_abs(x), wb__number_of(1e-7)), wb_exp(wb_sub(x, most)),
+                            wb_mul(x, wb_exp(wb_neg(most))));
+    return y ? wb_div(y, wb__reduce(WB__OP_sum, y, last, true)) : NULL;
+}
+
+/* √2 erf⁻¹(2x - 1) as ONNX Runtime and the package onnx have it: by Winitzki's approximation of
+ * erf⁻¹, which is off by a few thousandths. */
+static wb_tensor *probit(wb_tensor *x)
+{
+    const double a = 0.147, pi = 3.14159265358979323846;
+    wb_tensor *u = wb_sub(wb_mul(x, wb__number_of(2)), wb__number_of(1)), *one = wb__number_of(1);
+    wb_tensor *l = wb_log(wb_mul(wb_sub(one, u), wb_add(one, u)));
+    wb_tensor *v = wb_add(wb_mul(l, wb__number_of(0.5)), wb__number_of(2 / (pi * a)));
+    wb_tensor *w = wb_sqrt(wb_sub(wb_mul(v, v), wb_mul(l, wb__number_of(1 / a))));
+    w = wb_sqrt(wb_maximum(wb_sub(w, v), wb__number_of(0)));
+    return wb_mul(wb_mul(wb_sign(u), w), wb__number_of(sqrt(2)));
+}
+
+/* Returns the scores after post_transform.  NULL with the error set. */
+static wb_tensor *transformed(const wb__onnx_call *c, wb_tensor *scores)
+{
+    static const struct { const char *name; wb_tensor *(*f)(wb_tensor *x); } transforms[] = {
+        {"NONE", same}, {"SOFTMAX", softmax}, {"LOGISTIC", wb_sigmoid},
+        {"SOFTMAX_ZERO", softmax_zero}, {"PROBIT", probit}};
+    const char *name = wb__onnx_text(c, "post_transform", "NONE");
+    for (size_t i = 0; i < WB__COUNT(transforms); i++)
+        if (!strcmp(name, transforms[i].name)) return transforms[i].f(scores);
+    wb__onnx_refuse(c, WB_ERROR_FORMAT, "post_transform is \"%.40s\"; it is NONE, SOFTMAX, "
+                    "LOGISTIC, SOFTMAX_ZERO or PROBIT", name);
+    return NULL;
+}
+
+bool wb__onnx_linear_regressor(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "coefficients intercepts post_transform targets") || !has_features(c))
+        return false;
+    const int64_t n = wb__onnx_int(c, "targets", 1);
+    if (n < 1 || n > INT32_MAX)
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has %lld targets", (long long)n);
+    wb_tensor *y = linear(c, n);
+    return y && give_f32(c, transformed(c, y));
+}
+
+/* The class of the greatest score, and the scores.  Classes that are texts are not given: a node
+ * that reads them fails.  A single row of coefficients is that of the second of two classes, whose
+ * scores are -y and y; without LOGISTIC programs differ in what they are. */
+bool wb__onnx_linear_classifier(wb__onnx_call *c)
+{
+    if (!wb__onnx_only(c, "classlabels_ints classlabels_strings coefficients intercepts "
+                       "multi_class post_transform") || !has_features(c))
+        return false;
+    const wb__onnx_attr *ints = wb__onnx_attribute(c, "classlabels_ints");
+    const wb__onnx_attr *texts = wb__onnx_attribute(c, "classlabels_strings");
+    const wb__onnx_attr *w = wb__onnx_attribute(c, "coefficients");
+    const int n = ints && ints->n ? ints->n : texts ? texts->n : 0;
+    const bool one_row = w && w->n == features(c->in[0]);
+    if (n < 2 || (one_row && (n > 2 || strcmp(wb__onnx_text(c, "post_transform", ""), "LOGISTIC"))))
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "has %d classes and %d coefficients for "
+                               "%s; a row of coefficients for each of two or more classes is done, "
+                               "and one for two classes with LOGISTIC", n, w ? w->n : 0,
+                               wb_describe(c->in[0]));
+    wb_tensor *scores = linear(c, one_row ? 1 : n);
+    if (one_row) scores = wb_concat(1, wb_neg(scores), scores);
+    wb_tensor *y = scores ? transformed(c, scores) : NULL;
+    if (!y || (wb__onnx_wants(c, 1) && !(c->out[1] = wb__as(y, WB_F32)))) return false;
+    if (!ints || !ints->n) return true;
+    return wb__onnx_give(c, wb_take(numbers_in(c, ints), wb_argmax(scores, -1)));
+}
