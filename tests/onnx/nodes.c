@@ -1,12 +1,12 @@
-/* Calls the models of ONNX's own tests, and models of PyTorch and scikit-learn, and compares their
- * outputs with the expected ones.
+/* Calls the models of ONNX's own tests, and models of PyTorch, scikit-learn and Keras, and compares
+ * their outputs with the expected ones.
  *
  *     nodes [FOLDER]           all tests; their files are in the folder
  *     nodes FOLDER WORD...     the cases whose names contain a word, of this folder of cases; with
  *                              WEBER_TEST_WRITTEN=FILE after their models were written to the file
  *                              and read again
  *
- * nodes.py, exports.py and scikit.py write the cases; the tests are skipped
+ * nodes.py, exports.py, scikit.py and keras_models.py write the cases; the tests are skipped
  * without their Python packages.  Other processes call the models, so that a crash, or a case
  * without an end, is one failed case.  The results are the tables of docs/onnx.md (page.py). */
 #include "test.h"
@@ -224,6 +224,12 @@ TEST(exports_of_scikit_learn)
 {
     if (!python_has("onnx") || !python_has("skl2onnx")) skip();
     run_suite("scikit", 0.9, false);
+}
+
+TEST(exports_of_keras)
+{
+    if (!python_has("tf2onnx")) skip();
+    run_suite("keras_models", 1.0, false);
 }
 
 TEST(cases_written_again)

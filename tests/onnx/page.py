@@ -88,7 +88,8 @@ def section(folder, name):
     if name == "nodes":
         lines += counted(rows)
     else:
-        lines += listed(rows, "exported by" if name == "exports" else "what it is")
+        lines += listed(rows, "exported by" if name in ("exports", "keras_models") else
+                        "what it is")
     return version, "\n".join(lines) + "\n"
 
 
