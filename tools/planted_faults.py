@@ -76,6 +76,7 @@ TABLE = [
     ("parameters of ONNX may change their dtype", "src/io/onnx/layer.c", "x->flags |= WB__TYPED | (", "x->flags |= (", ["onnx_models"]),
     ("a weight that decides is a constant", "src/io/onnx/keep.c", "!(use & NUMBERS && t->size == 1)", "!(use & NUMBERS)", ["onnx_models"]),
     ("align_corners of PyTorch is that of the standard", "src/io/onnx/ops_resize.c", "r->of_pytorch ? (double)out :", "r->of_pytorch && out < 0 ? (double)out :", ["onnx_models"]),
+    ("a node of ONNX without outputs writes one", "src/io/onnx/run.c", "(size_t)WB__MAX(n->n_out, 1);", "(size_t)n->n_out;", ["onnx_control"]),
     ("any sequence is a matrix as that of ZipMap", "src/io/onnx/graph.c", " || strcmp(n->op, \"ZipMap\")) continue;", ") continue;", ["onnx_ml"]),
     ("outputs that are strings are found in the call alone", "src/io/onnx/layer.c", "for (int i = 0; i < g->n_outputs; i++) {", "for (int i = 0; i < g->n_outputs * 0; i++) {", ["onnx_ml"]),
     ("a value that is no category has zeros", "src/io/onnx/ops_ml.c", "if (y && !wb__onnx_int(c, \"zeros\", 1)) {", "if (y && wb__onnx_int(c, \"zeros\", 1) < 0) {", ["onnx_ml"]),

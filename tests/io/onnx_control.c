@@ -322,6 +322,23 @@ TEST_IN_SCOPE(unsupported)
     REFUSED(load(), WB_ERROR_UNSUPPORTED, "17", "16");
 }
 
+/* Nodes without outputs compute nothing that is kept.  They have the most inputs for which a call
+ * allocates no list, and one more. */
+TEST_IN_SCOPE(no_outputs)
+{
+    static const char words[] = "x x x x x x x x x x x x x x x x x x x x x x x x x";
+    start();
+    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    for (int i = 0; i < 2; i++) {
+        const size_t at = begin_node("Concat", words + 2 * i, "");
+        put_int_attr("axis", 0);
+        wb__wire_end(&o, at);
+    }
+    put_node("Neg", "x", "y");
+    put_name(OUTPUT, "y");
+    is_tensor(wb_call(loaded(), wb_ones(2)), DIMS(2), VALUES(-1, -1));
+}
+
 /* An operation that fails names the node. */
 TEST_IN_SCOPE(failures)
 {

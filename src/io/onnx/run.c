@@ -409,7 +409,7 @@ static bool call_node(wb__onnx_run *r, const wb__onnx_node *n)
     enum { FEW = 24 };
     wb_tensor *few[FEW], **list = few;
     wb__onnx_known few_known[FEW], *known = few_known;
-    const size_t count = (size_t)n->n_in + (size_t)n->n_out;
+    const size_t count = (size_t)n->n_in + (size_t)WB__MAX(n->n_out, 1);    /* wb__onnx_give */
     if (count <= FEW) return call_with(r, n, list, known);
     list = wb__alloc(count * sizeof *list);
     known = wb__alloc(count * sizeof *known);
