@@ -12,21 +12,24 @@ extern "C" {
 /* ---- i8 weights ------------------------------------------------------------------------------ */
 
 /** Rows of a weight as integers with a scale for each: w [n, ...] floating.
- *   scale[i] = max |w[i]| / 127, in w's dtype     q[i] = floor(w[i] / scale[i] + 1/2), i8
+ *   scale[i] = max |w[i]| / 127, f32     q[i] = floor(w[i] / scale[i] + 1/2), i8
  * Sets *q [n, ...] and *scale [n], which belong to the current scope; |w - scale q| is at most half
- * of scale, and a little more where w is f16 or bf16.  q is in -127 .. 127; a row of zeros has
- * scale 0; the scale of a row with NaN or infinity is no number.  Returns 0 or an error code. */
+ * of scale.  q is in -127 .. 127; a row of zeros has scale 0; the scale of a row with NaN, infinity
+ * or an f64 beyond f32 is no number.  Returns 0 or an error code. */
 WB_API int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale);
 
-/** y = x·(scale w)ᵀ + b, with the rows of x quantised too, so that integers are multiplied:
- *   m[i] = max |x[i]|     q[i] = floor(127 x[i] / m[i] + 1/2), in -127 .. 127
- *   y[i,j] = (sum over k of q[i,k] w[j,k]) · m[i] / 127 · scale[j] + b[j]
+/** y = x·(scale w)ᵀ + b, with the rows of x quantised too, so that integers are multiplied.  The
+ * range of a row, to which 0 belongs, has 255 steps of s; the integer z is 0 exactly:
+ *   s[i] = (max(0, x[i]) - min(0, x[i])) / 255     z[i] = floor(1/2 - min(0, x[i]) / s[i])
+ *   q[i] = floor(x[i] / s[i] + z[i] + 1/2), in 0 .. 255
+ *   y[i,j] = (sum over k of (q[i,k] - z[i]) w[j,k]) · s[i] · scale[j] + b[j]
  *   x [..., in] floating   w [out, in] i8   scale [out] f32   b [out] as x, or WB_NONE   y as x
  * The CPU sums integers exactly, by AVX512-VNNI, AVX-VNNI or AVX2 where the processor has them;
  * other devices compute the same in f32.  f16, bf16 and f64 are converted to f32 and back.  A row
- * with NaN or infinity gives a row of NaN; one below 2^-100 counts as zeros.  The gradient of x is
- * that of the product without rounding, so that layers in front can be trained; w and scale have
- * none.  Errors: other dtypes or shapes; in > 131072, since a sum may then exceed 32 bits. */
+ * with NaN or infinity gives a row of NaN; one whose s is below 2^-100 counts as zeros.  The
+ * gradient of x is that of the product without rounding, so that layers in front can be trained; w
+ * and scale have none.  Errors: other dtypes or shapes; in > 65536, since a sum may then exceed 32
+ * bits. */
 WB_API wb_tensor *wb_linear_int8(wb_tensor *x, wb_tensor *w, wb_tensor *scale, wb_tensor *b);
 
 /** Options of wb_quantise. */
@@ -42,13 +45,15 @@ typedef struct wb_quantise_options {
  * wb_quantise(model, .layers = "layers.0 *.q_proj").
  *   Dense        wb_linear_int8(x, weight, scale, bias), then the activation
  *   Embedding    scale[x] weight[x]
- * Such a layer is printed as "Quantised(Dense(784 => 256, relu))"; its tensors are "layer.weight",
- * i8 and made by wb_quantise_rows, and "scale", neither trained.  All other layers and tensors are
- * shared with `model`, which stays as it is: convolutions and recurrent layers keep their weights.
- * A weight that layers share is quantised once.  It is saved and loaded as any model
- * (safetensors), moved, compiled, and may get adapters (wb_add_lora); wb_to with a .dtype rounds
- * the scales, too.  Errors: .bits is not 8; a path matches no layer, or none that it matches can be
- * quantised; a weight has NaN or infinity; a row is longer than 131072. */
+ * Such a layer is printed as "Quantised(Dense(784 => 256, relu))"; its tensors are "layer.weight"
+ * and "scale", made by wb_quantise_rows, and "like", one number in the dtype of the layer's results
+ * (a Dense converts its input to it); none is trained.  All other layers and tensors are shared with
+ * `model`, which stays as it is: convolutions and recurrent layers keep their weights, and so does
+ * a Dense or Embedding with rows of fewer than 64 elements, with which f32 is faster.  A weight
+ * that layers share is quantised once.  It is saved and loaded as any model (safetensors), moved,
+ * compiled, and may get adapters (wb_add_lora); wb_to with a .dtype leaves integers and scales.
+ * Errors: .bits is not 8; a path matches no layer, or no layer can be quantised; a weight has NaN
+ * or infinity; a row is longer than 65536. */
 WB_API void *wb_object_quantise(void *model, const wb_quantise_options *o);
 
 /* ---- low-rank adapters ----------------------------------------------------------------------- */

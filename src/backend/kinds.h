@@ -45,9 +45,13 @@ typedef enum {
     WB__SUMS_OF_B           /* sums[n] = sum over k of b[k, n] */
 } wb__sums;
 
-/* A row whose greatest magnitude is less than this is zeros once it is quantised (LINEAR_INT8), so
- * that 127 divided by the magnitude is finite. */
+/* A row of LINEAR_INT8 whose scale would be less than WB__INT8_LEAST is zeros once it is quantised,
+ * so that the inverse of the scale is finite. A sum of integers is multiplied by the row's scale
+ * times WB__INT8_DOWN, so that the product does not overflow before the weight's scale is in it,
+ * and at the end by WB__INT8_UP. */
 #define WB__INT8_LEAST 0x1p-100f
+#define WB__INT8_DOWN 0x1p-25f
+#define WB__INT8_UP 0x1p25f
 
 /* How products of f32 may be computed; the names are PyTorch's. */
 typedef enum {

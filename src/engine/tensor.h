@@ -85,6 +85,7 @@ enum {
     WB__UNCONFIRMED = 4096,
     WB__SLICED = 8192,      /* it is not evaluated, but a slice of it was */
     WB__TYPED = 16384,      /* a parameter whose dtype must not change */
+    WB__WIDE = 32768,       /* a variable whose dtype stays where wb_to changes those of a model */
     WB__CUT = 512           /* its inputs were dropped.  With WB__GONE: they were dropped before it
                                was evaluated, so it has no value. */
 };
@@ -152,7 +153,7 @@ static inline wb_tensor *wb__variable_of(const wb_tensor *x)
 /* Returns the flags of x that a variable made from x gets too.  Returns 0 if x is no variable. */
 static inline uint16_t wb__kept_flags(const wb_tensor *x)
 {
-    return x->op == WB__OP_variable ? x->flags & (WB__FROZEN | WB__MIXED | WB__TYPED) : 0;
+    return x->op == WB__OP_variable ? x->flags & (WB__FROZEN | WB__MIXED | WB__TYPED | WB__WIDE) : 0;
 }
 
 /* Whether x is known: it is evaluated and has a device, so that a plan can read it from memory. */

@@ -25,13 +25,13 @@ wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f)
     *f = o->activation;
     if (dense == l) return wb_linear(wb__layer_input(l, x, weight), weight, bias);
     wb__branch_used(&dense->node);
-    wb_tensor *scale = wb__layer_child(l, 1);
-    return wb_linear_int8(wb__layer_input(l, x, scale), weight, wb__as(scale, WB_F32), bias);
+    wb_tensor *scale = wb__layer_child(l, 1), *like = wb__layer_child(l, 2);
+    return wb_linear_int8(wb__layer_input(l, x, like), weight, scale, bias);
 }
 
 static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    wb_function f;
+    wb_function f = NULL;
     if (!wb__one_input(l, n)) return NULL;
     wb_tensor *y = wb__dense_linear(l, inputs[0], &f);
     return y ? wb__activate(f, y) : NULL;

@@ -32,7 +32,8 @@ wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x)
     wb__branch_used(&base->node);
     wb_tensor *scale = wb__layer_child(l, 1), *rows = wb_take(wb__layer_child(base, 0), x);
     wb_tensor *scales = rows ? wb_unsqueeze(wb_take(scale, x), -1) : NULL;
-    return scales ? wb_mul(wb_astype(rows, (wb_dtype)scale->dtype), scales) : NULL;
+    const wb_tensor *like = wb__layer_child(l, 2);
+    return scales ? wb__as(wb_mul(wb_astype(rows, WB_F32), scales), (wb_dtype)like->dtype) : NULL;
 }
 
 wb_tensor *wb__without_padding(const wb_layer *l, wb_tensor *x, wb_tensor *y)

@@ -1,5 +1,6 @@
 /* Quantised: a Dense or Embedding with an i8 weight. Its child "layer" is the layer, whose weight
- * is i8; its child "scale" has a number for each row. wb_quantise makes them. */
+ * is i8; "scale" has an f32 for each row; "like" is one number, whose dtype the layer computes in,
+ * as that of an unquantised weight. wb_quantise makes them. */
 #include "nn/layer.h"
 
 #include "weber/adapt.h"
@@ -9,7 +10,11 @@ extern const wb__layer_type wb__quantised_type, wb__dense_type, wb__embedding_ty
 typedef struct { size_t size; int64_t bits; } quantised_options;
 #define OPTIONS(X) X(quantised_options, bits, INT, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
-enum { LAYER, SCALE, WEIGHT = 0, BITS = 8, MOST = 1 << 17 };    /* MOST: as in linear_int8.c */
+enum {
+    LAYER, SCALE, LIKE, WEIGHT = 0, BITS = 8,
+    LEAST = 64,                         /* elements of a row; with fewer, f32 is far faster */
+    MOST = 1 << 16                      /* as in linear_int8.c */
+};
 
 bool wb__is_quantised(const void *l)
 {
@@ -41,12 +46,15 @@ static bool takes(const wb_layer *l)
 }
 
 /* Makes the layer from a layer whose weight becomes q. */
-static wb_layer *make(wb_layer *layer, wb_tensor *q, wb_tensor *scale)
+static wb_layer *make(wb_layer *layer, wb_tensor *q, wb_tensor *scale, wb_tensor *like)
 {
     wb_layer *l = wb__layer_new(&wb__quantised_type,
-                                &(quantised_options){sizeof(quantised_options), BITS}, 2);
+                                &(quantised_options){sizeof(quantised_options), BITS}, 3);
+    scale->flags |= WB__FROZEN | WB__WIDE;
+    like->flags |= WB__FROZEN;
     return l && wb__layer_put(l, LAYER, "layer", wb__layer_with(layer, WEIGHT, q)) &&
-                   wb__layer_put(l, SCALE, "scale", scale) ? l : NULL;
+                   wb__layer_put(l, SCALE, "scale", scale) && wb__layer_put(l, LIKE, "like", like)
+               ? l : NULL;
 }
 
 /* Makes a layer whose values are loaded later. */
@@ -61,11 +69,11 @@ static wb_layer *assemble(const void *options, int n, const char *const *names,
                              n, n ? layers[0]->type->name : "none", BITS);
     const wb_tensor *w = wb__layer_child(layers[0], WEIGHT);
     wb_tensor *q = wb__variable_empty(WB_I8, w->ndim, w->dims);
-    wb_tensor *scale = wb__statistic("Quantised", "scale", wb__init_empty, (wb_dtype)w->dtype,
-                                     w->dims[0]);
-    if (!q || !scale) return NULL;
+    wb_tensor *scale = wb__statistic("Quantised", "scale", wb__init_empty, WB_F32, w->dims[0]);
+    wb_tensor *like = wb__statistic("Quantised", "like", wb__init_empty, (wb_dtype)w->dtype, 1);
+    if (!q || !scale || !like) return NULL;
     q->name = w->name;
-    return make(layers[0], q, scale);
+    return make(layers[0], q, scale, like);
 }
 
 static const wb__torch_child torch_rows[] = {{"layer", "", NULL, 0}};
@@ -78,7 +86,7 @@ const wb__layer_type wb__quantised_type = {
 /* ---- a whole model --------------------------------------------------------------------------- */
 
 /* A weight that was quantised. */
-typedef struct { const wb_tensor *w; wb_tensor *q, *scale; } done;
+typedef struct { const wb_tensor *w; wb_tensor *q, *scale, *like; } done;
 typedef struct {
     const char *layers;
     int n, capacity, replaced;
@@ -93,7 +101,8 @@ static bool all_finite(wb_tensor *scale, const char *path)
     const double one = all ? wb_item(all) : 0;
     if (one == 1) return true;
     if (!wb_error_code())
-        wb__fail(WB_ERROR_ARGUMENT, "quantise: the weight of \"%s\" has NaN or infinity", path);
+        wb__fail(WB_ERROR_ARGUMENT, "quantise: the weight of \"%s\" has NaN, infinity or a number "
+                 "beyond f32", path);
     return false;
 }
 
@@ -109,12 +118,14 @@ static const done *quantised(quantisation *t, wb_tensor *w, const char *path)
     if (!wb__reserve(&t->done, &t->capacity, t->n + 1, sizeof *t->done) ||
         wb_quantise_rows(w, &q, &scale) || wb_eval(q, scale) || !all_finite(scale, path))
         return NULL;
+    wb_tensor *first = wb_slice(scale, 0, 0, 1);
+    wb_tensor *like = first ? wb_variable(wb__as(first, (wb_dtype)w->dtype)) : NULL;
     done *d = &t->done[t->n];
-    *d = (done){w, wb_variable(q), wb_variable(scale)};
-    if (!d->q || !d->scale) return NULL;
+    *d = (done){w, wb_variable(q), wb_variable(scale), like};
+    if (!d->q || !d->scale || !d->like) return NULL;
     d->q->name = w->name;
     d->scale->name = "scale";
-    d->scale->flags |= WB__FROZEN;
+    d->like->name = "like";
     t->n++;
     return d;
 }
@@ -130,11 +141,11 @@ static void *replace(void *branch, const char *path, void *ctx)
         return wb__pointer_map_put(&t->normed, base, 0) ? branch : NULL;
     if (!takes(l) || wb__pointer_map_get(&t->normed, l) >= 0) return branch;
     wb_tensor *w = wb__layer_child(l, WEIGHT);
-    if (!wb__dtype_float((wb_dtype)w->dtype)) return branch;
+    if (!wb__dtype_float((wb_dtype)w->dtype) || w->dims[1] < LEAST) return branch;
     if (t->layers && !wb__path_matches(t->layers, path)) return branch;
     const done *d = quantised(t, w, path);
     t->replaced++;
-    return d ? make(l, d->q, d->scale) : NULL;
+    return d ? make(l, d->q, d->scale, d->like) : NULL;
 }
 
 void *wb_object_quantise(void *model, const wb_quantise_options *given)
@@ -156,7 +167,8 @@ void *wb_object_quantise(void *model, const wb_quantise_options *given)
     void *made = wb__fmap_replacing(model, replace, &t);
     if (made && !t.replaced)
         made = wb__fail_null(WB_ERROR_ARGUMENT, "quantise: no Dense or Embedding with a floating "
-                             "weight%s%s%s", o.layers ? " has a path that matches \"" : "",
+                             "weight of %d columns or more%s%s%s", LEAST,
+                             o.layers ? " has a path that matches \"" : "",
                              o.layers ? o.layers : "", o.layers ? "\"" : "");
     wb__free(t.done);
     wb__pointer_map_free(&t.normed);

@@ -10,11 +10,17 @@ typedef struct {
     wb_dtype dtype;
 } moving;
 
+/* Returns the dtype that x is to get, 0 or WB_KEEP as in wb_to_options. */
+static wb_dtype dtype_of(const wb_tensor *x, const moving *m)
+{
+    return x->op == WB__OP_variable && x->flags & WB__WIDE ? WB_KEEP : m->dtype;
+}
+
 static bool is_there(const wb_tensor *x, const moving *m)
 {
+    const wb_dtype t = dtype_of(x, m);
     if (x->device != m->device) return false;
-    return !wb__dtype_float((wb_dtype)x->dtype) || !m->dtype || m->dtype == WB_KEEP ||
-           m->dtype == (wb_dtype)x->dtype;
+    return !wb__dtype_float((wb_dtype)x->dtype) || !t || t == WB_KEEP || t == (wb_dtype)x->dtype;
 }
 
 static int must_move(const wb__leaf *leaf, void *ctx) { return !is_there(leaf->x, ctx); }
@@ -22,10 +28,11 @@ static int must_move(const wb__leaf *leaf, void *ctx) { return !is_there(leaf->x
 static wb_tensor *move_leaf(wb_tensor *x, const char *path, void *ctx)
 {
     const moving *m = ctx;
-    if (x->op != WB__OP_variable || is_there(x, m)) return wb__tensor_to(x, m->device, m->dtype);
+    if (x->op != WB__OP_variable || is_there(x, m))
+        return wb__tensor_to(x, m->device, dtype_of(x, m));
     wb_dtype t = x->device == m->device && !m->dtype
                      ? (wb_dtype)x->dtype
-                     : wb__dtype_on(m->device, (wb_dtype)x->dtype, m->dtype);
+                     : wb__dtype_on(m->device, (wb_dtype)x->dtype, dtype_of(x, m));
     if (!t) return NULL;
     if (x->flags & WB__TYPED && t != (wb_dtype)x->dtype)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "to: \"%s\" cannot become %s: the operations "

@@ -136,9 +136,9 @@ int main()
     wb_add_lora_options adapters;
     adapters.rank = 1;
     adapters.train = "layers.1";
-    wb_layer *two = wb_Chain(wb_Dense(3, 3), wb_Dense(3, 2));
+    wb_layer *two = wb_Chain(wb_Dense(3, 64), wb_Dense(64, 2));
     wb_layer *small = wb_quantise(wb_add_lora(two, "layers.0", adapters));
-    if (!small || !wb_call(small, wb_randn(4, 3)) || wb_parameter_count(two) != 8) return 1;
+    if (!small || !wb_call(small, wb_randn(4, 3)) || wb_parameter_count(two) != 130) return 1;
     wb_LoRA_options low;
     low.rank = 2;
     if (!wb_merge_lora(wb_LoRA(wb_Dense(4, 4), low)) || wb_load_lora("/nowhere", two)) return 1;

@@ -6,6 +6,8 @@
 #include "test.h"
 #include "vnni_avx2.h"
 
+#include <float.h>
+
 enum { GUARD = 32 };
 static const float MARK = 0.4375f;
 
@@ -91,18 +93,29 @@ static float *run(const wb__int8_kernel *f, const problem *p, bool has_bias, wb_
     return all;
 }
 
-/* The integers of a row, computed as linear_int8.c documents. */
-static double quantised(const problem *p, int64_t i, int64_t *q)
+/* The integers of a row less that of 0, computed as linear_int8.c documents. Returns the scale, and
+ * checks that it times each integer is at most half a step from the element. */
+static float quantised(const problem *p, int64_t i, int64_t *q)
 {
-    float most = 0;
-    for (int64_t k = 0; k < p->k; k++) most = fmaxf(most, fabsf(p->x[i * p->x_step + k]));
-    const float factor = most >= 0x1p-100f ? 127 / most : 0;
+    const float *x = p->x + i * p->x_step;
+    float low = 0, high = 0;
     for (int64_t k = 0; k < p->k; k++) {
-        const volatile float scaled = p->x[i * p->x_step + k] * factor, up = scaled + 0.5f;
-        q[k] = (int64_t)floorf(up);
-        assert_true(q[k] >= -127 && q[k] <= 127);
+        low = fminf(low, x[k]);
+        high = fmaxf(high, x[k]);
     }
-    return (double)(most * (float)(1.0 / 127));
+    const volatile float l = low * (float)(1.0 / 255), h = high * (float)(1.0 / 255), s = h - l;
+    const float factor = s >= 0x1p-100f ? 1 / s : 0;
+    const volatile float below = low * factor;
+    const float zero = floorf(0.5f - below);
+    assert_true(zero >= 0 && zero <= 255);
+    for (int64_t k = 0; k < p->k; k++) {
+        const volatile float scaled = x[k] * factor, up = scaled + (zero + 0.5f);
+        q[k] = (int64_t)(fminf(fmaxf(floorf(up), 0), 255) - zero);
+        if (x[k] == 0) assert_int_equal(q[k], 0);
+        const double off = fabs((double)s * (double)q[k] - (double)x[k]);
+        assert_true(off <= 0.5001 * (double)s || !factor);
+    }
+    return s;
 }
 
 /* Checks y of `f` against loops, bit by bit. */
@@ -113,14 +126,14 @@ static void check(const wb__int8_kernel *f, const problem *p, bool has_bias, boo
     float *all = run(f, p, has_bias, (wb__act){.relu = relu}, rows, columns, row), *y = all + GUARD;
     int64_t *q = malloc((size_t)(p->k + 1) * sizeof *q);
     for (int64_t i = 0; i < p->m; i++) {
-        const float scale = (float)quantised(p, i, q);
+        const float scale = quantised(p, i, q) * 0x1p-25f;
         assert_true(row[i].scale == scale);
         for (int64_t j = 0; j < p->n; j++) {
             int64_t sum = 0;
             for (int64_t k = 0; k < p->k; k++) sum += q[k] * p->w[j * p->w_step + k];
             assert_true(sum >= INT32_MIN && sum <= INT32_MAX);
             const volatile float scaled = (float)(int32_t)sum * scale;
-            const volatile float product = scaled * p->scale[j];
+            const volatile float down = scaled * p->scale[j], product = down * 0x1p25f;
             float want = has_bias ? product + p->bias[j] : product;
             if (relu && want < 0) want = 0;
             if (y[i * p->y_step[0] + j] != want)
@@ -172,6 +185,76 @@ TEST(extreme_values)
         }
 }
 
+/* Rows of many zeros, on one side of 0, constant, and with one far number: the sums are those of
+ * the integers, and y is near the product of the numbers. */
+TEST(kinds_of_rows)
+{
+    enum { M = 7, N = 6, K = 131, KINDS = 8 };
+    find_forms();
+    for (int form = 0; form < n_forms; form++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            state = (uint64_t)kind + 1;
+            problem p = make(M, N, K, 0);
+            for (int i = 0; i < M * K; i++) {
+                float *x = &p.x[i];
+                if (kind == 0) *x = fmaxf(*x, 0);           /* as of relu */
+                if (kind == 1) *x = i % 9 ? 0 : *x - 0.1f;
+                if (kind == 2) *x = fabsf(*x) + 5;
+                if (kind == 3) *x = -fabsf(*x) - 5;
+                if (kind == 4) *x = 3.7f;
+                if (kind == 5) *x = -3.7f;
+                if (kind == 6) *x = i % K == 40 ? 300 : *x;
+                if (kind == 7) *x = i % K == 40 ? -300 : i % 2 ? 0 : *x;
+            }
+            check(forms[form], &p, kind % 2, false, 64, 64);
+            wb__int8_row row[M];
+            float *all = run(forms[form], &p, false, (wb__act){0}, 64, 64, row);
+            for (int i = 0; i < M; i++)
+                for (int j = 0; j < N; j++) {
+                    double sum = 0, weights = 0;
+                    for (int k = 0; k < K; k++) {
+                        sum += (double)p.x[i * K + k] * p.w[j * K + k];
+                        weights += p.x[i * K + k] != 0 ? abs(p.w[j * K + k]) : 0;
+                    }
+                    const double scale = (double)p.scale[j], unit = (double)row[i].scale * 0x1p25;
+                    const double off = (double)all[GUARD + i * N + j] - sum * scale;
+                    assert_true(fabs(off) <= 0.5001 * unit * weights * scale +
+                                                 1e-5 * fabs(sum * scale));
+                }
+            free(all);
+            drop(&p);
+        }
+}
+
+/* Numbers near the greatest ones of f32, of x or of the scales of w: what is in between does not
+ * overflow if y does not, and a sum of 0 is 0. */
+TEST(greatest_numbers)
+{
+    enum { K = 300 };
+    find_forms();
+    for (int form = 0; form < n_forms; form++)
+        for (int kind = 0; kind < 4; kind++) {
+            problem p = make(2, 3, K, 0);
+            for (int i = 0; i < 2 * K; i++)
+                p.x[i] *= kind == 0 ? 3.4e38f : kind == 1 ? 1e-27f : 1;
+            p.x[0] = kind == 0 ? FLT_MAX : p.x[0];
+            p.x[K] = kind == 0 ? -FLT_MAX : p.x[K];
+            for (int j = 0; j < 3; j++)
+                p.scale[j] = kind == 0 ? 1e-6f : kind == 1 ? 1e32f : kind == 2 ? 2.6e36f : 1e-30f;
+            memset(p.w + (kind == 2 ? 0 : 2 * K), 0, (size_t)(kind == 2 ? 3 * K : K));
+            if (kind == 2) p.w[K + 1] = 1;
+            check(forms[form], &p, false, false, 64, 64);
+            wb__int8_row row[2];
+            float *all = run(forms[form], &p, false, (wb__act){0}, 64, 64, row);
+            for (int i = 0; i < 6; i++) {
+                assert_true(isfinite(all[GUARD + i]));
+                assert_true(all[GUARD + i] != 0 || i % 3 != 1);
+            }
+            free(all);
+            drop(&p);
+        }
+}
+
 /* The longest row: the sums just fit into 32 bits. */
 TEST(longest_row)
 {
@@ -190,17 +273,18 @@ TEST(longest_row)
 TEST(special_rows)
 {
     enum { K = 70 };
-    static const float special[] = {0, -0.0f, 1e-45f, 0x1p-101f, 0x1p-100f, 3e38f, -3e38f, NAN,
-                                    -NAN, INFINITY, -INFINITY};
+    enum { FINITE = 10 };
+    static const float special[] = {0, -0.0f, 1e-45f, -1e-45f, 0x1p-101f, 255 * 0x1p-100f, 0x1p-92f,
+                                    -0x1p-92f, 3e38f, -3e38f, NAN, -NAN, INFINITY, -INFINITY};
     find_forms();
     for (int form = 0; form < n_forms; form++)
         for (size_t s = 0; s < WB__COUNT(special); s++)
             for (int at = 0; at < K; at += K - 1) {
                 problem p = make(1, 6, K, 0);
                 for (int k = 0; k < K; k++)
-                    if (s < 7) p.x[k] = 0;      /* the special number is the greatest one */
+                    if (s < FINITE) p.x[k] = 0;      /* the special number is the greatest one */
                 p.x[at] = special[s];
-                if (s < 7) {
+                if (s < FINITE) {
                     check(forms[form], &p, false, false, 64, 64);
                 } else {
                     wb__int8_row row;

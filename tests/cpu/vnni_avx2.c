@@ -15,7 +15,7 @@ WB__INLINE __m256i multiply_bytes(__m256i sum, __m256i u, __m256i s)
     const __m256i fours = _mm256_hadd_epi32(pairs[0], pairs[1]);
     return _mm256_add_epi32(sum, _mm256_permute4x64_epi64(fours, 0xd8));
 }
-#define MULTIPLY_BYTES(v, w, q) (v) = multiply_bytes(v, w, q)
+#define MULTIPLY_BYTES(v, q, w) (v) = multiply_bytes(v, q, w)
 #define wb__int8_vnni_avx2 emulated
 #include "backend/cpu/product/int8_vnni_avx2.c"
 #undef wb__int8_vnni_avx2

@@ -421,6 +421,22 @@ TEST_IN_SCOPE(an_input_that_the_operator_lacks)
     REFUSED(load(), WB_ERROR_FORMAT, "Relu", "rectifier", "has 2 inputs", "1 at most");
 }
 
+/* What no integer stands for becomes the nearest one, and NaN the least, as in ONNX Runtime. */
+TEST_IN_SCOPE(quantised_nan)
+{
+    for (int i = 0; i < 2; i++) {
+        start();
+        put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+        put_number("scale", 0.01f);
+        put_number("five", 5);
+        put_cast("five", "zero", i ? 3 : 2);            /* INT8, UINT8 */
+        put_node("QuantizeLinear", "x scale zero", "y");
+        put_name(OUTPUT, "y");
+        wb_tensor *y = wb_call(loaded(), floats(DIMS(5), VALUES(NAN, INFINITY, -INFINITY, 0, -1)));
+        is_tensor(y, DIMS(5), i ? VALUES(-128, 127, -128, 5, -95) : VALUES(0, 255, 0, 5, 0));
+    }
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static void *call_often(void *layer)

@@ -29,7 +29,8 @@ static adapted kind(int i)
                              wb_randn(1, 4, 5, 5)};
     case 5: return (adapted){"Conv1d", wb_Conv1d(2, 4, {3}), wb_randn(1, 2, 6)};
     case 6: return (adapted){"ConvTranspose", wb_ConvTranspose(4, 2, {3}), wb_randn(1, 4, 3, 3)};
-    default: return (adapted){"Quantised", wb_quantise(wb_Dense(6, 5, wb_tanh)), wb_randn(4, 6)};
+    default: return (adapted){"Quantised", wb_quantise(wb_Dense(64, 5, wb_tanh)),
+                              wb_randn(4, 64)};
     }
 }
 
@@ -114,8 +115,8 @@ TEST_IN_SCOPE(gradients)
 
 static wb_layer *encoder(void)
 {
-    return wb_Chain(wb_Embedding(11, 8), wb_MultiHeadAttention(8, 2, .bias = true),
-                    wb_LayerNorm({8}), wb_Dense(8, 8, wb_gelu), wb_Dense(8, 3));
+    return wb_Chain(wb_Embedding(11, 64), wb_MultiHeadAttention(64, 2, .bias = true),
+                    wb_LayerNorm({64}), wb_Dense(64, 64, wb_gelu), wb_Dense(64, 3));
 }
 static wb_tensor *sentence(void)
 {
@@ -144,7 +145,7 @@ TEST_IN_SCOPE(whole_model)
     assert_int_equal(wb_parameter_count(m), 0);
     assert_ptr_equal(wb_get(l, "layers.3.layer.weight"), wb_get(m, "layers.3.weight"));
     char *text = wb_object_format(l);
-    assert_true(strstr(text, "LoRA(Dense(8 => 8, gelu); rank=2),"));
+    assert_true(strstr(text, "LoRA(Dense(64 => 64, gelu); rank=2),"));
     wb_free_text(text);
 
     m = encoder();
@@ -153,7 +154,7 @@ TEST_IN_SCOPE(whole_model)
     assert_string_equal(wb_layer_at(l, "layers.0")->type->name, "LoRA");
     assert_string_equal(wb_layer_at(l, "layers.1.q_proj")->type->name, "LoRA");
     assert_string_equal(wb_layer_at(l, "layers.1.k_proj")->type->name, "Dense");
-    assert_int_equal(wb_parameter_count(l), (11 + 8) + 2 * 16 + (8 * 3 + 3));
+    assert_int_equal(wb_parameter_count(l), (11 + 64) + 2 * 128 + (64 * 3 + 3));
     wb_layer *twice = wb_Dense(4, 4), *both = wb_add_lora(wb_Chain(twice, twice), .rank = 1);
     assert_ptr_equal(wb_layer_at(both, "layers.0"), wb_layer_at(both, "layers.1"));
     MADE(wb_add_lora(wb_tuple(wb_Dense(2, 2), wb_Dense(2, 3)), .rank = 1));
@@ -223,12 +224,12 @@ TEST_IN_SCOPE(trained)
 TEST_IN_SCOPE(cached)
 {
     for (int i = 0; i < 3; i++) {
-        wb_layer *m = wb_Chain(wb_MultiHeadAttention(8, 2, .causal = true, .bias = true));
+        wb_layer *m = wb_Chain(wb_MultiHeadAttention(64, 2, .causal = true, .bias = true));
         if (i) m = wb_quantise(m);
         if (i != 1) m = wb_add_lora(m, .rank = 2);
         MADE(m);
-        if (i != 1) WORKS(wb_set(m, "layers.0.k_proj.b", wb_randn(8, 2)));
-        wb_tensor *x = wb_randn(2, 4, 8), *whole = wb_keep(wb_call(m, x));
+        if (i != 1) WORKS(wb_set(m, "layers.0.k_proj.b", wb_randn(64, 2)));
+        wb_tensor *x = wb_randn(2, 4, 64), *whole = wb_keep(wb_call(m, x));
         wb_tree *cache = wb_attention_cache(m, 2, 4);
         MADE(cache);
         for (int64_t t = 0; t < 4; t++) {
@@ -260,7 +261,7 @@ TEST_IN_SCOPE(whole_files)
     for (int i = 0; i < 4; i++) {
         wb_layer *m = i % 2 ? wb_quantise(encoder()) : encoder();
         wb_layer *l = wb_add_lora(m, .rank = 2, .alpha = 3, .dropout = i > 1 ? 0.1 : 0);
-        WORKS(wb_set(l, "layers.1.v_proj.b", wb_randn(8, 2)));
+        WORKS(wb_set(l, "layers.1.v_proj.b", wb_randn(64, 2)));
         WORKS(wb_save(path, l));
         wb_layer *back = wb_load(path);
         MADE(back);
@@ -297,7 +298,7 @@ TEST_IN_SCOPE(adapter_files)
                               .train = "layers.1.layers.4");
     MADE(l);
     WORKS(wb_set(l, "layers.0.b", wb_randn(64, 2)));
-    WORKS(wb_set(l, "layers.1.layers.1.q_proj.b", wb_randn(8, 2)));
+    WORKS(wb_set(l, "layers.1.layers.1.q_proj.b", wb_randn(64, 2)));
     WORKS(wb_set(l, "layers.1.layers.4.bias", wb_randn(3)));
     WORKS(wb_save_lora(path, l));
     assert_true(size_of(path) < size_of(base_path) / 4);

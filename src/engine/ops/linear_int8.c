@@ -2,17 +2,19 @@
  * are multiplied.  A backend that has no kernel for this computes the same in f32, in which the
  * integers, and their sums below 2^24, are exact.
  *
- *   m[i] = max |x[i,k]|      f[i] = 127 / m[i], or 0 if m[i] < 2^-100
- *   q[i,k] = floor(x[i,k] f[i] + 1/2)
- *   y[i,j] = (sum over k of q[i,k] w[j,k]) · (m[i] / 127) · scale[j] */
+ *   low[i] = min(0, x[i,k] of all k)      high[i] = max(0, x[i,k] of all k)
+ *   s[i] = high[i] / 255 - low[i] / 255   f[i] = 1 / s[i], or 0 if s[i] < 2^-100
+ *   z[i] = floor(1/2 - low[i] f[i])       the integer of 0
+ *   q[i,k] = floor(x[i,k] f[i] + z[i] + 1/2), in 0 .. 255
+ *   y[i,j] = (sum over k of (q[i,k] - z[i]) w[j,k]) · s[i] · scale[j] */
 #include "backend/kinds.h"
 #include "engine/ops/op.h"
 
 #include <string.h>
 
-enum { MOST = 1 << 17 };                /* inner indices; of more, a sum may exceed an i32 */
+enum { MOST = 1 << 16 };                /* inner indices; of more, a sum may exceed an i32 */
 
-static const double one_of_127 = (float)(1.0 / 127);
+static const double one_of_127 = (float)(1.0 / 127), one_of_255 = (float)(1.0 / 255);
 
 /* Whether w and scale are the weight of n quantised rows.  Otherwise sets the error. */
 static bool is_quantised(const char *what, const wb_tensor *w, const wb_tensor *scale)
@@ -87,14 +89,12 @@ int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale)
         return wb__fail(WB_ERROR_SHAPE, "quantise_rows: %s: want [n, ...] with elements",
                         wb_describe(w));
     const wb__frame f = wb__frame_begin();
-    const wb_dtype t = (wb_dtype)w->dtype;
     const int64_t n = w->dims[0];
     wb_tensor *rows = rows_of(w);
     wb_tensor *most = rows ? wb__reduce(WB__OP_max, wb_abs(rows), 2, false) : NULL;
-    wb_tensor *s = most ? wb__as(wb_mul(most, wb__literal(one_of_127, WB_F32)), t) : NULL;
-    wb_tensor *wide = s ? wb__as(s, WB_F32) : NULL;
+    wb_tensor *s = most ? wb_mul(most, wb__literal(one_of_127, WB_F32)) : NULL;
     /* a row of zeros is divided by 1; the inverse of a small scale would be infinite */
-    wb_tensor *divisor = wide ? wb_where(wb_gt(wide, wb_scalar(0)), wide, wb_scalar(1)) : NULL;
+    wb_tensor *divisor = s ? wb_where(wb_gt(s, wb_scalar(0)), s, wb_scalar(1)) : NULL;
     wb_tensor *y = divisor ? wb_div(rows, wb_reshape_array(divisor, 2, (int64_t[]){n, 1})) : NULL;
     y = y ? wb_floor(wb_add(y, wb_scalar(0.5))) : NULL;
     y = y ? wb_minimum(wb_maximum(y, wb_scalar(-127)), wb_scalar(127)) : NULL;
@@ -112,21 +112,39 @@ int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale)
 static int times(wb__ir *ir, int a, int b) { return wb__ir_elementwise(ir, WB__OP_mul, a, b); }
 static int number(wb__ir *ir, double x) { return wb__ir_literal(ir, x, WB_F32); }
 
+/* Adds x - zero of quantised x [m, k], and the scale of each row times WB__INT8_DOWN. */
+static int quantise(wb__ir *ir, int x, int *scale)
+{
+    const int nought = number(ir, 0), part = number(ir, one_of_255), half = number(ir, 0.5);
+    const int low = wb__ir_elementwise(ir, WB__OP_minimum, wb__ir_reduce(ir, WB__OP_min, x, 2),
+                                       nought);
+    const int high = wb__ir_elementwise(ir, WB__OP_maximum, wb__ir_reduce(ir, WB__OP_max, x, 2),
+                                        nought);
+    const int s = wb__ir_elementwise(ir, WB__OP_sub, times(ir, high, part), times(ir, low, part));
+    const int large = wb__ir_elementwise(ir, WB__OP_ge, s, number(ir, (double)WB__INT8_LEAST));
+    const int inverse = wb__ir_elementwise(ir, WB__OP_div, number(ir, 1), s);
+    const int factor = wb__ir_where(ir, large, inverse, nought);
+    const int zero = wb__ir_elementwise(
+        ir, WB__OP_floor, wb__ir_elementwise(ir, WB__OP_sub, half, times(ir, low, factor)), -1);
+    const int up = wb__ir_elementwise(ir, WB__OP_add, times(ir, x, factor),
+                                      wb__ir_elementwise(ir, WB__OP_add, zero, half));
+    int q = wb__ir_elementwise(ir, WB__OP_floor, up, -1);
+    q = wb__ir_elementwise(ir, WB__OP_maximum, q, nought);
+    q = wb__ir_elementwise(ir, WB__OP_minimum, q, number(ir, 255));
+    *scale = times(ir, s, number(ir, (double)WB__INT8_DOWN));
+    return wb__ir_elementwise(ir, WB__OP_sub, q, zero);
+}
+
 static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
 {
-    const int most = wb__ir_reduce(ir, WB__OP_max, wb__ir_elementwise(ir, WB__OP_abs, in[0], -1),
-                                   2);
-    const int large = wb__ir_elementwise(ir, WB__OP_ge, most,
-                                         number(ir, (double)WB__INT8_LEAST));
-    const int quotient = wb__ir_elementwise(ir, WB__OP_div, number(ir, 127), most);
-    const int factor = wb__ir_where(ir, large, quotient, number(ir, 0));
-    const int up = wb__ir_elementwise(ir, WB__OP_add, times(ir, in[0], factor), number(ir, 0.5));
-    const int q = wb__ir_elementwise(ir, WB__OP_floor, up, -1);
+    int scale;
+    const int q = quantise(ir, in[0], &scale);
     wb__value sums = {.op = WB__OP_matmul, .dtype = WB_F32, .ndim = 2, .number = -1, .leaf = -1,
                       .dims = {x->dims[0], x->dims[1]}};
     const int product = wb__ir_make(ir, sums, 2, (int[]){q, wb__ir_as(ir, in[1], WB_F32)}, 2,
                                     (int64_t[]){false, true});
-    return times(ir, times(ir, product, times(ir, most, number(ir, one_of_127))), in[2]);
+    const int down = times(ir, times(ir, product, scale), in[2]);
+    return times(ir, down, number(ir, (double)WB__INT8_UP));
 }
 
 /* Whether the backend accepts the step. */

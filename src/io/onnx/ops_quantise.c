@@ -15,12 +15,13 @@ static bool has_bytes(const wb__onnx_call *c, int i)
                            wb_describe(c->in[i]));
 }
 
-/* Returns round(x) + zero, limited to the numbers of t; `zero` has integers, or is NULL for 0. */
+/* Returns round(x) + zero, limited to the numbers of t; `zero` has integers, or is NULL for 0.  NaN
+ * becomes the least number, as in ONNX Runtime; ONNX says nothing of it. */
 static wb_tensor *saturated(wb_tensor *x, wb_tensor *zero, wb_dtype t)
 {
-    wb_tensor *y = wb__onnx_rounded(x);
+    wb_tensor *y = wb__onnx_rounded(x), *least = wb__number_of(t == WB_I8 ? -128 : 0);
     if (zero && y) y = wb_add(y, wb__as(zero, (wb_dtype)y->dtype));
-    y = wb_maximum(y, wb__number_of(t == WB_I8 ? -128 : 0));
+    y = y ? wb_where(wb_ge(y, least), y, least) : NULL;
     y = wb_minimum(y, wb__number_of(t == WB_I8 ? 127 : 255));
     return y ? wb_astype(y, t) : NULL;
 }
@@ -128,7 +129,8 @@ bool wb__onnx_dequantize_linear(wb__onnx_call *c)
     return wb__onnx_give(c, wb__as(y, t));
 }
 
-/* The scale is that of the range of x, to which 0 belongs; of a range of 0 it is 1 / 255. */
+/* The scale is that of the range of x, to which 0 belongs; of a range of 0 it is 1 / 255.  With NaN
+ * in x it is NaN, so that what is computed with it shows the fault; ONNX Runtime leaves NaN out. */
 bool wb__onnx_dynamic_quantize_linear(wb__onnx_call *c)
 {
     if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 1)) return false;

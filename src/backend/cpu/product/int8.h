@@ -7,21 +7,21 @@
 #include "backend/cpu/isa.h"
 
 enum {
-    WB__INT8_MOST = 1 << 17     /* inner indices: 2^17 · 127 · 128 is below 2^31 */
+    WB__INT8_MOST = 1 << 16     /* inner indices: 2^16 · 255 · 128 is below 2^31 */
 };
 
 #define WB__INLINE static inline __attribute__((always_inline))
 
-/* A row of f32 as integers from -127 to 127: element k is about scale · q[k].  If an element is NaN
- * or infinite, the scale is NaN. */
+/* A row of f32 as integers from 0 to 255: element k is about (q[k] - zero) scale / WB__INT8_DOWN.
+ * If an element is NaN or infinite, the scale is NaN. */
 typedef struct {
     float scale;
-    int32_t sum;                /* of the integers */
+    int32_t zero;
 } wb__int8_row;
 
-/* y[i,j] = act((sum over p of q[i,p] w[j,p]) · row[i].scale · scale[j] + bias[j]), for the rows and
- * columns of a product.  w[j,p] is at w + j*w_step + p; y[i,j] is at y + i*y_step[0] +
- * j*y_step[1]. */
+/* y[i,j] = act((sum over p of (q[i,p] - row[i].zero) w[j,p]) · row[i].scale · scale[j] ·
+ * WB__INT8_UP + bias[j]), for the rows and columns of a product.  w[j,p] is at w + j*w_step + p;
+ * y[i,j] is at y + i*y_step[0] + j*y_step[1]. */
 typedef struct {
     int64_t m, n, k;
     const int8_t *w;

@@ -7,7 +7,7 @@
 
 #define NAME avx2
 #define Q int16_t
-#define OFFSET 0u
+#define APART 0
 enum { STEP = 16 };
 #define ROWS 2
 typedef __m256i V, W;

@@ -2,15 +2,16 @@
  * defines:
  *
  *     NAME        the name of the kernel, without wb__int8_
- *     Q           the type of an element of a quantised row: int8_t or int16_t
+ *     Q           the type of an element of a quantised row: uint8_t, or int16_t
  *     STEP        elements that one instruction multiplies
  *     ROWS        rows of a tile, which has 4 columns
  *     V           a vector of sums, of i32
  *     W           the elements of a weight that one instruction multiplies
- *     OFFSET      what `load_weight` adds to each element; 0: nothing
+ *     APART       1: a quantised row has its zero in it, and the zero times the sum of the weights
+ *                 is subtracted at the end; 0: its elements are q - zero
  *
  * and zero, load_weight, add_products, add, and totals, which stores the sums of the elements of
- * four vectors.
+ * four vectors; LOAD_END and load_end, if there is an instruction for that.
  *
  * A tile keeps ROWS x 4 sums in registers: rows of q stay in L1, weights are read in place.  They
  * are the weights of a model, so that packing them would only pay with more rows than ROWS; and
@@ -21,77 +22,125 @@
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
-enum { COLUMNS = 4, CHAINS = 4, BLOCK = 256 << 10 };    /* BLOCK: bytes of weights in L2 */
+enum {
+    COLUMNS = 4, CHAINS = 4,
+    BLOCK = 256 << 10,                  /* bytes of weights in L2 */
+    WIDEST = 1024                       /* columns of these */
+};
 
-/* The bits of the greatest magnitude.  Those of infinity and NaN are greater than all others. */
-static int32_t greatest(const float *x, int64_t k)
+/* The bits of a float as an integer of the same order, and back.  NaN is beyond the infinities. */
+WB__INLINE int32_t ordered(int32_t bits) { return bits ^ (bits >> 31 & 0x7fffffff); }
+WB__INLINE float number(int32_t order)
 {
-    int32_t most = 0;
-    for (int64_t i = 0; i < k; i++) {
-        int32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bits &= 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
-    return most;
+    const int32_t bits = ordered(order);
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
 static void quantise(const float *x, int64_t k, void *to, wb__int8_row *row)
 {
     Q *q = to;
-    const int32_t bits = greatest(x, k);
     const int64_t padded = (k + STEP - 1) / STEP * STEP;
-    float most;
-    memcpy(&most, &bits, sizeof most);
+    int32_t least = 0, most = 0;
+    for (int64_t i = 0; i < k; i++) {
+        int32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        const int32_t order = ordered(bits);
+        least = order < least ? order : least;
+        most = order > most ? order : most;
+    }
     *row = (wb__int8_row){.scale = NAN};
     memset(q + k, 0, (size_t)(padded - k) * sizeof *q);
-    if (bits >= 0x7f800000) {
+    if (!isfinite(number(least)) || !isfinite(number(most))) {
         memset(q, 0, (size_t)k * sizeof *q);
         return;
     }
-    const float factor = most >= WB__INT8_LEAST ? 127 / most : 0;
-    int32_t sum = 0;
-    for (int64_t i = 0; i < k; i++) {           /* floor(x factor + 0.5), rounded twice */
+    const float low = number(least) * (float)(1.0 / 255), high = number(most) * (float)(1.0 / 255);
+    const float scale = high - low, factor = scale >= WB__INT8_LEAST ? 1 / scale : 0;
+    const float below = number(least) * factor;
+    const int32_t zero = (int32_t)(0.5f - below), taken = APART ? 0 : zero;
+    const float up = (float)zero + 0.5f;
+    for (int64_t i = 0; i < k; i++) {           /* rounded twice */
         const float scaled = x[i] * factor;
-        const float up = scaled + 0.5f;
-        const int32_t towards_0 = (int32_t)up, n = towards_0 - (up < (float)towards_0);
-        q[i] = (Q)n;
-        sum += n;
+        const int32_t n = (int32_t)(scaled + up);
+        q[i] = (Q)((n < 255 ? n : 255) - taken);
     }
-    *row = (wb__int8_row){.scale = most * (float)(1.0 / 127), .sum = sum};
+    *row = (wb__int8_row){.scale = scale * WB__INT8_DOWN, .zero = zero};
 }
 
-/* Adds `steps` steps of the products to the sums. */
+/* Whether a tile also sums the weights: there is a register for these sums, and the first tile of
+ * a product has them. */
+#define SUMS(rows) (APART && (rows) < ROWS)
+#define ONES_8 1, 1, 1, 1, 1, 1, 1, 1
+static const _Alignas(64) Q ones[64] = {ONES_8, ONES_8, ONES_8, ONES_8,
+                                        ONES_8, ONES_8, ONES_8, ONES_8};
+
+/* Adds the products of a step to the sums; with SUMS(rows) also the weights to the row behind. */
+WB__INLINE void step(const int rows, const Q *const *q, int64_t at, const W weight[COLUMNS],
+                     V sum[ROWS + 1][COLUMNS])
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < COLUMNS; j++)
+            sum[i][j] = add_products(sum[i][j], weight[j], q[i] + at);
+    for (int j = 0; SUMS(rows) && j < COLUMNS; j++)
+        sum[rows][j] = add_products(sum[rows][j], weight[j], ones);
+}
+
+/* The same for `steps` steps. */
 WB__INLINE void multiply(const int rows, const Q *const *q, const int8_t *const *w, int64_t steps,
-                     V sum[ROWS][COLUMNS])
+                         V sum[ROWS + 1][COLUMNS])
 {
     for (int64_t p = 0; p < steps; p++) {
         W weight[COLUMNS];
         for (int j = 0; j < COLUMNS; j++) weight[j] = load_weight(w[j] + p * STEP);
-#pragma GCC unroll 8
-        for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
-            for (int j = 0; j < COLUMNS; j++)
-                sum[i][j] = add_products(sum[i][j], weight[j], q[i] + p * STEP);
+        step(rows, q, p * STEP, weight, sum);
     }
+}
+
+/* The same for the last `rest` elements, fewer than STEP, from `at` on.  Nothing behind a weight is
+ * read. */
+WB__INLINE void multiply_rest(const int rows, const Q *const *q, const int8_t *const *w, int64_t at,
+                              int64_t rest, V sum[ROWS + 1][COLUMNS])
+{
+    W weight[COLUMNS];
+#ifdef LOAD_END
+    for (int j = 0; j < COLUMNS; j++) weight[j] = load_end(w[j] + at, rest);
+#else
+    _Alignas(64) int8_t end[COLUMNS][STEP] = {{0}};
+    for (int j = 0; j < COLUMNS; j++) {
+        memcpy(end[j], w[j] + at, (size_t)rest);
+        weight[j] = load_weight(end[j]);
+    }
+#endif
+    step(rows, q, at, weight, sum);
 }
 
 /* The same for one row, column by column, so that the weights are read in the order of their
  * addresses: reading them takes most of the time. */
-WB__INLINE void multiply_row(const Q *q, const int8_t *const *w, int64_t steps, V sum[COLUMNS])
+WB__INLINE void multiply_row(const Q *q, const int8_t *const *w, int64_t steps,
+                             V sum[ROWS + 1][COLUMNS])
 {
     for (int j = 0; j < COLUMNS; j++) {
-        V chain[CHAINS];
+        V chain[CHAINS], total[CHAINS];
         int64_t p = 0;
-        for (int c = 0; c < CHAINS; c++) chain[c] = zero();
+        for (int c = 0; c < CHAINS; c++) chain[c] = total[c] = zero();
         for (; p + CHAINS <= steps; p += CHAINS)
 #pragma GCC unroll 4
-            for (int c = 0; c < CHAINS; c++)
-                chain[c] = add_products(chain[c], load_weight(w[j] + (p + c) * STEP),
-                                        q + (p + c) * STEP);
-        for (; p < steps; p++)
-            chain[0] = add_products(chain[0], load_weight(w[j] + p * STEP), q + p * STEP);
-        sum[j] = add(add(chain[0], chain[1]), add(chain[2], chain[3]));
+            for (int c = 0; c < CHAINS; c++) {
+                const W weight = load_weight(w[j] + (p + c) * STEP);
+                chain[c] = add_products(chain[c], weight, q + (p + c) * STEP);
+                if (SUMS(1)) total[c] = add_products(total[c], weight, ones);
+            }
+        for (; p < steps; p++) {
+            const W weight = load_weight(w[j] + p * STEP);
+            chain[0] = add_products(chain[0], weight, q + p * STEP);
+            if (SUMS(1)) total[0] = add_products(total[0], weight, ones);
+        }
+        sum[0][j] = add(add(chain[0], chain[1]), add(chain[2], chain[3]));
+        sum[1][j] = add(add(total[0], total[1]), add(total[2], total[3]));
     }
 }
 
@@ -109,68 +158,76 @@ WB__INLINE floats columns_of(const float *x, int64_t step, int64_t j, int column
     return v;
 }
 
+/* Writes elements that are not four contiguous ones. */
+static __attribute__((noinline)) void put_apart(float *y, int64_t step, int columns, const float *v)
+{
+    for (int c = 0; c < columns; c++) y[c * step] = v[c];
+}
+
 /* Writes `columns` elements of row i, from column j on. */
 WB__INLINE void finish(const wb__int8_product *p, int64_t i, int64_t j, int columns,
-                       const int32_t *total, floats scale, floats bias)
+                       const int32_t *total, const int32_t *sums, floats scale, floats bias)
 {
     const wb__int8_row *row = &p->row[i];
     float *y = p->y + i * p->y_step[0] + j * p->y_step[1];
-    words sum;
+    words sum, weights;
     memcpy(&sum, total, sizeof sum);
-    sum -= OFFSET * (uint32_t)row->sum;
+    memcpy(&weights, sums, sizeof weights);
+    if (APART) sum -= (uint32_t)row->zero * weights;
     const floats scaled = __builtin_convertvector((ints)sum, floats) * row->scale;
-    floats v = scaled * scale;
+    const floats down = scaled * scale;
+    floats v = down * WB__INT8_UP;
     if (p->bias) v += bias;
     if (p->act.relu) v = (floats)((ints)v & ~(ints)(v < 0));
-    if (p->y_step[1] == 1 && columns == COLUMNS) memcpy(y, &v, sizeof v);
-    else for (int c = 0; c < columns; c++) y[c * p->y_step[1]] = v[c];
+    if (p->y_step[1] == 1 && columns == COLUMNS) {
+        memcpy(y, &v, sizeof v);
+    } else {
+        float copy[COLUMNS];
+        memcpy(copy, &v, sizeof v);
+        put_apart(y, p->y_step[1], columns, copy);
+    }
 }
 
 /* Computes rows i .. i+rows-1 and columns j .. j+columns-1.  The last column is computed in place
- * of missing ones. */
-WB__INLINE void tile(const int rows, const wb__int8_product *p, int64_t i, int64_t j, int columns)
+ * of missing ones.  With SUMS(rows) sets sums, [COLUMNS], to those of the weights, which other tiles
+ * read. */
+WB__INLINE void tile(const int rows, const wb__int8_product *p, int64_t i, int64_t j, int columns,
+                     int32_t *sums)
 {
     const int64_t steps = p->k / STEP, rest = p->k % STEP;
-    V sum[ROWS][COLUMNS];
+    V sum[ROWS + 1][COLUMNS];
     const Q *q[ROWS];
     const int8_t *w[COLUMNS];
-    _Alignas(64) int8_t end[COLUMNS][STEP];
-    for (int r = 0; r < rows; r++)
-        q[r] = (const Q *)(const void *)(p->q + (i + r) * p->q_step);
-    for (int c = 0; c < COLUMNS; c++) w[c] = p->w + (j + WB__MIN(c, columns - 1)) * p->w_step;
+    w[0] = p->w + j * p->w_step;
+    for (int c = 1; c < COLUMNS; c++) w[c] = w[c - 1] + (c < columns ? p->w_step : 0);
+    q[0] = (const Q *)(const void *)(p->q + i * p->q_step);
+    for (int r = 1; r < rows; r++) q[r] = q[r - 1] + p->q_step / (int64_t)sizeof(Q);
     if (rows == 1) {
-        multiply_row(q[0], w, steps, sum[0]);
+        multiply_row(q[0], w, steps, sum);
     } else {
 #pragma GCC unroll 8
-        for (int r = 0; r < rows; r++)
+        for (int r = 0; r < rows + SUMS(rows); r++)
 #pragma GCC unroll 4
             for (int c = 0; c < COLUMNS; c++) sum[r][c] = zero();
         multiply(rows, q, w, steps, sum);
     }
-    if (rest) {                                 /* nothing behind a weight is read */
-        memset(end, 0, sizeof end);
-        for (int c = 0; c < COLUMNS; c++) {
-            memcpy(end[c], w[c] + steps * STEP, (size_t)rest);
-            w[c] = end[c];
-        }
-        for (int r = 0; r < rows; r++) q[r] += steps * STEP;
-        multiply(rows, q, w, 1, sum);
-    }
+    if (rest) multiply_rest(rows, q, w, steps * STEP, rest, sum);
+    if (SUMS(rows)) totals(sum[rows], sums);
     const floats scale = columns_of(p->scale, p->scale_step, j, columns);
     const floats bias = p->bias ? columns_of(p->bias, 1, j, columns) : scale;
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
         int32_t total[COLUMNS];
         totals(sum[r], total);
-        finish(p, i + r, j, columns, total, scale, bias);
+        finish(p, i + r, j, columns, total, sums, scale, bias);
     }
 }
 
 #define TILE(rows)                                                                                 \
     static __attribute__((noinline)) void tile_##rows(const wb__int8_product *p, int64_t i,        \
-                                                      int64_t j, int columns)                      \
+                                                      int64_t j, int columns, int32_t *sums)       \
     {                                                                                              \
-        tile(rows, p, i, j, columns);                                                              \
+        tile(rows, p, i, j, columns, sums);                                                        \
     }
 TILE(1) TILE(2)
 #if ROWS > 2
@@ -179,7 +236,8 @@ TILE(3)
 #if ROWS > 3
 TILE(4) TILE(5) TILE(6)
 #endif
-static void (*const tiles[])(const wb__int8_product *p, int64_t i, int64_t j, int columns) = {
+static void (*const tiles[])(const wb__int8_product *p, int64_t i, int64_t j, int columns,
+                             int32_t *sums) = {
     tile_1, tile_2,
 #if ROWS > 2
     tile_3,
@@ -200,13 +258,16 @@ static void activate(const wb__int8_product *p, float *y, int64_t n)
 
 static void product(const wb__int8_product *p, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
 {
-    const int64_t wide = WB__MAX(BLOCK / WB__MAX(p->k, 1) / COLUMNS * COLUMNS, COLUMNS);
+    int32_t sums[WIDEST] = {0};
+    const int64_t wide = WB__MIN(WB__MAX(BLOCK / WB__MAX(p->k, 1) / COLUMNS * COLUMNS, COLUMNS),
+                                 WIDEST);
     for (int64_t j = j0; j < j1; j += wide) {
         const int64_t end = WB__MIN(j + wide, j1);
         for (int64_t i = i0, rows; i < i1; i += rows) {
-            rows = WB__MIN(i1 - i, ROWS);
+            rows = (i1 - i) % ROWS;             /* the first tile sums the weights */
+            if (!rows) rows = APART && i == i0 ? ROWS / 2 : ROWS;
             for (int64_t c = j; c < end; c += COLUMNS)
-                tiles[rows - 1](p, i, c, (int)WB__MIN(end - c, COLUMNS));
+                tiles[rows - 1](p, i, c, (int)WB__MIN(end - c, COLUMNS), sums + (c - j));
             for (int64_t r = i; p->act.row && r < i + rows; r++)
                 activate(p, p->y + r * p->y_step[0] + j * p->y_step[1], end - j);
         }

@@ -3,7 +3,7 @@
 
 #define NAME portable
 #define Q int16_t
-#define OFFSET 0u
+#define APART 0
 enum { STEP = 64 };
 #define ROWS 2
 typedef struct { int32_t sum; } V;
