@@ -47,13 +47,13 @@ typedef struct wb_quantise_options {
  *   Embedding    scale[x] weight[x]
  * Such a layer is printed as "Quantised(Dense(784 => 256, relu))"; its tensors are "layer.weight"
  * and "scale", made by wb_quantise_rows, and "like", one number in the dtype of the layer's results
- * (a Dense converts its input to it); none is trained.  All other layers and tensors are shared with
- * `model`, which stays as it is: convolutions and recurrent layers keep their weights, and so does
- * a Dense or Embedding with rows of fewer than 64 elements, with which f32 is faster.  A weight
- * that layers share is quantised once.  It is saved and loaded as any model (safetensors), moved,
- * compiled, and may get adapters (wb_add_lora); wb_to with a .dtype leaves integers and scales.
- * Errors: .bits is not 8; a path matches no layer, or no layer can be quantised; a weight has NaN
- * or infinity; a row is longer than 65536. */
+ * (a Dense converts its input to it); none is trained.  All other layers and tensors are shared
+ * with `model`, which stays as it is: convolutions and recurrent layers keep their weights, and so
+ * does a Dense or Embedding with rows of fewer than 64 elements, with which f32 is faster.  A
+ * weight that layers share is quantised once.  It is saved and loaded as any model (safetensors),
+ * moved, compiled, and may get adapters (wb_add_lora); wb_to with a .dtype leaves integers and
+ * scales.  Errors: .bits is not 8; a path matches no layer, or none that it matches can be
+ * quantised; a weight has NaN or infinity; a row is longer than 65536. */
 WB_API void *wb_object_quantise(void *model, const wb_quantise_options *o);
 
 /* ---- low-rank adapters ----------------------------------------------------------------------- */

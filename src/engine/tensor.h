@@ -153,7 +153,8 @@ static inline wb_tensor *wb__variable_of(const wb_tensor *x)
 /* Returns the flags of x that a variable made from x gets too.  Returns 0 if x is no variable. */
 static inline uint16_t wb__kept_flags(const wb_tensor *x)
 {
-    return x->op == WB__OP_variable ? x->flags & (WB__FROZEN | WB__MIXED | WB__TYPED | WB__WIDE) : 0;
+    const uint16_t kept = WB__FROZEN | WB__MIXED | WB__TYPED | WB__WIDE;
+    return x->op == WB__OP_variable ? x->flags & kept : 0;
 }
 
 /* Whether x is known: it is evaluated and has a device, so that a plan can read it from memory. */

@@ -421,7 +421,7 @@ TEST_IN_SCOPE(an_input_that_the_operator_lacks)
     REFUSED(load(), WB_ERROR_FORMAT, "Relu", "rectifier", "has 2 inputs", "1 at most");
 }
 
-/* What no integer stands for becomes the nearest one, and NaN the least, as in ONNX Runtime. */
+/* Numbers out of range become the nearest integer, and NaN the least, as in ONNX Runtime. */
 TEST_IN_SCOPE(quantised_nan)
 {
     for (int i = 0; i < 2; i++) {

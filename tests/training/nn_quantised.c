@@ -314,7 +314,8 @@ TEST_IN_SCOPE(half_precision)
     if (!has_dtype(WB_F16)) return;
     const wb_dtype t = WB_F16;
     wb_layer *m = wb_Chain(wb_Embedding(9, 64, .dtype = t), wb_LayerNorm({64}, .dtype = t),
-                           wb_Dense(64, 65, .dtype = t, .no_bias = true), wb_Dense(65, 5, .dtype = t));
+                           wb_Dense(64, 65, .dtype = t, .no_bias = true),
+                           wb_Dense(65, 5, .dtype = t));
     wb_tensor *small = wb_astype(wb_mul(wb_randn(9, 64), 1e-5), t), *x = wb_arange(9, WB_I32);
     WORKS(wb_set(m, "layers.0.weight", small));
     wb_layer *l = wb_quantise(m);

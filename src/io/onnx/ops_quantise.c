@@ -16,7 +16,7 @@ static bool has_bytes(const wb__onnx_call *c, int i)
 }
 
 /* Returns round(x) + zero, limited to the numbers of t; `zero` has integers, or is NULL for 0.  NaN
- * becomes the least number, as in ONNX Runtime; ONNX says nothing of it. */
+ * becomes the least number, as in ONNX Runtime; ONNX does not define it. */
 static wb_tensor *saturated(wb_tensor *x, wb_tensor *zero, wb_dtype t)
 {
     wb_tensor *y = wb__onnx_rounded(x), *least = wb__number_of(t == WB_I8 ? -128 : 0);

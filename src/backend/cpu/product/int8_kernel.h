@@ -25,7 +25,7 @@
 enum {
     COLUMNS = 4, CHAINS = 4,
     BLOCK = 256 << 10,                  /* bytes of weights in L2 */
-    WIDEST = 1024                       /* columns of these */
+    WIDEST = 256                        /* columns of these */
 };
 
 /* The bits of a float as an integer of the same order, and back.  NaN is beyond the infinities. */
@@ -189,8 +189,8 @@ WB__INLINE void finish(const wb__int8_product *p, int64_t i, int64_t j, int colu
 }
 
 /* Computes rows i .. i+rows-1 and columns j .. j+columns-1.  The last column is computed in place
- * of missing ones.  With SUMS(rows) sets sums, [COLUMNS], to those of the weights, which other tiles
- * read. */
+ * of missing ones.  With SUMS(rows) sets sums, [COLUMNS], to those of the weights; other tiles read
+ * them. */
 WB__INLINE void tile(const int rows, const wb__int8_product *p, int64_t i, int64_t j, int columns,
                      int32_t *sums)
 {
