@@ -46,6 +46,13 @@ bool wb__null(const char *function, const char *argument);      /* returns true 
 unsigned wb__failures(void);
 void wb__failed_in(const char *folder, const char *part);
 
+/* Whether the text begins with `with`. */
+static inline bool wb__begins(const char *text, const char *with)
+{
+    while (*with && *text == *with) text++, with++;
+    return !*with;
+}
+
 /* Adds a word to a hash value. */
 static inline uint64_t wb__mix(uint64_t h, uint64_t word)
 {

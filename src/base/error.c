@@ -75,7 +75,7 @@ int wb__error_or(int otherwise) { return code ? (int)code : otherwise; }
 bool wb__null(const char *function, const char *argument)
 {
     if (code) return true;
-    function += strncmp(function, "wb_", 3) ? 0 : 3;
+    function += wb__begins(function, "wb_") ? 3 : 0;
     const char *with = strstr(function, "_with");
     const int n = with ? (int)(with - function) : (int)strlen(function);
     wb__fail(WB_ERROR_ARGUMENT, "%.*s: %s is NULL, and nothing failed before", n, function,

@@ -53,7 +53,7 @@ static bool has_cpu(const char *list)
 {
     for (size_t n; *list; list += n + (list[n] == ',')) {
         n = strcspn(list, ",");
-        if (n == 3 && !strncmp(list, "cpu", 3)) return true;
+        if (n == 3 && wb__begins(list, "cpu")) return true;
     }
     return false;
 }

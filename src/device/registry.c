@@ -234,7 +234,7 @@ const char *wb__row_reason(int row)
 const char *wb__row_label(int row, const char *reason)
 {
     const char *name = wb__rows[row].name;
-    return strncmp(reason, name, strlen(name)) == 0 ? "" : wb__rows[row].label;
+    return wb__begins(reason, name) ? "" : wb__rows[row].label;
 }
 
 wb_device_list wb__row_devices(int row)

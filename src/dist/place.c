@@ -75,7 +75,7 @@ static int read_list(const char *name, int most, int *number)
         const long tasks = strtol(at, &end, 10);
         long times = 1;
         if (end == at || tasks < 1) break;
-        if (!strncmp(end, "(x", 2)) {
+        if (wb__begins(end, "(x")) {
             at = end + 2;
             times = strtol(at, &end, 10);
             if (end == at || times < 1 || *end++ != ')') break;

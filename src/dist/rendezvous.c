@@ -475,7 +475,7 @@ int wb__rendezvous(const wb__rendezvous_options *o, void *bytes, size_t n)
     if (!o->address || !*o->address)
         return wb__fail(WB_ERROR_ARGUMENT, "rendezvous: no address: set WEBER_RENDEZVOUS to"
                         " HOST:PORT of rank 0, the same for all ranks");
-    if (!strncmp(o->address, "file:", 5)) {
+    if (wb__begins(o->address, "file:")) {
         if (!o->address[5]) return wrong_address(o->address);
         return o->size == 1 ? 0 : wb__rendezvous_file(o, o->address + 5, bytes, n);
     }

@@ -78,7 +78,7 @@ static void text(FILE *f, double x, double y, const char *style, const char *s)
         if (*c == '<') fputs("&lt;", f);
         else if (*c == '>') fputs("&gt;", f);
         else if (*c == '&') fputs("&amp;", f);
-        else if (!strncmp(c, "\xef\xbf\xbe", 3) || !strncmp(c, "\xef\xbf\xbf", 3))
+        else if (wb__begins(c, "\xef\xbf\xbe") || wb__begins(c, "\xef\xbf\xbf"))
             fputc('?', f), c += 2;              /* XML does not allow U+FFFE and U+FFFF */
         else fputc(*c, f);
     }

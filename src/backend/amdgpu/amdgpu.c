@@ -70,11 +70,11 @@ static wb__hip_device devices[WB__GPU_MAX_DEVICES];
  * f16 by 0. */
 static void set_fragments(wb__hip_device *d)
 {
-    const bool cdna = !strncmp(d->arch, "gfx90a", 6) || !strncmp(d->arch, "gfx94", 5) ||
-                      !strncmp(d->arch, "gfx950", 6);
-    const int lanes = cdna ? 64 : !strncmp(d->arch, "gfx110", 6) ? 32 : 0;
+    const bool cdna = wb__begins(d->arch, "gfx90a") || wb__begins(d->arch, "gfx94") ||
+                      wb__begins(d->arch, "gfx950");
+    const int lanes = cdna ? 64 : wb__begins(d->arch, "gfx110") ? 32 : 0;
     d->gpu.target.fragments_bf16 = lanes;
-    d->gpu.target.fragments_f16 = strncmp(d->arch, "gfx90a", 6) ? lanes : 0;
+    d->gpu.target.fragments_f16 = !wb__begins(d->arch, "gfx90a") ? lanes : 0;
 }
 
 static int describe(wb__hip_device *d, int id)
@@ -92,7 +92,7 @@ static int describe(wb__hip_device *d, int id)
     memcpy(&wave, properties + at->warpSize, sizeof wave);
     memcpy(&items, properties + at->maxThreadsPerBlock, sizeof items);
     memcpy(&processors, properties + at->multiProcessorCount, sizeof processors);
-    if (strncmp(d->arch, "gfx", 3) || items < 1 || items > 1024)
+    if (!wb__begins(d->arch, "gfx") || items < 1 || items > 1024)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu:%d: HIP %d describes its GPU in a form that this"
                         " version of Weber does not know (architecture \"%.20s\", %d work-items)",
                         id, wb__hip_version, d->arch, items);

@@ -217,7 +217,7 @@ static const char *problem_of(wb__hip_device *d, const wb__step *step, problem *
     if (!type_of(t) || a->dtype != t || step->views[1].dtype != t) return "rocBLAS: dtype";
     /* The matrix units of gfx90a replace subnormal numbers by 0.  Those of bf16 are as small as
      * those of f32, those of f16 are not. */
-    if (t == WB_F16 && !strncmp(d->arch, "gfx90a", 6)) return "rocBLAS: f16 on gfx90a";
+    if (t == WB_F16 && wb__begins(d->arch, "gfx90a")) return "rocBLAS: f16 on gfx90a";
     const int64_t m = c->dims[last - 1], n = c->dims[last], k = a->dims[a->ndim - 1];
     if (!m || !n || !k) return "rocBLAS: nothing to multiply";
     for (int j = 0; j < 3; j++) {

@@ -25,13 +25,13 @@ static const wb__gpu_function functions[] = {WB__CU_FUNCTIONS(LISTED)};
  * drivers lack these functions. */
 static bool is_of_pools(const char *name)
 {
-    return !strncmp(name, "cuMemPool", 9) || !strcmp(name, "cuMemAllocFromPoolAsync") ||
+    return wb__begins(name, "cuMemPool") || !strcmp(name, "cuMemAllocFromPoolAsync") ||
            !strcmp(name, "cuMemFreeAsync");
 }
 
 static bool is_of_graphs(const char *name)
 {
-    return !strncmp(name, "cuGraph", 7) || !strcmp(name, "cuStreamBeginCapture_v2") ||
+    return wb__begins(name, "cuGraph") || !strcmp(name, "cuStreamBeginCapture_v2") ||
            !strcmp(name, "cuStreamEndCapture");
 }
 

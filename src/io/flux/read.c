@@ -22,7 +22,7 @@ bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back)
     }
     snprintf(r->path + r->path_length, left, "%s%s", r->path_length ? "." : "", name);
     for (char *c = r->path + *back + (*back > 0); *c; c++)
-        if (*c == '.' && strcmp(name, "layers") && strncmp(name, "layers.", 7)) *c = '_';
+        if (*c == '.' && strcmp(name, "layers") && !wb__begins(name, "layers.")) *c = '_';
     r->path_length += n;
     r->depth++;
     return true;

@@ -136,7 +136,7 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 static int version_of(const char *text)
 {
     char *end;
-    if (strncmp(text, "0.", 2) || text[2] < '0' || text[2] > '9') return 0;
+    if (!wb__begins(text, "0.") || text[2] < '0' || text[2] > '9') return 0;
     long minor = strtol(text + 2, &end, 10), patch = minor == 16 ? 10 : minor == 12 ? 9 : 99;
     if (*end == '.' && end[1] >= '0' && end[1] <= '9') patch = strtol(end + 1, &end, 10);
     return *end || minor < OLDEST || minor > NEWEST || patch > 99 ? 0 : (int)(100 * minor + patch);

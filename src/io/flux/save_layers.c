@@ -181,7 +181,7 @@ static wb__julia gates(const record *r, const wb__flux_field *f)
 
 static wb__julia states(const record *r)
 {
-    if (strncmp(r->type->name, "LSTM", 4)) return state(r, "initial_hidden");
+    if (!wb__begins(r->type->name, "LSTM")) return state(r, "initial_hidden");
     wb__julia both[2] = {state(r, "initial_hidden"), state(r, "initial_cell")};
     return wb__julia_tuple(&r->s->arena, 2, both);
 }
@@ -484,7 +484,7 @@ static void check_options(const record *r)
         wb__flux_refuse(s, "%s with several layers or directions: Flux's has one", name);
     else if (cell && has(r, "hidden_bias"))
         wb__flux_refuse(s, "%s with .hidden_bias: Flux's has one bias", type);
-    else if (s->structs && !strncmp(type, "Adaptive", 8) && !fits_adaptive(r))
+    else if (s->structs && wb__begins(type, "Adaptive") && !fits_adaptive(r))
         wb__flux_refuse(s, "%s without .fixed: there all windows have one size", type);
     else if (s->structs && linear && (has(r, "no_align_corners") || upsampled_axes(r) < 2))
         wb__flux_refuse(s, has(r, "no_align_corners")

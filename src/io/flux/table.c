@@ -146,7 +146,7 @@ static int visit_fields(filling *x, const wb__jl *v)
         bool inside = cell || (field && field->kind == WB__FIELD_AFFINE);
         const char *name = inside ? "" : field ? field->weber : w.name;
         if (field && field->kind == WB__FIELD_LAST_GATE) continue;  /* add_gates adds it */
-        if (!strncmp(name, "initial_", 8)) visit_state(x, &w.value, name);
+        if (wb__begins(name, "initial_")) visit_state(x, &w.value, name);
         else if (field && field->kind == WB__FIELD_GATES) add_gates(x, v, &w.value, name);
         else visit_part(x, &w.value, field, name);
     }

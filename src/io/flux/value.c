@@ -85,14 +85,10 @@ const char *wb__jl_last(const wb__jl *v)
     return from ? from : dot ? dot + 1 : v->name;
 }
 
-static bool begins(const char *text, const char *with)
-{
-    return !strncmp(text, with, strlen(with));
-}
-
 bool wb__jl_flux(const wb__jl *v, const char *type)
 {
-    return v->kind == WB__JL_STRUCT && begins(v->name, "Flux.") && !strcmp(wb__jl_last(v), type);
+    return v->kind == WB__JL_STRUCT && wb__begins(v->name, "Flux.") &&
+           !strcmp(wb__jl_last(v), type);
 }
 
 bool wb__jl_named_tuple(const wb__jl *v)
@@ -253,7 +249,7 @@ static bool is_dict_struct(const wb__jl *v)
 
 static bool of_flux(const wb__jl *v)
 {
-    return v->kind == WB__JL_STRUCT && begins(v->name, "Flux.");
+    return v->kind == WB__JL_STRUCT && wb__begins(v->name, "Flux.");
 }
 
 int wb__jl_count(wb__bson_file *f, const wb__jl *v)
@@ -480,7 +476,7 @@ void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
     case WB__JL_GPU: snprintf(out, size, "%s", v->name); return;
     case WB__JL_STRUCT:
         snprintf(out, size, "%s",
-                 begins(v->name, "Flux.") || wb__jl_named_tuple(v) ? wb__jl_last(v) : v->name);
+                 wb__begins(v->name, "Flux.") || wb__jl_named_tuple(v) ? wb__jl_last(v) : v->name);
         return;
     case WB__JL_NUMBER:
         snprintf(out, size, "%s", v->type.kind ? wb__jl_last(v) : v->whole ? "Int64" : "Float64");

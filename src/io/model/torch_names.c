@@ -55,7 +55,7 @@ static const char *end_of(const wb__torch_kind *kind, const char *row, const cha
     const size_t n = strlen(row);
     if (strncmp(row, child, n)) return NULL;
     const char *end = child + n;
-    const bool of_pass = kind->suffix && (!strncmp(end, "_l", 2) || !strcmp(end, "_reverse"));
+    const bool of_pass = kind->suffix && (wb__begins(end, "_l") || !strcmp(end, "_reverse"));
     return !*end || of_pass ? end : NULL;
 }
 
@@ -80,7 +80,7 @@ static char *join_row(const wb_layer *l, const char *prefix, const wb__torch_chi
 {
     const wb__torch_kind *kind = kind_of(l);
     const char *end = end_of(kind, other->child, child);
-    const char *first = kind->suffix && strncmp(end, "_l", 2) ? kind->suffix : "";
+    const char *first = kind->suffix && !wb__begins(end, "_l") ? kind->suffix : "";
     char *own = wb__printf("%s%s%s", name, first, end), *full = own ? join(prefix, own) : NULL;
     wb__free(own);
     return full;

@@ -29,7 +29,7 @@ static bool read_term(const wb__onnx_call *c, const char *text, ellipsis *e, ter
         if (is_letter(*at)) e->used[(int)*at] = true;
         if (is_letter(*at)) t->letters++;
         if (*at != '.') continue;
-        if (t->dots || strncmp(at, "...", 3))
+        if (t->dots || !wb__begins(at, "..."))
             return wb__onnx_refuse(c, WB_ERROR_FORMAT, "the dots in \"%s\"", text);
         t->dots = at;
         t->before = t->letters;

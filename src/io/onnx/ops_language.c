@@ -96,7 +96,7 @@ static wb_tensor *heads_of(wb_tensor *x, int64_t heads)
 static bool read_rule(const wb__onnx_call *c, bool *decays, bool *corrects)
 {
     const char *rule = wb__onnx_text(c, "update_rule", "gated_delta");
-    *decays = !strncmp(rule, "gated", 5);
+    *decays = wb__begins(rule, "gated");
     *corrects = strstr(rule, "delta");
     if (strcmp(rule, "linear") && strcmp(rule, "gated") && strcmp(rule, "delta") &&
         strcmp(rule, "gated_delta"))

@@ -38,7 +38,7 @@ bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format,
 static bool fail_in(const wb__onnx_call *c)
 {
     const int code = wb_error_code();
-    if (code && !strncmp(wb_error(), prefix, strlen(prefix))) return false;
+    if (code && wb__begins(wb_error(), prefix)) return false;
     if (code == WB_ERROR_MEMORY) return false;
     return code ? wb__onnx_refuse(c, (wb_status)code, "%s", wb_error())
                 : wb__onnx_refuse(c, WB_ERROR_INTERNAL, "failed, and gave no reason");
@@ -305,7 +305,7 @@ wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i)
 
 static bool is_random(const wb__onnx_node *n)
 {
-    return !strncmp(n->op, "Random", 6) || !strcmp(n->op, "Bernoulli") ||
+    return wb__begins(n->op, "Random") || !strcmp(n->op, "Bernoulli") ||
            !strcmp(n->op, "Dropout");
 }
 
