@@ -12,8 +12,7 @@ typedef struct { size_t size; int64_t bits; } quantised_options;
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 enum {
     LAYER, SCALE, LIKE, WEIGHT = 0, BITS = 8,
-    LEAST = 64,                         /* elements of a row; with fewer, f32 is far faster */
-    MOST = 1 << 16                      /* as in linear_int8.c */
+    LEAST = 64                          /* elements of a row; with fewer, f32 is far faster */
 };
 
 bool wb__is_quantised(const void *l)
@@ -112,9 +111,9 @@ static const done *quantised(quantisation *t, wb_tensor *w, const char *path)
     for (int i = 0; i < t->n; i++)
         if (t->done[i].w == w) return &t->done[i];
     wb_tensor *q, *scale;
-    if (w->dims[1] > MOST)
+    if (w->dims[1] > WB__INT8_MOST)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantise: the weight of \"%s\" is %s; a row "
-                             "has at most %d elements", path, wb_describe(w), MOST);
+                             "has at most %d elements", path, wb_describe(w), WB__INT8_MOST);
     if (!wb__reserve(&t->done, &t->capacity, t->n + 1, sizeof *t->done) ||
         wb_quantise_rows(w, &q, &scale) || wb_eval(q, scale) || !all_finite(scale, path))
         return NULL;

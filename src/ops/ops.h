@@ -51,6 +51,9 @@ typedef struct {
     bool causal;
 } wb__attention_attr;
 
+/* The most inner indices of a product of i8: 2^16 · 255 · 128 is below 2^31. */
+enum { WB__INT8_MOST = 1 << 16 };
+
 typedef enum { WB__CONV_FORWARD, WB__CONV_GRAD_INPUT, WB__CONV_GRAD_WEIGHT } wb__conv_kind;
 
 typedef enum {

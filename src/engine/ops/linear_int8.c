@@ -12,8 +12,6 @@
 
 #include <string.h>
 
-enum { MOST = 1 << 16 };                /* inner indices; of more, a sum may exceed an i32 */
-
 static const double one_of_127 = (float)(1.0 / 127), one_of_255 = (float)(1.0 / 255);
 
 /* Whether w and scale are the weight of n quantised rows.  Otherwise sets the error. */
@@ -38,9 +36,9 @@ wb_tensor *wb_linear_int8(wb_tensor *x, wb_tensor *w, wb_tensor *scale, wb_tenso
     if (x->ndim < 1 || x->dims[x->ndim - 1] != in)
         return wb__fail_null(WB_ERROR_SHAPE, "linear_int8: %s · %s: want [..., in] · [out, in]",
                              wb_describe(x), wb_describe(w));
-    if (in > MOST)
+    if (in > WB__INT8_MOST)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "linear_int8: %s: a sum of more than %d "
-                             "products may exceed an i32", wb_describe(w), MOST);
+                             "products may exceed an i32", wb_describe(w), WB__INT8_MOST);
     if (b != WB_NONE && !wb__floating("linear_int8", b)) return NULL;
     if (b != WB_NONE && (b->ndim != 1 || b->dims[0] != w->dims[0] || b->dtype != x->dtype))
         return wb__fail_null(b->dtype != x->dtype ? WB_ERROR_DTYPE : WB_ERROR_SHAPE,

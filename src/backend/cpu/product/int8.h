@@ -6,10 +6,6 @@
 
 #include "backend/cpu/isa.h"
 
-enum {
-    WB__INT8_MOST = 1 << 16     /* inner indices: 2^16 · 255 · 128 is below 2^31 */
-};
-
 #define WB__INLINE static inline __attribute__((always_inline))
 
 /* A row of f32 as integers from 0 to 255: element k is about (q[k] - zero) scale / WB__INT8_DOWN.
