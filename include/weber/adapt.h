@@ -62,7 +62,7 @@ WB_API void *wb_object_quantise(void *model, const wb_quantise_options *o);
 typedef struct wb_LoRA_options {
     WB_OPTIONS_HEAD(wb_LoRA_options)
     int64_t rank WB_IS(8);
-    double alpha WB_IS(0);                  /* 0: rank */
+    double alpha WB_IS(WB_DEFAULT);         /* the default is rank; .alpha = 0 is 0: no change */
     double dropout WB_IS(0);                /* of the adapter's input, in train mode; below 1 */
     wb_initialiser init WB_IS(NULL);     /* of A; NULL: normal, of deviation 1/sqrt(columns) */
     WB_BY_PLACE
@@ -90,7 +90,7 @@ WB_API wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *o);
 typedef struct wb_add_lora_options {
     WB_OPTIONS_HEAD(wb_add_lora_options)
     int64_t rank WB_IS(8);
-    double alpha WB_IS(0), dropout WB_IS(0);        /* as in wb_LoRA_options */
+    double alpha WB_IS(WB_DEFAULT), dropout WB_IS(0);       /* as in wb_LoRA_options */
     wb_initialiser init WB_IS(NULL);
     const char *train WB_IS(NULL);          /* layers with parameters that are trained too */
     WB_BY_PLACE
@@ -111,11 +111,13 @@ WB_API void *wb_object_add_lora(void *model, const wb_add_lora_options *o);
 WB_API void *wb_object_merge_lora(void *model);
 
 /** Saves the adapters of a model alone, and what else is trained in it (.train of wb_add_lora):
- * safetensors, whose notes have rank and alpha of each layer.  Returns 0 or an error code.  Errors:
+ * safetensors, whose notes have rank and alpha of each layer, and the ties of what is saved
+ * (wb_tie).  Returns 0 or an error code.  Errors:
  * a model without adapters; a file that cannot be written, which is then as it was. */
 WB_API int wb_save_lora(const char *path, void *model);
 /** A layer or tree like `model`, the base, with the adapters and values of a file of wb_save_lora:
  * wb_load_lora(path, model).  It shares tensors with `model` and freezes them as wb_add_lora does.
+ * Adapters that shared tensors share them again; all adapters are trained.
  * Errors: no such file; `model` has no such layer or parameter, or one of another kind, size or
  * dtype.  Then no value of `model` has changed. */
 WB_API void *wb_object_load_lora(const char *path, void *model);

@@ -17,7 +17,7 @@ wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f)
     const wb_Dense_options *o = dense->options;
     wb_tensor *weight = wb__layer_child(dense, 0), *bias = wb__layer_child(dense, 1);
     if (dense->type != &wb__dense_type)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is no Dense", dense->type->name);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s is no Dense", dense->type->name);
     if (wb_dim(x, -1) != o->in)
         return wb__fail_null(WB_ERROR_SHAPE,
                              "Dense: expects %lld features in the last dimension, got %s",

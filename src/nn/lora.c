@@ -11,7 +11,6 @@
 extern const wb__layer_type wb__lora_type, wb__dense_type, wb__embedding_type, wb__conv_type,
     wb__conv1d_type, wb__conv_transpose_type, wb__conv_transpose1d_type;
 
-/* alpha is the number itself, not 0. */
 typedef struct { size_t size; int64_t rank; double alpha, dropout; } lora_options;
 #define OPTIONS(X) \
     X(lora_options, rank, INT, 1) X(lora_options, alpha, REAL, 1) X(lora_options, dropout, REAL, 1)
@@ -135,20 +134,21 @@ static bool freeze(void *object)
 static bool check(const wb_layer *layer, const lora_options *o)
 {
     if (!takes(layer))
-        return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: a %s has no adapter: Dense, Embedding and "
+        return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: %s has no adapter: Dense, Embedding and "
                          "convolutions have one; wb_add_lora finds them in a model",
                          layer->type->name);
     const wb_tensor *w = weight_of(layer);
     const int64_t rows = w->dims[0], columns = w->size / WB__MAX(rows, 1);
     if (o->rank < 1 || o->rank > WB__MAX(rows, columns))
-        return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: .rank is %lld; for the weight %s of a %s it is "
+        return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: .rank is %lld; for the weight %s of %s it is "
                          "in 1 .. %lld", (long long)o->rank, wb_describe(w), layer->type->name,
                          (long long)WB__MAX(rows, columns));
     if (!(o->dropout >= 0 && o->dropout < 1) || !isfinite(o->alpha))
         return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: .dropout is %g and .alpha %g; dropout must be "
                          "in [0, 1), and alpha finite", o->dropout, o->alpha);
     if (o->dropout > 0 && !is_dense(layer))
-        return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: a %s has no .dropout", layer->type->name);
+        return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: .dropout of %s: Dense alone has it",
+                         layer->type->name);
     return true;
 }
 
@@ -200,7 +200,8 @@ const wb__layer_type wb__lora_type = {
 static lora_options options_of(const wb__given *g, int64_t rank, double alpha, double dropout)
 {
     const int64_t r = wb__int_option(g, "rank", -1, rank, 8);
-    return (lora_options){sizeof(lora_options), r, alpha != 0 ? alpha : (double)r, dropout};
+    alpha = wb__real(wb__real_option(g, "alpha", -1, alpha), (double)r);
+    return (lora_options){sizeof(lora_options), r, alpha, dropout};
 }
 
 wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
@@ -276,19 +277,11 @@ static void *adapt(void *branch, const char *path, void *ctx)
     return wb__pointer_map_put(&t->inside, l, 0) ? make(&t->o, l, t->init) : NULL;
 }
 
-static bool is_model(const char *what, void *model)
-{
-    if (WB__NULL(model) || !wb__alive(what, model)) return false;
-    if (wb__unrecordable(what, WB__ACTS)) return false;
-    if (wb__is_branch(model)) return true;
-    return !wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a layer or tree", what, wb__kind(model));
-}
-
 void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
 {
     wb_add_lora_options o;
     wb__given g;
-    if (!is_model("add_lora", model)) return NULL;
+    if (!wb__is_model("add_lora", model) || wb__unrecordable("add_lora", WB__ACTS)) return NULL;
     if (!wb__read_options("add_lora", &o, sizeof o, given, "rank", &g)) return NULL;
     if (!wb__each_matches("add_lora: .layers", o.layers, model) ||
         !wb__each_matches("add_lora: .train", o.train, model))
@@ -301,8 +294,10 @@ void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
         made = wb__fail_null(WB_ERROR_ARGUMENT, "add_lora: .train: no layer with parameters "
                              "matches \"%s\"", o.train);
     if (made && !t.replaced)
-        made = wb__fail_null(WB_ERROR_ARGUMENT, "add_lora: no layer that can have an adapter "
-                             "matches \"%s\"", o.layers ? o.layers : "any Dense");
+        made = o.layers ? wb__fail_null(WB_ERROR_ARGUMENT, "add_lora: no layer that can have an "
+                                        "adapter matches \"%s\"", o.layers)
+                        : wb__fail_null(WB_ERROR_ARGUMENT, "add_lora: no Dense that can have an "
+                                        "adapter is in the model: name other layers by .layers");
     if (made && wb__walk("add_lora", model, NULL, WB__DISTINCT | WB__NAMELESS, freeze_others, &t))
         made = NULL;
     wb__pointer_map_free(&t.inside);
@@ -351,7 +346,7 @@ static void *without_lora(void *branch, const char *path, void *ctx)
 
 void *wb_object_merge_lora(void *model)
 {
-    if (!is_model("merge_lora", model)) return NULL;
+    if (!wb__is_model("merge_lora", model) || wb__unrecordable("merge_lora", WB__ACTS)) return NULL;
     merging t = {0};
     void *made = wb__fmap_replacing(model, without_lora, &t);
     wb__free(t.done);

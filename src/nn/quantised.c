@@ -64,7 +64,7 @@ static wb_layer *assemble(const void *options, int n, const char *const *names,
     const quantised_options *o = options;
     if (n != 1 || o->bits != BITS || !takes(layers[0]))
         return wb__fail_null(WB_ERROR_FORMAT, "Quantised: of %lld bits, with %d layers, the first "
-                             "a %s; it has %d bits and one Dense or Embedding", (long long)o->bits,
+                             "%s; it has %d bits and one Dense or Embedding", (long long)o->bits,
                              n, n ? layers[0]->type->name : "none", BITS);
     const wb_tensor *w = wb__layer_child(layers[0], WEIGHT);
     wb_tensor *q = wb__variable_empty(WB_I8, w->ndim, w->dims);
@@ -151,12 +151,8 @@ void *wb_object_quantise(void *model, const wb_quantise_options *given)
 {
     wb_quantise_options o;
     wb__given g;
-    if (WB__NULL(model) || !wb__alive("quantise", model)) return NULL;
-    if (wb__unrecordable("quantise", WB__READS)) return NULL;
+    if (!wb__is_model("quantise", model) || wb__unrecordable("quantise", WB__READS)) return NULL;
     if (!wb__read_options("quantise", &o, sizeof o, given, "bits", &g)) return NULL;
-    if (!wb__is_branch(model))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "quantise: a %s is not a layer or tree",
-                             wb__kind(model));
     o.bits = wb__int_option(&g, "bits", -1, o.bits, BITS);
     if (o.bits != BITS)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantise: .bits is %lld; it is %d",

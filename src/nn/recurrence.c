@@ -158,7 +158,7 @@ static int make_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor *
     if (l->type == &wb__recurrence_type) l = wb__layer_child(l, 0);
     if (!(l = wb__with_weights(l))) return wb__error_or(WB_ERROR_MEMORY);
     if (!wb__is_cell(l) && !wb__is_recurrent(l))
-        return wb__fail(WB_ERROR_ARGUMENT, "initial_states: a %s has none that the library knows%s",
+        return wb__fail(WB_ERROR_ARGUMENT, "initial_states: %s has none that the library knows%s",
                         l->type->name, wb__own_struct(l->type)
                         ? ": called without states it begins with its own" : "");
     if (batch < 0)

@@ -3,16 +3,6 @@
 
 #include <string.h>
 
-/* Whether x is a layer or tree. Otherwise sets the error. */
-static bool is_model(const char *what, void *x)
-{
-    if (!x) return !wb__null(what, "model");
-    if (!wb__alive(what, x)) return false;
-    if (wb__is_branch(x)) return true;
-    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a layer or tree", what, wb__kind(x));
-    return false;
-}
-
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 static wb_tensor *copied(wb_tensor *x, const char *path, void *ctx)
@@ -23,7 +13,7 @@ static wb_tensor *copied(wb_tensor *x, const char *path, void *ctx)
 
 void *wb_object_clone(void *x)
 {
-    if (!is_model("clone", x) || wb__unrecordable("clone", WB__ACTS)) return NULL;
+    if (!wb__is_model("clone", x) || wb__unrecordable("clone", WB__ACTS)) return NULL;
     return wb__fmap(x, copied, NULL);
 }
 
@@ -50,7 +40,7 @@ static void drop(parameters *p)
 static bool collect(const char *what, void *model, parameters *p)
 {
     *p = (parameters){0};
-    if (!is_model(what, model)) return false;
+    if (!wb__is_model(what, model)) return false;
     if (wb__walk(what, model, NULL, WB__TRAINABLE | WB__DISTINCT, add_parameter, p)) return false;
     if (p->n) return true;
     wb__fail(WB_ERROR_ARGUMENT, "%s: the model has no trainable tensor", what);
@@ -134,7 +124,7 @@ static int visit(layer_walk *w, void *object)
 
 int wb_each_layer(void *object, int (*f)(wb_layer *layer, const char *path, void *ctx), void *ctx)
 {
-    if (!is_model("each_layer", object)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__is_model("each_layer", object)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (!f) return wb__fail(WB_ERROR_ARGUMENT, "each_layer: no function");
     layer_walk w = {.f = f, .ctx = ctx};
     const int status = visit(&w, object);
@@ -166,7 +156,7 @@ int wb_activations(wb_layer *chain, wb_tensor *x, int n, wb_tensor **outputs)
     if (!is_layer("activations", chain)) return wb__error_or(WB_ERROR_ARGUMENT);
     chain = wb__layer_unnamed(chain, NULL);
     if (strcmp(chain->type->name, "Chain"))
-        return wb__fail(WB_ERROR_ARGUMENT, "activations: a %s is not a Chain", chain->type->name);
+        return wb__fail(WB_ERROR_ARGUMENT, "activations: %s is not a Chain", chain->type->name);
     const int n_layers = wb__container_layers(chain, &layers);
     if (n != n_layers || !outputs)
         return wb__fail(WB_ERROR_ARGUMENT, "activations: room for %d outputs of %d layers",

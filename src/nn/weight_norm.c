@@ -235,11 +235,8 @@ static void *without_norm(void *branch, const char *path, void *ctx)
 
 void *wb_object_remove_weight_norms(void *model)
 {
-    if (WB__NULL(model) || !wb__alive("remove_weight_norms", model)) return NULL;
+    if (!wb__is_model("remove_weight_norms", model)) return NULL;
     if (wb__unrecordable("remove_weight_norms", WB__ACTS)) return NULL;
-    if (!wb__is_branch(model))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "remove_weight_norms: a %s is not a layer or tree",
-                             wb__kind(model));
     removal r = {0};
     void *made = wb__fmap_replacing(model, without_norm, &r);
     wb__free(r.done);

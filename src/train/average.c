@@ -23,10 +23,7 @@ static wb_tensor *copy(wb_tensor *x, const char *path, void *ctx)
 
 void *wb_object_average_of(void *model)
 {
-    if (WB__NULL(model) || !wb__alive("average_of", model)) return NULL;
-    if (!wb__is_branch(model))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "average_of: a %s is not a layer or tree",
-                             wb__kind(model));
+    if (!wb__is_model("average_of", model)) return NULL;
     if (wb__unrecordable("average_of", WB__ACTS)) return NULL;
     return wb__fmap_plain(model, copy, NULL);
 }

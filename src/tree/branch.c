@@ -38,6 +38,14 @@ void wb__branch_clear(wb__branch *node)
     node->names_of = NULL;
 }
 
+bool wb__is_model(const char *what, const void *model)
+{
+    if (!model) return !wb__null(what, "model");
+    if (!wb__alive(what, model)) return false;
+    if (wb__is_branch(model)) return true;
+    return !wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a layer or tree", what, wb__kind(model));
+}
+
 void wb__branch_put(wb__branch *node, int i, const char *name, void *object)
 {
     wb__ref(object);

@@ -73,6 +73,9 @@ static inline bool wb__is_branch(const void *object)
     return wb__is(object, &wb__layer_class) || wb__is(object, &wb__tree_class);
 }
 
+/* Whether `model` is a layer or tree that was not freed. Otherwise sets the error. */
+bool wb__is_model(const char *what, const void *model);
+
 /* Makes a tree with n empty children. wb__branch_put_copy sets the children. The tree owns their
  * names. */
 wb_tree *wb__tree_new(int n);

@@ -334,6 +334,104 @@ TEST_IN_SCOPE(adapter_files)
     unlink(base_path);
 }
 
+/* Factors that several adapters share are in the file once, and shared again. */
+TEST_IN_SCOPE(files_of_tied_adapters)
+{
+    const char *path = test_file("tied.safetensors"), *base_path = test_file("once.safetensors");
+    wb_layer *shared = wb_Dense(4, 4);
+    wb_layer *m = wb_Chain(wb_Dense(4, 4), shared, wb_Dense(4, 4), shared);
+    wb_tensor *x = wb_randn(3, 4);
+    WORKS(wb_save(base_path, m));
+    wb_layer *l = wb_add_lora(m, .rank = 2, .alpha = 3);
+    MADE(l);
+    WORKS(wb_set(l, "layers.0.b", wb_randn(4, 2)));
+    WORKS(wb_set(l, "layers.1.b", wb_randn(4, 2)));
+    WORKS(wb_tie(l, "layers.2.b", "layers.0.b"));
+    WORKS(wb_tie(l, "layers.1.a", "layers.0.a"));
+    WORKS(wb_tie(l, "layers.2.a", "layers.0.a"));
+    WORKS(wb_save_lora(path, l));
+    wb_tree *tensors = wb_load_tensors(path);
+    MADE(tensors);
+    assert_null(wb_get(tensors, "layers.1.a"));
+    wb_clear_error();
+    /* The layer that m has twice is two layers of tied tensors in the file of m. */
+    wb_layer *bases[2] = {m, wb_load(base_path)};
+    for (int i = 0; i < 2; i++) {
+        wb_layer *back = wb_load_lora(path, bases[i]);
+        MADE(back);
+        assert_ptr_equal(wb_get(back, "layers.1.a"), wb_get(back, "layers.0.a"));
+        assert_ptr_equal(wb_get(back, "layers.2.b"), wb_get(back, "layers.0.b"));
+        assert_ptr_equal(wb_get(back, "layers.3.b"), wb_get(back, "layers.1.b"));
+        assert_true(wb_get(back, "layers.1.b") != wb_get(back, "layers.0.b"));
+        assert_int_equal(wb_parameter_count(back), wb_parameter_count(l));
+        assert_true(apart(wb_call(back, x), wb_call(l, x)) == 0);
+    }
+    wb_layer *other = wb_Chain(wb_Dense(4, 4), shared, wb_Dense(4, 3), wb_Dense(3, 4));
+    REFUSED(wb_load_lora(path, other), WB_ERROR_SHAPE, path, "layers.2.b");
+    REFUSED(wb_load(path), WB_ERROR_FORMAT, path, "wb_load_lora");
+    unlink(path);
+    unlink(base_path);
+}
+
+/* Adapters that a second wb_add_lora froze are saved with those that it made. */
+TEST_IN_SCOPE(files_of_frozen_adapters)
+{
+    const char *path = test_file("frozen.safetensors");
+    wb_layer *m = wb_Chain(wb_Dense(4, 4), wb_Dense(4, 4));
+    wb_tensor *x = wb_randn(3, 4);
+    wb_layer *first = wb_add_lora(m, "layers.0", .rank = 2);
+    WORKS(wb_set(first, "layers.0.b", wb_randn(4, 2)));
+    wb_layer *both = wb_add_lora(first, "layers.1", .rank = 1);
+    WORKS(wb_set(both, "layers.1.b", wb_randn(4, 1)));
+    WORKS(wb_save_lora(path, both));
+    wb_layer *back = wb_load_lora(path, m);
+    MADE(back);
+    assert_true(apart(wb_call(back, x), wb_call(both, x)) == 0);
+    unlink(path);
+}
+
+/* Without .alpha the factor is 1; .alpha = 0 is 0, also in a file. */
+TEST_IN_SCOPE(alpha_of_zero)
+{
+    const char *path = test_file("zero.safetensors");
+    wb_layer *d = wb_Dense(4, 4);
+    wb_tensor *x = wb_randn(3, 4), *y = wb_keep(wb_call(d, x));
+    wb_layer *plain = wb_LoRA(d, .rank = 2), *none = wb_LoRA(d, .rank = 2, .alpha = 0);
+    wb_layer *same = wb_LoRA(d, .rank = 2, .alpha = WB_DEFAULT);
+    wb_layer *layers[] = {plain, same, none, wb_add_lora(d, .rank = 2, .alpha = 0)};
+    for (int i = 0; i < 4; i++) {
+        wb_layer *l = layers[i];
+        MADE(l);
+        WORKS(wb_set(l, "b", wb_ones(4, 2)));
+        WORKS(wb_set(l, "a", wb_ones(2, 4)));
+        wb_tensor *change = wb_mul(wb_sum(x, .axes = {1}, .keep = true), i < 2 ? 2 : 0);
+        assert_true(apart(wb_call(l, x), wb_add(y, change)) < 1e-5);
+        char *text = wb_object_format(l);
+        assert_int_equal(strstr(text, "alpha=0") != NULL, i > 1);
+        wb_free_text(text);
+    }
+    WORKS(wb_save_lora(path, none));
+    wb_layer *back = wb_load_lora(path, d);
+    MADE(back);
+    assert_true(apart(wb_call(back, x), y) == 0);
+    unlink(path);
+}
+
+/* A LoRA, a Quantised and both count as one layer, and have one. */
+TEST_IN_SCOPE(counts_of_layers)
+{
+    wb_layer *m = wb_Chain(wb_Dense(4, 4), wb_Dense(4, 4), wb_relu), *q = wb_quantise(m);
+    wb_layer *l = wb_add_lora(m, .rank = 1), *both = wb_add_lora(q, .rank = 1);
+    assert_int_equal(wb_layer_count(m), 3);
+    assert_int_equal(wb_layer_count(q), 3);
+    assert_int_equal(wb_layer_count(l), 3);
+    assert_int_equal(wb_layer_count(both), 3);
+    assert_int_equal(wb_layer_count(wb_layer_at(m, "layers.0")), 0);
+    assert_int_equal(wb_layer_count(wb_layer_at(q, "layers.0")), 1);
+    assert_int_equal(wb_layer_count(wb_layer_at(l, "layers.0")), 1);
+    assert_int_equal(wb_layer_count(wb_layer_at(both, "layers.0")), 1);
+}
+
 TEST_IN_SCOPE(wrong_layers)
 {
     REFUSED(wb_LoRA(wb_MultiHeadAttention(4, 2)), WB_ERROR_ARGUMENT, "MultiHeadAttention",
@@ -347,8 +445,12 @@ TEST_IN_SCOPE(wrong_layers)
     REFUSED(wb_LoRA(wb_Dense(4, 2), .rank = 1, .dropout = 1), WB_ERROR_ARGUMENT, ".dropout", "1");
     REFUSED(wb_LoRA(wb_Embedding(4, 2), .rank = 1, .dropout = 0.5), WB_ERROR_ARGUMENT, "Embedding",
             ".dropout");
+    assert_null(strstr(wb_error(), "a Embedding"));
     REFUSED(wb_LoRA(NULL), WB_ERROR_ARGUMENT, "NULL");
     REFUSED(wb_add_lora(encoder(), "layers.2"), WB_ERROR_ARGUMENT, "\"layers.2\"");
+    REFUSED(wb_add_lora(wb_Chain(wb_LayerNorm({4})), .rank = 1), WB_ERROR_ARGUMENT, "no Dense",
+            ".layers");
+    assert_null(strstr(wb_error(), "any Dense"));
     REFUSED(wb_add_lora(encoder(), .train = "haed"), WB_ERROR_ARGUMENT, ".train", "\"haed\"");
     REFUSED(wb_add_lora(encoder(), "layers.0 nope"), WB_ERROR_ARGUMENT, ".layers", "\"nope\"");
     wb_layer *l = wb_Chain(wb_Dense(64, 64), wb_Dense(2, 2));   /* a rank that is too large */

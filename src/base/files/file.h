@@ -69,6 +69,7 @@ int wb__folder_make(const char *path);
  * return and returns it. */
 int wb__folder_each(const char *path, int (*each)(const char *name, void *ctx), void *ctx);
 int wb__file_remove(const char *path);
+bool wb__is_folder(const char *path);
 
 /* ---- for tests ------------------------------------------------------------------------------- */
 

@@ -13,11 +13,16 @@ static int fail(const char *path, const char *what)
     return wb__fail(WB_ERROR_FILE, "%s: %s: %s", path, what, strerror(errno));
 }
 
-int wb__folder_make(const char *path)
+bool wb__is_folder(const char *path)
 {
     struct stat about;
+    return !stat(path, &about) && S_ISDIR(about.st_mode);
+}
+
+int wb__folder_make(const char *path)
+{
     if (!wb__io_must_fail() && (mkdir(path, 0777) == 0 || errno == EEXIST)) {
-        if (stat(path, &about) == 0 && S_ISDIR(about.st_mode)) return 0;
+        if (wb__is_folder(path)) return 0;
         errno = ENOTDIR;
     }
     return fail(path, "the folder cannot be made");

@@ -1,11 +1,13 @@
 /* Saves and loads low-rank adapters: wb_save_lora, wb_load_lora. The file has the factors of each
- * LoRA, "PATH.a" and "PATH.b", and the other parameters that are trained, by their paths. Its note
- * "weber_lora" is JSON:
+ * LoRA, "PATH.a" and "PATH.b", and the other parameters that are trained, by their paths; a tensor
+ * with several paths once, by the first. Its note "weber_lora" is JSON:
  *
- *   {"version": 1, "layers": {"layers.0": {"rank": 8, "alpha": 16.0, "dropout": 0.0}, ...}} */
+ *   {"version": 1, "layers": {"layers.0": {"rank": 8, "alpha": 16.0, "dropout": 0.0}, ...},
+ *    "ties": {"layers.1.a": "layers.0.a", ...}} */
 #include "io/formats.h"
 #include "io/json.h"
 #include "io/model/model_file.h"
+#include "io/model/ties.h"
 #include "nn/layer.h"
 
 #include "weber/adapt.h"
@@ -15,23 +17,28 @@
 enum { VERSION = 1 };
 static const char note_name[] = "weber_lora";
 
-static bool is_model(const char *what, void *model)
-{
-    if (WB__NULL(model) || !wb__alive(what, model)) return false;
-    if (wb__is_branch(model)) return true;
-    return !wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a layer or tree", what, wb__kind(model));
-}
-
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static int put_numbers(wb_layer *l, const char *path, void *ctx)
+/* The file that is being made. */
+typedef struct {
+    void *model;
+    wb__saving list;
+    wb__json_out layers;
+    wb__ties ties;
+} saving;
+
+/* Writes the numbers of the layer whose path has n bytes. */
+static void put_numbers(wb__json_out *out, const wb_layer *l, const char *path, int n)
 {
-    wb__json_out *out = ctx;
     int64_t rank;
     double alpha, dropout;
-    if (!wb__is_lora(l)) return 0;
+    char *key = wb__printf("%.*s", n, path);
+    if (!key) {
+        out->status = WB_ERROR_MEMORY;
+        return;
+    }
     wb__lora_numbers(l, &rank, &alpha, &dropout);
-    wb__json_put_key(out, path);
+    wb__json_put_key(out, key);
     wb__json_open(out, '{');
     wb__json_put_key(out, "rank");
     wb__json_put_integer(out, rank);
@@ -40,54 +47,69 @@ static int put_numbers(wb_layer *l, const char *path, void *ctx)
     wb__json_put_key(out, "dropout");
     wb__json_put_real(out, dropout);
     wb__json_close(out, '}');
-    return out->status;
+    wb__free(key);
 }
 
-/* Returns the note of a model; the caller frees it with wb__free. NULL with the error set. */
-static char *note_of(void *model)
+/* Adds the factors of all LoRAs, also those that are frozen, and what else is trained. */
+static int add_leaf(const wb__leaf *leaf, void *ctx)
 {
-    wb__json_out out = {0};
-    wb__json_open(&out, '{');
-    wb__json_put_key(&out, "version");
-    wb__json_put_integer(&out, VERSION);
-    wb__json_put_key(&out, "layers");
-    wb__json_open(&out, '{');
-    const size_t empty = out.text.length;
-    const int status = wb_each_layer(model, put_numbers, &out);
-    if (status) out.status = status;
-    else if (out.text.length == empty)
-        out.status = wb__fail(WB_ERROR_ARGUMENT, "save_lora: the model has no LoRA: wb_add_lora "
-                              "makes a model that has");
-    wb__json_close(&out, '}');
-    wb__json_close(&out, '}');
-    return wb__json_take(&out);
+    saving *s = ctx;
+    const char *dot = strrchr(leaf->path, '.'), *name = dot ? dot + 1 : leaf->path;
+    const bool a = !strcmp(name, "a");
+    wb__branch *of = NULL;
+    if (a || !strcmp(name, "b")) wb__child_at("save_lora", s->model, leaf->path, &of);
+    const bool factor = of && wb__is_lora(of);
+    bool is_first;
+    if (!factor && !leaf->trainable) return 0;
+    if (factor && a)
+        put_numbers(&s->layers, (const wb_layer *)of, leaf->path,
+                    (int)(name - leaf->path) - (dot != NULL));
+    int status = s->layers.status;
+    if (!status) status = wb__ties_add(&s->ties, leaf, &is_first);
+    return status || !is_first ? status : wb__saving_add(&s->list, "", leaf->path, leaf->x);
 }
 
-static int add_trained(const wb__leaf *leaf, void *ctx)
+/* Returns the note, which the caller frees. NULL with the error set. */
+static char *note_of(saving *s)
 {
-    return leaf->trainable ? wb__saving_add(ctx, "", leaf->path, leaf->x) : 0;
+    char *layers = wb__json_take(&s->layers), *ties = wb__ties_take(&s->ties), *note = NULL;
+    if (layers && !*layers)
+        wb__fail(WB_ERROR_ARGUMENT, "save_lora: the model has no LoRA: wb_add_lora makes a model "
+                 "that has");
+    else if (layers && ties)
+        note = wb__printf("{\"version\":%d,\"layers\":{%s},\"ties\":{%s}}", VERSION, layers,
+                          ties);
+    wb__free(layers);
+    wb__free(ties);
+    return note;
+}
+
+static int save(const char *path, void *model)
+{
+    saving s = {.model = model};
+    int status = wb__evaluate_pending();
+    if (!status) status = wb__walk("save_lora", model, NULL, 0, add_leaf, &s);
+    if (status) s.layers.status = status;
+    char *note = note_of(&s);
+    if (!status && !note) status = wb__error_or(WB_ERROR_MEMORY);
+    if (!status)
+        status = wb__saving_write(&s.list, path, 2, (wb__note[]){{"format", "weber"},
+                                                                 {(char *)(uintptr_t)note_name,
+                                                                  note}});
+    wb__saving_free(&s.list);
+    wb__free(note);
+    return status;
 }
 
 int wb_save_lora(const char *path, void *model)
 {
-    if (!is_model("save_lora", model)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__is_model("save_lora", model)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (wb__unrecordable("save_lora", WB__READS)) return wb_error_code();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save_lora: no path");
     if (wb__format_named(path) != WB__FORMAT_SAFETENSORS)
         return wb__fail(WB_ERROR_ARGUMENT, "save_lora: %s: adapters go into a .safetensors file",
                         path);
-    char *note = note_of(model);
-    if (!note) return wb_error_code();
-    wb__saving list = {0};
-    int status = wb__evaluate_pending();
-    if (!status) status = wb__walk("save_lora", model, NULL, WB__DISTINCT, add_trained, &list);
-    if (!status)
-        status = wb__saving_write(&list, path, 2, (wb__note[]){{"format", "weber"},
-                                                               {(char *)(uintptr_t)note_name,
-                                                                note}});
-    wb__saving_free(&list);
-    wb__free(note);
-    return status;
+    return save(path, model);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -109,8 +131,10 @@ static bool read_numbers(const loading *t, const char *layer, const wb__json *at
     const wb__json *r = wb__json_get(at, "rank");
     bool good = wb__json_is(r, WB__JSON_INTEGER);
     *rank = wb__json_integer(r);
+    const wb__json *ties = wb__json_get(t->root, "ties");
     char *name = wb__printf("%s%sa", layer, *layer ? "." : "");
-    const wb__entry *a = name ? wb__table_find(&t->file, name) : NULL;
+    const char *first = name ? wb__json_text(wb__json_get(ties, name)) : NULL;
+    const wb__entry *a = name ? wb__table_find(&t->file, first ? first : name) : NULL;
     good &= a && a->ndim == 2 && a->dims[0] == *rank;
     wb__free(name);
     for (int i = 0; i < 2; i++) {
@@ -140,8 +164,8 @@ static void *adapt(void *branch, const char *path, void *ctx)
     return wb__pointer_map_put(&t->inside, branch, 0) ? made : NULL;
 }
 
-/* Whether each layer and tensor of the file is in the model, with the same shape and dtype.
- * Otherwise sets the error. */
+/* Ties tensors as in the file. Whether each layer and tensor of the file is in the model, with
+ * the same shape and dtype. Otherwise sets the error. */
 static bool fits(loading *t, void *model)
 {
     const wb__json *layers = wb__json_get(t->root, "layers"), *at = NULL;
@@ -151,6 +175,7 @@ static bool fits(loading *t, void *model)
             return !wb__fail(WB_ERROR_FORMAT, "%s: does not fit the model: it has no layer "
                              "\"%.200s\"", t->path, key);
     }
+    if (wb__ties_make(t->path, model, wb__json_get(t->root, "ties"))) return false;
     for (int i = 0; i < t->file.n; i++) {
         const wb__entry *e = &t->file.entries[i];
         const wb__child *child = wb__child_at("load_lora", model, e->name, NULL);
@@ -217,7 +242,7 @@ static void *load(loading *t, void *model)
 void *wb_object_load_lora(const char *path, void *model)
 {
     loading t = {.path = path};
-    if (!is_model("load_lora", model)) return NULL;
+    if (!wb__is_model("load_lora", model)) return NULL;
     if (wb__unrecordable("load_lora", WB__ACTS)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load_lora: no path");
     if (wb__table_load(path, NULL, true, &t.file)) return NULL;

@@ -283,10 +283,13 @@ static void *model_of_tensors(const char *path, wb__table *file, bool tree)
                              "%s: is a checkpoint, which describes no model: make the model and "
                              "use wb_checkpoint_load, or wb_load_state with .prefix = \"model.\"",
                              path);
-    return wb__fail_null(WB_ERROR_FORMAT,
-                         "%s: describes no model, it has tensors alone: make the model and use "
-                         "wb_load_state",
-                         path);
+    if (wb__table_note(file, "weber_lora"))
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: has adapters alone: wb_load_lora puts them into "
+                             "the model that they adapt", path);
+    return wb__fail_null(WB_ERROR_FORMAT, "%s: has tensors, and describes no model: wb_load_state "
+                         "puts them into a model that the program makes, wb_load_tensors reads "
+                         "them, and wb_load_pretrained makes the model of a hub's folder from its "
+                         "config.json", path);
 }
 
 wb_layer *wb_load_with(const char *path, const wb_load_options *given)
@@ -295,6 +298,9 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     if (!wb__read_options("load", &o, sizeof o, given, "", NULL)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
     if (wb__unrecordable("load", WB__ACTS)) return NULL;
+    if (wb__is_folder(path))
+        return wb__fail_null(WB_ERROR_FILE, "%s: is a folder: wb_load_pretrained makes the model "
+                             "of a hub's folder", path);
     wb__mapping *m = wb__map(path);
     if (!m) return NULL;
     wb_layer *model = NULL;

@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "io/base64.h"
 #include "io/json.h"
+#include "io/model/ties.h"
 #include "tree/tree.h"
 
 #include <string.h>
@@ -191,14 +192,14 @@ static int read_options(const char *file, const wb__layer_type *type, const wb__
         for (int i = 0; i < type->n_options; i++)
             if (!strcmp(type->options[i].name, key)) o = &type->options[i];
         if (!o || o->kind == WB__OPTION_INITIALISER)
-            return wb__fail(WB_ERROR_FORMAT, "%s: a %s has no option \"%.100s\"", file, type->name,
+            return wb__fail(WB_ERROR_FORMAT, "%s: %s has no option \"%.100s\"", file, type->name,
                             key);
         const int status = read_option(file, type, o, value, options + o->offset);
         if (status) return status;
     }
     for (int i = 0; wb__own_struct(type) && i < type->n_options; i++)
         if (!is_named(&type->options[i]) && !wb__json_get(object, type->options[i].name))
-            return wb__fail(WB_ERROR_FORMAT, "%s: a %s has no \"%s\", which this program's struct "
+            return wb__fail(WB_ERROR_FORMAT, "%s: %s has no \"%s\", which this program's struct "
                             "has", file, type->name, type->options[i].name);
     wb_initialiser empty = wb__init_empty;
     for (int i = 0; i < type->n_options; i++)
@@ -305,32 +306,18 @@ static void put_node(writing *w, void *object, const char *name, int depth)
     wb__json_close(out, '}');
 }
 
-typedef struct { wb__pointer_map first; wb__json_out ties; } tie_search;
-
 static int find_tie(const wb__leaf *leaf, void *ctx)
 {
-    tie_search *t = ctx;
-    void **at = wb__pointer_map_at(&t->first, leaf->x);
-    if (!at) return WB_ERROR_MEMORY;
-    if (*at) {
-        wb__json_put_pair(&t->ties, leaf->path, *at);
-        return t->ties.status;
-    }
-    *at = wb__strdup(leaf->path);
-    return *at ? 0 : WB_ERROR_MEMORY;
+    bool is_first;
+    return wb__ties_add(ctx, leaf, &is_first);
 }
 
-/* Returns the ties as members of a JSON object, `"second path":"first path",...`; the caller frees
- * the text. NULL with the error set. */
 static char *ties_text(void *model)
 {
-    tie_search t = {0};
+    wb__ties t = {0};
     const int status = wb__walk("save", model, NULL, 0, find_tie, &t);
-    for (int i = 0; i < t.first.capacity; i++)
-        if (t.first.keys[i]) wb__free(t.first.values[i]);
-    wb__pointer_map_free(&t.first);
-    if (status) t.ties.status = status;
-    return wb__json_take(&t.ties);
+    if (status) t.out.status = status;
+    return wb__ties_take(&t);
 }
 
 char *wb__structure_text(void *model)
@@ -398,7 +385,7 @@ static bool build_parts(const char *file, const char *kind, const wb__json *part
 static wb_layer *assemble_container(const char *file, const wb__layer_type *type,
                                     const void *options, const part_list *p)
 {
-    if (!p->n) return wb__fail_null(WB_ERROR_FORMAT, "%s: a %s without parts", file, type->name);
+    if (!p->n) return wb__fail_null(WB_ERROR_FORMAT, "%s: %s without parts", file, type->name);
     for (int i = 0; i < p->n; i++)
         if (!wb__is(p->objects[i], &wb__layer_class))
             return wb__fail_null(WB_ERROR_FORMAT, "%s: part %d of a %s is a %s, not a layer", file,
@@ -416,7 +403,7 @@ static bool sort_parts(const char *file, const wb_struct_type *of, part_list *p)
         int at = k;
         while (at < p->n && strcmp(p->names[at], f->name)) at++;
         if (at >= p->n)
-            return !wb__fail(WB_ERROR_FORMAT, "%s: a %s has no \"%s\", which this program's struct "
+            return !wb__fail(WB_ERROR_FORMAT, "%s: %s has no \"%s\", which this program's struct "
                              "has", file, of->name, f->name);
         const char *name = p->names[k];
         void *object = p->objects[k];
@@ -425,7 +412,7 @@ static bool sort_parts(const char *file, const wb_struct_type *of, part_list *p)
         k++;
     }
     if (k < p->n)
-        return !wb__fail(WB_ERROR_FORMAT, "%s: a %s has a \"%.100s\", which this program's struct "
+        return !wb__fail(WB_ERROR_FORMAT, "%s: %s has a \"%.100s\", which this program's struct "
                          "has not", file, of->name, p->names[k]);
     return true;
 }
@@ -449,7 +436,7 @@ static bool replace_inner(const char *file, wb_layer *made, const part_list *p)
         void *inner = i < made->node.n ? wb__layer_child(made, i) : NULL;
         if (!inner || !wb__is(inner, &wb__layer_class) || !is_wrapped(p->objects[k]) ||
             !can_replace(inner, p->objects[k]))
-            return !wb__fail(WB_ERROR_FORMAT, "%s: a %s has no inner layer \"%.100s\" that its "
+            return !wb__fail(WB_ERROR_FORMAT, "%s: %s has no inner layer \"%.100s\" that its "
                              "part of this name can replace", file, made->type->name, p->names[k]);
         wb__branch_put(&made->node, i, made->node.children[i].name, p->objects[k]);
         if (!wb__branch_check_depth(&made->node, made->type->name)) return false;
@@ -569,7 +556,6 @@ void *wb__structure_build(const char *file, const char *text, int64_t values)
     if (!root)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, reason);
     void *made = NULL;
-    const wb__json *same, *ties = wb__json_get(root, "ties");
     const int64_t version = wb__json_integer(wb__json_get(root, "version"));
     if (version < 1 || version > VERSION)
         wb__fail(WB_ERROR_FORMAT, "%s: the model's description is of version %lld; %d is known",
@@ -580,18 +566,7 @@ void *wb__structure_build(const char *file, const char *text, int64_t values)
         made = build(file, wb__json_get(root, "model"), 0);
         wb__parameters_limit(-1);
     }
-    if (made && ties && !wb__json_is(ties, WB__JSON_OBJECT)) {
-        wb__fail(WB_ERROR_FORMAT, "%s: the model's ties are no object", file);
-        made = NULL;
-    }
-    if (made) WB__JSON_EACH_MEMBER(ties, same, i) {
-        const char *path = wb__json_key(same), *first = wb__json_text(same);
-        if (first && !wb_tie(made, path, first)) continue;
-        if (first) fail_in(file);
-        else wb__fail(WB_ERROR_FORMAT, "%s: the tie of \"%.100s\" is wrong", file, path);
-        made = NULL;
-        break;
-    }
+    if (made && wb__ties_make(file, made, wb__json_get(root, "ties"))) made = NULL;
     wb__free(root);
     return made;
 }
