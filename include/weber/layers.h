@@ -433,7 +433,8 @@ WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options 
  * To begin a new text, assign 0 to the position:
  *     wb_assign(wb_get(cache, "position"), wb_full_array(0, WB_I32, 1, (int64_t[]){1}));
  * Another number goes back to this position.  Old keys need not be cleared, unless they are NaN or
- * infinite.  Errors: sizes below 1; no causal attention in the model. */
+ * infinite.  Errors: sizes below 1; no causal attention in the model; a length above the number of
+ * positions of a model of wb_load_pretrained. */
 WB_API wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length);
 /** wb_call of a model on the next T positions: wb_call_cached(model, cache, x), x [batch, T, ...].
  * In self-attention the T queries see the cached keys and their own, up to the query's position.
@@ -447,8 +448,8 @@ WB_API wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t lengt
  * Keys and values at positions from `length` on are not stored, and later queries do not see them;
  * with WEBER_DEBUG=check and T > 1 that is an error.
  *
- * Errors: the cache is of another model or batch; T is above its length; self-attention without
- * .causal. */
+ * Errors: the cache is of another model or batch; T is above its length; its length is above the
+ * rows of an Embedding that looks up wb_positions; self-attention without .causal. */
 WB_API wb_tensor *wb_call_cached_array(wb_layer *model, wb_tree *cache, int n,
                                        wb_tensor *const *inputs);
 /** 0, 1, ..., n-1 as i32 [n], the positions of n steps.  Inside a call of wb_call_cached they begin

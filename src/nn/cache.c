@@ -5,6 +5,7 @@
  * pairs. The position is a variable too: one plan, or one recording of wb_compile, serves all
  * positions. */
 #include "nn/attention.h"
+#include "nn/transformer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -79,6 +80,17 @@ static bool put_pair(const wb_layer *l, void *ctx)
            wb__branch_put_copy(&p->values->node, p->n++, name, v);
 }
 
+/* An error for a Transformer with fewer positions than the cache. */
+static int compare_positions(wb_layer *l, const char *path, void *ctx)
+{
+    const plan *p = ctx;
+    const int64_t rows = wb__transformer_positions(l);
+    if (p->length <= rows) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "attention_cache: the length is %lld, and \"%s%slayers."
+                    "positions\" has %lld: a cache of this model is at most so long",
+                    (long long)p->length, path, *path ? "." : "", (long long)rows);
+}
+
 static bool find_device(const wb_layer *l, void *ctx)
 {
     *(const wb_device **)ctx = wb_device_of(wb__dense_typed(wb__layer_child(l, 1)));
@@ -100,6 +112,7 @@ wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length)
     if (!n)
         return wb__fail_null(WB_ERROR_ARGUMENT, "attention_cache: the %s has no "
                              "MultiHeadAttention with .causal = true", model->type->name);
+    if (wb_each_layer(model, compare_positions, &p)) return NULL;
     p.keys = wb__tree_new(n);
     p.values = wb__tree_new(n);
     if (!p.keys || !p.values || !each_attention(model, put_pair, &p)) return NULL;
@@ -115,6 +128,16 @@ wb_tensor *wb_positions(int64_t n)
 {
     wb_tensor *x = wb_arange(n, WB_I32);
     return using && x ? wb_add(x, part(using->cache, POSITION)) : x;
+}
+
+bool wb__cache_fits(const wb_tensor *x, int64_t rows)
+{
+    if (!using || x->op != WB__OP_add || x->n_in != 2) return true;
+    const int64_t length = wb__cache_length();
+    if (length <= rows || x->in[1] != wb__bind(part(using->cache, POSITION))) return true;
+    return !wb__fail(WB_ERROR_SHAPE, "Embedding: the cache is of %lld positions, and this table of "
+                     "positions has %lld rows: make the cache by attention_cache(model, batch, "
+                     "%lld), or shorter", (long long)length, (long long)rows, (long long)rows);
 }
 
 /* Assigns x, [N, heads, T, d], to the positions `at`, [T], of the variable `cached`, [N, heads,
@@ -150,8 +173,15 @@ static bool next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
         return !wb__fail(WB_ERROR_SHAPE, "call_cached: one layer gets %lld steps, another %lld",
                          (long long)using->steps, (long long)k->dims[2]);
     if (pair_fits(pair[0], k) && pair_fits(pair[1], v)) return true;
+    const int64_t length = wb__cache_length();
+    if (k->dims[2] > length)
+        return !wb__fail(WB_ERROR_SHAPE, "call_cached: got %lld positions at once, and the cache "
+                         "has room for %lld: make it by attention_cache(model, batch, %lld), or "
+                         "longer, or call with fewer", (long long)k->dims[2], (long long)length,
+                         (long long)k->dims[2]);
     return !wb__fail(WB_ERROR_SHAPE, "call_cached: layer %d has keys %s and values %s, its cache "
-                     "%s and %s", using->layers, wb_describe(k), wb_describe(v),
+                     "%s and %s: make it by attention_cache of this model, for this batch",
+                     using->layers, wb_describe(k), wb_describe(v),
                      wb_describe(pair[0]), wb_describe(pair[1]));
 }
 

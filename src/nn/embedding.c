@@ -1,5 +1,5 @@
 /* Embedding: rows of a matrix by index.  EmbeddingBag: means, sums or maxima of such rows. */
-#include "nn/layer.h"
+#include "nn/attention.h"
 
 #include <math.h>
 
@@ -26,9 +26,10 @@ static bool integers(const wb_layer *l, const wb_tensor *x)
 
 wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x)
 {
-    if (!integers(l, x)) return NULL;
-    if (!wb__is_quantised(l)) return wb_take(wb__layer_child(l, 0), x);
-    wb_layer *base = wb__layer_child(l, 0);
+    wb_layer *base = wb__is_quantised(l) ? wb__layer_child(l, 0) : l;
+    const wb_tensor *table = wb__layer_child(base, 0);
+    if (!integers(l, x) || !wb__cache_fits(x, table->dims[0])) return NULL;
+    if (base == l) return wb_take(wb__layer_child(l, 0), x);
     wb__branch_used(&base->node);
     wb_tensor *scale = wb__layer_child(l, 1), *rows = wb_take(wb__layer_child(base, 0), x);
     wb_tensor *scales = rows ? wb_unsqueeze(wb_take(scale, x), -1) : NULL;

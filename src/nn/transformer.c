@@ -36,7 +36,7 @@ static wb_tensor *through(const wb_layer *l, const char *name, wb_tensor *x)
     return x && inner(l, name) ? call_inner(l, name, 1, &x) : x;
 }
 
-static bool is_block(const char *name) { return !strncmp(name, "block", 5); }
+static bool is_block(const char *name) { return wb__begins(name, "block"); }
 
 static bool has_word(const char *const *list, const char *word)
 {
@@ -224,13 +224,18 @@ static bool ids_fit(const wb_layer *l, const char *name, wb_tensor *ids, const w
     return wb__known_below(name, ids, rows);
 }
 
-/* Whether there are as many positions as keys. */
-static bool positions_fit(const wb_layer *l, int64_t keys)
+int64_t wb__transformer_positions(const wb_layer *l)
 {
-    const int64_t n = rows_of(inner(l, "positions"));
-    if (keys <= n) return true;
-    return !wb__fail(WB_ERROR_SHAPE, "Transformer: %s %lld positions; the model has %lld",
-                     wb__cache_used() ? "the cache is of" : "got", (long long)keys, (long long)n);
+    return l->type == &wb__transformer_type ? rows_of(inner(l, "positions")) : INT64_MAX;
+}
+
+/* Whether the model has n positions. With a cache wb__cache_fits compares its length. */
+static bool positions_fit(const wb_layer *l, int64_t n)
+{
+    const int64_t rows = wb__transformer_positions(l);
+    if (n <= rows) return true;
+    return !wb__fail(WB_ERROR_SHAPE, "Transformer: got %lld positions; the model has %lld",
+                     (long long)n, (long long)rows);
 }
 
 static bool inputs_fit(const wb_layer *l, int n, wb_tensor *const *inputs, int64_t keys)
@@ -238,7 +243,8 @@ static bool inputs_fit(const wb_layer *l, int n, wb_tensor *const *inputs, int64
     if (n > 3)
         return !wb__fail(WB_ERROR_ARGUMENT, "Transformer: takes ids, a mask and token types, got "
                          "%d inputs", n);
-    if (!ids_fit(l, "tokens", inputs[0], inputs[0]) || !positions_fit(l, keys)) return false;
+    if (!ids_fit(l, "tokens", inputs[0], inputs[0]) || !positions_fit(l, inputs[0]->dims[1]))
+        return false;
     const wb_tensor *mask = n > 1 ? inputs[1] : NULL;
     if (mask && (mask->ndim != 2 || mask->dims[0] != inputs[0]->dims[0] || mask->dims[1] != keys ||
                  wb__dtype_float((wb_dtype)mask->dtype)))

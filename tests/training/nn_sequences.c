@@ -374,7 +374,14 @@ TEST_IN_SCOPE(wrong_uses)
     REFUSED(wb_call_cached(plain, cache, x), WB_ERROR_ARGUMENT, "MultiHeadAttention", ".causal");
     REFUSED(wb_call_cached(causal, cache, wb_zeros(3, 1, 4)), WB_ERROR_SHAPE, "[3,2,1,2] f32",
             "[2,2,6,2] f32");
-    REFUSED(wb_call_cached(causal, cache, wb_zeros(2, 7, 4)), WB_ERROR_SHAPE, "[2,2,7,2] f32");
+    REFUSED(wb_call_cached(causal, cache, wb_zeros(2, 7, 4)), WB_ERROR_SHAPE, "7 positions", "6",
+            "attention_cache");
+    wb_layer *model = text_model(WB_F32);       /* its table of positions has 6 rows */
+    wb_tree *longer = wb_attention_cache(model, 2, 7);
+    REFUSED(wb_call_cached(model, longer, letters(0, 1)), WB_ERROR_SHAPE, "7 positions", "6 rows",
+            "attention_cache");
+    REFUSED(wb_call_cached(wb_quantise(model), longer, letters(0, 1)), WB_ERROR_SHAPE, "6 rows");
+    MADE(wb_call_cached(model, wb_attention_cache(model, 2, 6), letters(0, 1)));
     REFUSED(wb_call_cached(causal, wb_tuple(x), x), WB_ERROR_ARGUMENT, "call_cached", "tree",
             "attention_cache");
     REFUSED(wb_call_cached(wb_Dense(4, 4), cache, x), WB_ERROR_ARGUMENT, "call_cached", ".causal");
