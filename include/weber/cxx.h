@@ -254,20 +254,20 @@ inline wb_dataset *wb_load_images(const char *folder, wb_load_images_options o =
 {
     return wb_load_images_with(folder, &o);
 }
-inline wb_tensor *wb_encode(wb_tokenizer *t, const char *text, wb_encode_options o = {})
+inline wb_tensor *wb_encode(const wb_tokenizer *t, const char *text, wb_encode_options o = {})
 {
     return wb_encode_with(t, text, &o);
 }
-inline wb_encoded wb_encode_batch(wb_tokenizer *t, int64_t n, const char *const *texts,
+inline wb_encoded wb_encode_batch(const wb_tokenizer *t, int64_t n, const char *const *texts,
                                   wb_encode_batch_options o = {})
 {
     return wb_encode_batch_with(t, n, texts, &o);
 }
-inline char *wb_decode(wb_tokenizer *t, wb_tensor *ids, wb_decode_options o = {})
+inline char *wb_decode(const wb_tokenizer *t, wb_tensor *ids, wb_decode_options o = {})
 {
     return wb_decode_with(t, ids, &o);
 }
-inline wb_decoder *wb_decoder_begin(wb_tokenizer *t, wb_decode_options o = {})
+inline wb_decoder *wb_decoder_begin(const wb_tokenizer *t, wb_decode_options o = {})
 {
     return wb_decoder_begin_with(t, &o);
 }

@@ -45,6 +45,13 @@ static bool own_layer()
     return wb_item(wb_sum(wb_gradient(y, x))) == 4;
 }
 
+/* Compiled only: what reads a tokenizer takes a constant one. */
+[[maybe_unused]] static char *texts(const wb_tokenizer *words, const char *const *list)
+{
+    if (!wb_encode(words, list[0]) || !wb_decoder_begin(words)) return nullptr;
+    return wb_decode(words, wb_encode_batch(words, 2, list).ids);
+}
+
 int main()
 {
     wb_seed(1);
@@ -139,6 +146,9 @@ int main()
     wb_layer *two = wb_Chain(wb_Dense(3, 64), wb_Dense(64, 2));
     wb_layer *small = wb_quantise(wb_add_lora(two, "layers.0", adapters));
     if (!small || !wb_call(small, wb_randn(4, 3)) || wb_parameter_count(two) != 130) return 1;
+    char *shown = wb_object_format(wb_LoRA(wb_Dense(8, 8)));
+    if (!shown || std::strstr(shown, "alpha")) return 1;    // it is the rank
+    wb_free_text(shown);
     wb_LoRA_options low;
     low.rank = 2;
     if (!wb_merge_lora(wb_LoRA(wb_Dense(4, 4), low)) || wb_load_lora("/nowhere", two)) return 1;
