@@ -123,7 +123,7 @@ static const char *const sentences[] = {
     "Autumn leaves block the gutters.",
     "Fog makes the lights of the harbour look soft.",
 };
-enum { N = sizeof sentences / sizeof *sentences, BATCH = 20, NEAREST = 3, LONGEST = 256 };
+enum { N = sizeof sentences / sizeof *sentences, BATCH = 20, NEAREST = 3 };
 
 static int complain(void)
 {
@@ -151,7 +151,7 @@ static char *folder_of(const char *path)
 static wb_tensor *vectors(wb_layer *encoder, const wb_tokenizer *words, bool onnx, int64_t n,
                           const char *const *texts)
 {
-    wb_encoded x = wb_encode_batch(words, n, texts, .most = LONGEST);
+    wb_encoded x = wb_encode_batch(words, n, texts);
     if (!x.ids) return NULL;
     if (!onnx) return wb_call(encoder, x.ids, x.mask);
     return wb_call(encoder, wb_astype(x.ids, WB_I64), wb_astype(x.mask, WB_I64));

@@ -27,6 +27,9 @@ extern "C" {
  * (do_lower_case, strip_accents, tokenize_chinese_chars, add_prefix_space, special tokens); without
  * it, those of BertTokenizer and GPT2Tokenizer are assumed.
  *
+ * In the folder of a sentence encoder "max_seq_length" of sentence_bert_config.json takes the place
+ * of truncation and padding of tokenizer.json: texts are cut to it, and rows padded to the longest.
+ *
  * Of tokenizer.json these parts are known:
  *   - normalizer: BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Prepend, Replace (of a string),
  *     Sequence, Strip, StripAccents
@@ -39,9 +42,9 @@ extern "C" {
  *   - added_tokens, truncation (without its stride) and padding.
  * Everything else in the file is an error that names it.
  *
- * The program owns the tokenizer by the current scope, like other objects.  Errors: no such file; a
- * part that is not known; a damaged file; two tokens with one id, or one with two; a merge of
- * tokens that the vocabulary does not have; more than 2^24 different beginnings of tokens. */
+ * It belongs to the current scope.  Errors: no such file; a part that is not known; a damaged file,
+ * or one with a zero byte; two tokens with one id, or one with two; a merge of tokens that the
+ * vocabulary does not have; more than 2^24 different beginnings of tokens. */
 WB_API wb_tokenizer *wb_load_tokenizer(const char *path);
 
 /** The number of rows that a table of embeddings needs: 1 + the greatest id.  -1: `t` is NULL. */
@@ -113,7 +116,8 @@ typedef struct wb_decode_options {
 } wb_decode_options;
 /** The text of tokens, i32 or i64 [T] (or another shape, read row by row), which the caller frees
  * with wb_free_text.  It ends at a token of a zero byte.  Bytes that are no UTF-8 become U+FFFD.
- * The call evaluates `ids`.  Errors: another dtype; an id that no token has. */
+ * An added token with "normalized" gives its normal form, as in tokenizers since 0.23.  The call
+ * evaluates `ids`.  Errors: another dtype; an id that no token has. */
 WB_API char *wb_decode_with(const wb_tokenizer *t, wb_tensor *ids, const wb_decode_options *o);
 
 /** Decodes tokens one after the other, as a model generates them:

@@ -2,7 +2,7 @@
  * nodes and texts fit in one block. */
 #include "io/json.h"
 
-#include "base/base.h"
+#include "base/files/file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -306,6 +306,33 @@ wb__json *wb__json_read(const char *text, const char **reason)
     wb__free(nodes);
     *reason = p.reason;
     return NULL;
+}
+
+wb__json *wb__json_of(const char *path, const char *text, int64_t bytes)
+{
+    const char *reason = "it has a zero byte";
+    wb__json *root = (int64_t)strlen(text) < bytes ? NULL : wb__json_read(text, &reason);
+    if (root) return root;
+    return wb__fail_null(strcmp(reason, "memory ran out") ? WB_ERROR_FORMAT : WB_ERROR_MEMORY,
+                         "%s: no JSON: %s", path, reason);
+}
+
+wb__json *wb__json_file(const char *path)
+{
+    enum { MOST = 64 << 20 };
+    int64_t bytes = 0;
+    wb__json *root = NULL;
+    wb__reader *r = wb__reader_open(path);
+    const char *text = r && !wb__reader_fill(r, MOST + 1) ? wb__reader_contents(r, &bytes) : NULL;
+    if (bytes > MOST) wb__fail(WB_ERROR_FORMAT, "%s: has more than %d bytes", path, MOST);
+    else if (text) {
+        char *whole = wb__reader_take(r);
+        r = NULL;
+        root = whole ? wb__json_of(path, whole, bytes) : NULL;
+        wb__free(whole);
+    }
+    wb__reader_close(r);
+    return root;
 }
 
 bool wb__json_is(const wb__json *v, wb__json_kind kind) { return v && v->kind == kind; }

@@ -28,6 +28,11 @@ typedef struct {
  * The reader does not recurse. A repeated key is an error. */
 wb__json *wb__json_read(const char *text, const char **reason);
 
+/* The same for the text of a file, `bytes` long, and for a file of settings, of at most 64 MiB. On
+ * failure they set the error, which names the file. */
+wb__json *wb__json_of(const char *path, const char *text, int64_t bytes);
+wb__json *wb__json_file(const char *path);
+
 /* Accessors. For NULL and for nodes of another kind they return NULL, false or 0. wb__json_get also
  * returns NULL if no member has the key. */
 const wb__json *wb__json_get(const wb__json *object, const char *key);

@@ -413,7 +413,12 @@ TEST_IN_SCOPE(wrong_calls)
     REFUSED(wb_call(bert, wb_from(outside, WB_I32, 2, dims)), WB_ERROR_ARGUMENT, "60", "59");
     REFUSED(wb_call(bert, wb_from(negative, WB_I32, 2, dims)), WB_ERROR_ARGUMENT, "-1", "59");
     REFUSED(wb_call(bert, ids_of(1, 2, 1), ids_of(1, 2, 1), of_types), WB_ERROR_ARGUMENT, "2", "1");
-    REFUSED(wb_call_cached(gpt2, wb_attention_cache(gpt2, 2, 49), ids), WB_ERROR_SHAPE, "49", "48");
+    REFUSED(wb_load(SOURCE("gpt2")), WB_ERROR_FILE, SOURCE("gpt2"), "wb_load_pretrained");
+    REFUSED(wb_load(SOURCE("gpt2") "/model.safetensors"), WB_ERROR_FORMAT, "wb_load_state",
+            "wb_load_tensors", "wb_load_pretrained");
+    REFUSED(wb_attention_cache(gpt2, 2, 49), WB_ERROR_ARGUMENT, "attention_cache", "49", "48",
+            "\"layers.positions\"");
+    MADE(wb_attention_cache(gpt2, 2, 48));
     REFUSED(wb_call_cached(bert, wb_attention_cache(gpt2, 2, 20), ids), WB_ERROR_ARGUMENT,
             "causal");
 }

@@ -113,6 +113,8 @@ TEST_IN_SCOPE(wrong_models)
     REFUSED(wb_load_tokenizer(folder), WB_ERROR_FORMAT, "vocab.txt", "[SEP]");
     put_file(in_folder("vocab.txt"), "[UNK]\n\xff\n", 8);
     REFUSED(wb_load_tokenizer(folder), WB_ERROR_FORMAT, "2");
+    put_file(in_folder("vocab.txt"), "[UNK]\n[\0C\0", 10);
+    REFUSED(wb_load_tokenizer(folder), WB_ERROR_FORMAT, "vocab.txt", "byte 7 is zero", "UTF-16");
     put_file(in_folder("vocab.txt"), "[UNK]\na\na\n", 10);
     REFUSED(wb_load_tokenizer(folder), WB_ERROR_FORMAT, "3", "a");
 }
@@ -142,6 +144,95 @@ TEST_IN_SCOPE(ids_need_not_be_dense)
     wb_tensor *none = wb_encode(t, "abc");
     assert_int_equal(wb_size(none), 1);
     assert_int_equal(wb_at(none, 0), 900000000);
+}
+
+/* ---- merges ---------------------------------------------------------------------------------- */
+
+enum { TOKENS = 12, LETTERS = 2, MERGES = 30, LONGEST = 60 };
+typedef struct {
+    int n, n_merges;                    /* n: tokens */
+    char text[TOKENS][16];
+    int a[MERGES], b[MERGES], id[MERGES];           /* in the order of their ranks */
+} random_merges;
+
+static int drawn(uint32_t *state, int n)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (int)((*state >> 8) % (uint32_t)n);
+}
+
+/* Adds a merge of two tokens that makes a new token, or one that is there. */
+static void draw_merge(random_merges *m, uint32_t *state)
+{
+    const int a = drawn(state, m->n), b = drawn(state, m->n);
+    char both[32];
+    int id = 0;
+    snprintf(both, sizeof both, "%s%s", m->text[a], m->text[b]);
+    while (id < m->n && strcmp(m->text[id], both)) id++;
+    if (id == TOKENS || strlen(both) >= sizeof m->text[0]) return;
+    for (int k = 0; k < m->n_merges; k++)
+        if (m->a[k] == a && m->b[k] == b) return;
+    if (id == m->n) memcpy(m->text[m->n++], both, sizeof m->text[0]);
+    /* at any rank, before merges that make its tokens */
+    const int i = m->n_merges++, at = drawn(state, i + 1);
+    m->a[i] = m->a[at], m->b[i] = m->b[at], m->id[i] = m->id[at];
+    m->a[at] = a, m->b[at] = b, m->id[at] = id;
+}
+
+static wb_tokenizer *load_merges(const random_merges *m)
+{
+    wb__text all = {0};
+    for (int i = 0; i < m->n; i++)
+        wb__text_add(&all, "%s\"%s\":%d", i ? "," : "{\"type\":\"BPE\",\"vocab\":{", m->text[i],
+                     i);
+    for (int i = 0; i < m->n_merges; i++)
+        wb__text_add(&all, "%s\"%s %s\"", i ? "," : "},\"merges\":[", m->text[m->a[i]],
+                     m->text[m->b[i]]);
+    wb__text_add(&all, "]}");
+    wb_tokenizer *t = load_parts("", all.text);
+    wb__free(all.text);
+    MADE(t);
+    return t;
+}
+
+/* Joins the leftmost pair of the lowest rank until there is none. Returns the number of tokens. */
+static int merged(const random_merges *m, int n, int *ids)
+{
+    for (;;) {
+        int best = m->n_merges, at = 0;
+        for (int i = 0; i + 1 < n; i++)
+            for (int k = 0; k < best; k++)
+                if (m->a[k] == ids[i] && m->b[k] == ids[i + 1]) {
+                    best = k;
+                    at = i;
+                }
+        if (best == m->n_merges) return n;
+        ids[at] = m->id[best];
+        n--;
+        memmove(ids + at + 1, ids + at + 2, (size_t)(n - at - 1) * sizeof *ids);
+    }
+}
+
+/* A word gets the tokens of the definition, whatever the order of the ranks. */
+TEST_IN_SCOPE(merges_follow_the_ranks)
+{
+    uint32_t state = 7;
+    for (int round = 0; round < 300; round++) {
+        random_merges m = {.n = LETTERS, .text = {"a", "b"}};
+        for (int i = 0; i < 4 * MERGES && m.n_merges < MERGES; i++) draw_merge(&m, &state);
+        wb_tokenizer *t = load_merges(&m);
+        for (int k = 0; k < 30; k++) {
+            const int n = 1 + drawn(&state, LONGEST), letters = 1 + drawn(&state, LETTERS);
+            char text[LONGEST + 1];
+            int ids[LONGEST];
+            for (int i = 0; i < n; i++) text[i] = (char)('a' + (ids[i] = drawn(&state, letters)));
+            text[n] = 0;
+            const int want = merged(&m, n, ids);
+            wb_tensor *x = wb_encode(t, text);
+            assert_int_equal(wb_size(x), want);
+            assert_memory_equal(wb_data(x), ids, (size_t)want * sizeof *ids);
+        }
+    }
 }
 
 /* ---- hostile texts --------------------------------------------------------------------------- */

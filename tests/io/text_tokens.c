@@ -381,6 +381,39 @@ static void check_real(const char *name, const char *path)
     assert_int_equal(wrong, 0);
 }
 
+/* sentence_bert_config.json in a folder takes the place of truncation and padding. */
+TEST_IN_SCOPE(folders_of_sentence_encoders)
+{
+    const char *const texts[] = {"a", "a a a a a a a", "a a a"};
+    static const char model[] = "{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"vocab\":"
+                                "{\"u\":0,\"a\":1}}";
+    static const char parts[] = "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},"
+                                "\"truncation\":{\"max_length\":4},"
+                                "\"padding\":{\"strategy\":{\"Fixed\":8}}";
+    static const struct { const char *settings; int64_t length[2]; } rows[] = {
+        {"{\"max_seq_length\":5,\"do_lower_case\":false}", {5, 1}},
+        {"{\"max_seq_length\":null}", {8, 8}}};
+    const char *file = in_folder("sentence_bert_config.json");
+    MADE(load_parts(parts, model));             /* writes tokenizer.json */
+    for (int i = 0; i < 2; i++) {
+        put_file(file, rows[i].settings, strlen(rows[i].settings));
+        wb_tokenizer *t = wb_load_tokenizer(folder);
+        MADE(t);
+        assert_int_equal(wb_dim(wb_encode_batch(t, 3, texts).ids, 1), rows[i].length[0]);
+        assert_int_equal(wb_dim(wb_encode_batch(t, 1, texts).ids, 1), rows[i].length[1]);
+        t = wb_load_tokenizer(in_folder("tokenizer.json"));
+        assert_int_equal(wb_dim(wb_encode_batch(t, 1, texts).ids, 1), 8);
+    }
+    put_file(file, "{\"do_lower_case\":true}", 22);
+    REFUSED(wb_load_tokenizer(folder), WB_ERROR_UNSUPPORTED, "sentence_bert_config.json",
+            "do_lower_case");
+    put_file(file, "{\"max_seq_length\":-1}", 21);
+    REFUSED(wb_load_tokenizer(folder), WB_ERROR_FORMAT, "max_seq_length -1");
+    put_file(file, "[", 1);
+    REFUSED(wb_load_tokenizer(folder), WB_ERROR_FORMAT, file);
+    unlink(file);
+}
+
 TEST_IN_SCOPE(all_minilm)
 {
     char path[512], file[600];
@@ -390,10 +423,17 @@ TEST_IN_SCOPE(all_minilm)
     check_real("minilm", path);
     snprintf(file, sizeof file, "%s/vocab.txt", path);
     check_real("minilm", file);
-    /* its tokenizer.json pads and cuts to 128 */
+    /* its tokenizer.json pads and cuts to 128, its sentence_bert_config.json cuts to 256 */
+    char text[1200] = "";
+    const char *texts[] = {"short", text};
+    for (int i = 0; i < 1198; i += 2) memcpy(text + i, "a ", 3);
     wb_tokenizer *t = wb_load_tokenizer(path);
-    assert_int_equal(wb_dim(wb_encode_batch(t, 1, (const char *[]){"short"}).ids, 1), 128);
-    assert_int_equal(wb_dim(wb_encode_batch(t, 1, (const char *[]){"short"}, .most = 9).ids, 1), 3);
+    assert_int_equal(wb_dim(wb_encode_batch(t, 1, texts).ids, 1), 3);
+    assert_int_equal(wb_dim(wb_encode_batch(t, 2, texts).ids, 1), 256);
+    snprintf(file, sizeof file, "%s/tokenizer.json", path);
+    t = wb_load_tokenizer(file);
+    assert_int_equal(wb_dim(wb_encode_batch(t, 1, texts).ids, 1), 128);
+    assert_int_equal(wb_dim(wb_encode_batch(t, 1, texts, .most = 9).ids, 1), 3);
 }
 
 TEST_IN_SCOPE(gpt2)

@@ -2,13 +2,9 @@
  * is refused by its name. */
 #include "io/pretrained/pretrained.h"
 
-#include "base/files/file.h"
-
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { JSON_MOST = 64 << 20 };          /* the largest file of settings, in bytes */
 
 /* ---- families -------------------------------------------------------------------------------- */
 
@@ -68,9 +64,12 @@ static const char *const bert_buffers[] = {"embeddings.position_ids", "embedding
                                            NULL},
                   *const gpt2_buffers[] = {"h.%d.attn.bias", "h.%d.attn.masked_bias", NULL};
 static const wb__hub_family
-    bert = {"bert", "bert.", false, false, true, bert_rows, bert_buffers},
-    distilbert = {"distilbert", "distilbert.", false, false, false, distilbert_rows, bert_buffers},
-    gpt2 = {"gpt2", "transformer.", true, true, true, gpt2_rows, gpt2_buffers};
+    bert = {.type = "bert", .prefix = "bert.", .drops_attention = true, .rows = bert_rows,
+            .buffers = bert_buffers},
+    distilbert = {.type = "distilbert", .prefix = "distilbert.", .rows = distilbert_rows,
+                  .buffers = bert_buffers},
+    gpt2 = {.type = "gpt2", .prefix = "transformer.", .causal = true, .norm_first = true,
+            .drops_attention = true, .rows = gpt2_rows, .buffers = gpt2_buffers};
 
 static const struct {
     const wb__hub_family *family;
@@ -78,13 +77,13 @@ static const struct {
     bool head;
     const char *left_out;
 } architectures[] = {
-    {&bert, "BertModel", false, NULL},
-    {&bert, "BertForMaskedLM", false, "cls."},
-    {&bert, "BertForPreTraining", false, "cls."},
-    {&distilbert, "DistilBertModel", false, NULL},
-    {&distilbert, "DistilBertForMaskedLM", false, "vocab_"},
-    {&gpt2, "GPT2LMHeadModel", true, NULL},
-    {&gpt2, "GPT2Model", false, NULL},
+    {.family = &bert, .name = "BertModel"},
+    {.family = &bert, .name = "BertForMaskedLM", .left_out = "cls."},
+    {.family = &bert, .name = "BertForPreTraining", .left_out = "cls."},
+    {.family = &distilbert, .name = "DistilBertModel"},
+    {.family = &distilbert, .name = "DistilBertForMaskedLM", .left_out = "vocab_"},
+    {.family = &gpt2, .name = "GPT2LMHeadModel", .head = true},
+    {.family = &gpt2, .name = "GPT2Model"},
 };
 
 /* ---- the settings of each family ------------------------------------------------------------- */
@@ -102,53 +101,53 @@ typedef struct {
 #define SIZE_OF(id) AT(sizes[WB__HUB_##id])
 
 static const setting bert_settings[] = {
-    {"vocab_size", SIZE, SIZE_OF(VOCABULARY), 0, NULL},
-    {"hidden_size", SIZE, SIZE_OF(WIDTH), 0, NULL},
-    {"num_hidden_layers", SIZE, AT(blocks), 0, NULL},
-    {"num_attention_heads", SIZE, AT(heads), 0, NULL},
-    {"intermediate_size", SIZE, SIZE_OF(INNER), 0, NULL},
-    {"max_position_embeddings", SIZE, SIZE_OF(POSITIONS), 0, NULL},
-    {"type_vocab_size", SIZE, SIZE_OF(TYPES), 0, NULL},
-    {"hidden_act", ACTIVATION, 0, 0, "gelu"},
-    {"hidden_dropout_prob", NUMBER, AT(dropout), 0.1, NULL},
-    {"attention_probs_dropout_prob", NUMBER, AT(attention_dropout), 0.1, NULL},
-    {"layer_norm_eps", NUMBER, AT(eps), 1e-12, NULL},
-    {"position_embedding_type", FIXED, 0, 0, "absolute"},
-    {"is_decoder", FIXED, 0, 0, "false"},
+    {"vocab_size", SIZE, .at = SIZE_OF(VOCABULARY)},
+    {"hidden_size", SIZE, .at = SIZE_OF(WIDTH)},
+    {"num_hidden_layers", SIZE, .at = AT(blocks)},
+    {"num_attention_heads", SIZE, .at = AT(heads)},
+    {"intermediate_size", SIZE, .at = SIZE_OF(INNER)},
+    {"max_position_embeddings", SIZE, .at = SIZE_OF(POSITIONS)},
+    {"type_vocab_size", SIZE, .at = SIZE_OF(TYPES)},
+    {"hidden_act", ACTIVATION, .value = "gelu"},
+    {"hidden_dropout_prob", NUMBER, .at = AT(dropout), .otherwise = 0.1},
+    {"attention_probs_dropout_prob", NUMBER, .at = AT(attention_dropout), .otherwise = 0.1},
+    {"layer_norm_eps", NUMBER, .at = AT(eps), .otherwise = 1e-12},
+    {"position_embedding_type", FIXED, .value = "absolute"},
+    {"is_decoder", FIXED, .value = "false"},
     {0}};
 static const setting distilbert_settings[] = {
-    {"vocab_size", SIZE, SIZE_OF(VOCABULARY), 0, NULL},
-    {"dim", SIZE, SIZE_OF(WIDTH), 0, NULL},
-    {"n_layers", SIZE, AT(blocks), 0, NULL},
-    {"n_heads", SIZE, AT(heads), 0, NULL},
-    {"hidden_dim", SIZE, SIZE_OF(INNER), 0, NULL},
-    {"max_position_embeddings", SIZE, SIZE_OF(POSITIONS), 0, NULL},
-    {"activation", ACTIVATION, 0, 0, "gelu"},
-    {"dropout", NUMBER, AT(dropout), 0.1, NULL},
-    {"attention_dropout", NUMBER, AT(attention_dropout), 0.1, NULL},
-    {"sinusoidal_pos_embds", FIXED, 0, 0, "false"},
+    {"vocab_size", SIZE, .at = SIZE_OF(VOCABULARY)},
+    {"dim", SIZE, .at = SIZE_OF(WIDTH)},
+    {"n_layers", SIZE, .at = AT(blocks)},
+    {"n_heads", SIZE, .at = AT(heads)},
+    {"hidden_dim", SIZE, .at = SIZE_OF(INNER)},
+    {"max_position_embeddings", SIZE, .at = SIZE_OF(POSITIONS)},
+    {"activation", ACTIVATION, .value = "gelu"},
+    {"dropout", NUMBER, .at = AT(dropout), .otherwise = 0.1},
+    {"attention_dropout", NUMBER, .at = AT(attention_dropout), .otherwise = 0.1},
+    {"sinusoidal_pos_embds", FIXED, .value = "false"},
     {0}};
 static const setting gpt2_settings[] = {
-    {"vocab_size", SIZE, SIZE_OF(VOCABULARY), 0, NULL},
-    {"n_embd", SIZE, SIZE_OF(WIDTH), 0, NULL},
-    {"n_layer", SIZE, AT(blocks), 0, NULL},
-    {"n_head", SIZE, AT(heads), 0, NULL},
-    {"n_inner", SIZE_OR_NULL, SIZE_OF(INNER), 0, NULL},
-    {"n_positions", SIZE, SIZE_OF(POSITIONS), 0, NULL},
-    {"activation_function", ACTIVATION, 0, 0, "gelu_new"},
-    {"resid_pdrop", NUMBER, AT(dropout), 0.1, NULL},
-    {"embd_pdrop", NUMBER, AT(embed_dropout), 0.1, NULL},
-    {"attn_pdrop", NUMBER, AT(attention_dropout), 0.1, NULL},
-    {"layer_norm_epsilon", NUMBER, AT(eps), 1e-5, NULL},
-    {"scale_attn_weights", FIXED, 0, 0, "true"},
-    {"scale_attn_by_inverse_layer_idx", FIXED, 0, 0, "false"},
-    {"tie_word_embeddings", FLAG_OFF, AT(untied), 0, NULL},
+    {"vocab_size", SIZE, .at = SIZE_OF(VOCABULARY)},
+    {"n_embd", SIZE, .at = SIZE_OF(WIDTH)},
+    {"n_layer", SIZE, .at = AT(blocks)},
+    {"n_head", SIZE, .at = AT(heads)},
+    {"n_inner", SIZE_OR_NULL, .at = SIZE_OF(INNER)},
+    {"n_positions", SIZE, .at = SIZE_OF(POSITIONS)},
+    {"activation_function", ACTIVATION, .value = "gelu_new"},
+    {"resid_pdrop", NUMBER, .at = AT(dropout), .otherwise = 0.1},
+    {"embd_pdrop", NUMBER, .at = AT(embed_dropout), .otherwise = 0.1},
+    {"attn_pdrop", NUMBER, .at = AT(attention_dropout), .otherwise = 0.1},
+    {"layer_norm_epsilon", NUMBER, .at = AT(eps), .otherwise = 1e-5},
+    {"scale_attn_weights", FIXED, .value = "true"},
+    {"scale_attn_by_inverse_layer_idx", FIXED, .value = "false"},
+    {"tie_word_embeddings", FLAG_OFF, .at = AT(untied)},
     {0}};
 static const setting common_settings[] = {
-    {"add_cross_attention", FIXED, 0, 0, "false"},
-    {"is_encoder_decoder", FIXED, 0, 0, "false"},
-    {"cross_attention_hidden_size", FIXED, 0, 0, "null"},
-    {"pruned_heads", FIXED, 0, 0, "{}"},
+    {"add_cross_attention", FIXED, .value = "false"},
+    {"is_encoder_decoder", FIXED, .value = "false"},
+    {"cross_attention_hidden_size", FIXED, .value = "null"},
+    {"pruned_heads", FIXED, .value = "{}"},
     {0}};
 
 /* Settings that change nothing of what the model computes here: names, tokens, training, choices of
@@ -181,31 +180,10 @@ bool wb__hub_is_plain(const char *name)
     return name && *name && *name != '.' && !strchr(name, '/') && !strchr(name, '\\');
 }
 
-/* Returns the text of a file of at most JSON_MOST bytes; NULL with the error set. */
-static char *read_text(const char *path)
-{
-    int64_t bytes = 0;
-    wb__reader *r = wb__reader_open(path);
-    bool good = r && !wb__reader_fill(r, JSON_MOST + 1);
-    const char *text = good ? wb__reader_contents(r, &bytes) : NULL;
-    if (good && bytes > JSON_MOST)
-        good = !wb__fail(WB_ERROR_FORMAT, "%s: has more than %d bytes", path, JSON_MOST);
-    else if (good && bytes && memchr(text, 0, (size_t)bytes))
-        good = !wb__fail(WB_ERROR_FORMAT, "%s: has a zero byte, and is no JSON", path);
-    if (good) return wb__reader_take(r);
-    wb__reader_close(r);
-    return NULL;
-}
-
 wb__json *wb__hub_json(const char *folder, const char *name)
 {
-    const char *reason = "";
-    char *path = wb__printf("%s/%s", folder, name), *text = path ? read_text(path) : NULL;
-    const unsigned failures = wb__failures();
-    wb__json *root = text ? wb__json_read(text, &reason) : NULL;
-    if (text && !root && failures == wb__failures())    /* memory did not run out */
-        wb__fail(WB_ERROR_FORMAT, "%s: %s", path, reason);
-    wb__free(text);
+    char *path = wb__printf("%s/%s", folder, name);
+    wb__json *root = path ? wb__json_file(path) : NULL;
     wb__free(path);
     return root;
 }

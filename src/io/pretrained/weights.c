@@ -260,8 +260,8 @@ static void match_one(findings *f, const wb__hub_config *c, wb__hub_weights *w,
  * that is left out. */
 static bool is_known(const wb__hub_config *c, const char *name)
 {
-    const size_t n = strlen(c->family->prefix);
-    const char *bare = strncmp(name, c->family->prefix, n) ? name : name + n;
+    const char *prefix = c->family->prefix;
+    const char *bare = wb__begins(name, prefix) ? name + strlen(prefix) : name;
     for (const char *const *buffer = c->family->buffers; *buffer; buffer++) {
         const char *d = strstr(*buffer, "%d"), *rest = bare;
         const size_t before = d ? (size_t)(d - *buffer) : strlen(*buffer);
@@ -269,8 +269,8 @@ static bool is_known(const wb__hub_config *c, const char *name)
         rest += before + (d ? strspn(bare + before, "0123456789") : 0);
         if (!strcmp(rest, d ? d + 2 : "")) return true;
     }
-    return (c->left_out && !strncmp(name, c->left_out, strlen(c->left_out))) ||
-           !strncmp(bare, "pooler.", 7);
+    return (c->left_out && wb__begins(name, c->left_out)) ||
+           wb__begins(bare, "pooler.");
 }
 
 /* Whether the tensor is a head of GPT-2 that the model does not have, or that equals the table of

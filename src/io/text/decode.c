@@ -7,16 +7,8 @@
 
 /* ---- steps on the letters of one token ------------------------------------------------------- */
 
-static bool is_mark(const wb__letters *l, int i, const wb__letters *word)
-{
-    if (l->n - i < word->n) return false;
-    for (int k = 0; k < word->n; k++)
-        if (l->at[i + k].c != word->at[k].c) return false;
-    return true;
-}
-
 /* Bytes for all letters, unless one is not of GPT-2's alphabet: such a token is text. */
-static void unbytes(wb__letters *l)
+static void decode_byte_level(wb__letters *l)
 {
     for (int i = 0; i < l->n; i++)
         if (wb__letter_byte(l->at[i].c) < 0) return;
@@ -29,7 +21,7 @@ static int hex(uint32_t c)
            : c >= 'a' && c <= 'f' ? (int)c - 'a' + 10 : -1;
 }
 
-static void unfall(wb__letters *l)
+static void decode_byte_fallback(wb__letters *l)
 {
     const wb__letter *x = l->at;
     if (l->n != 6 || x[0].c != '<' || x[1].c != '0' || x[2].c != 'x' || x[5].c != '>') return;
@@ -70,9 +62,9 @@ static void clean_up(wb__letters *l)
     for (size_t i = 0; i < WB__COUNT(pairs); i++) replace_shorter(l, pairs[i][0], pairs[i][1]);
 }
 
-static bool unpiece(const wb__text_step *s, wb__letters *l, bool first)
+static bool decode_wordpiece(const wb__text_step *s, wb__letters *l, bool first)
 {
-    if (!first && is_mark(l, 0, &s->from)) {
+    if (!first && wb__letters_begin(l->at, l->n, &s->from)) {
         memmove(l->at, l->at + s->from.n, (size_t)(l->n - s->from.n) * sizeof *l->at);
         l->n -= s->from.n;
     } else if (!first && !lead_space(l)) return false;
@@ -80,7 +72,7 @@ static bool unpiece(const wb__text_step *s, wb__letters *l, bool first)
     return true;
 }
 
-static void unspace(const wb__text_step *s, wb__letters *l, bool first)
+static void decode_metaspace(const wb__text_step *s, wb__letters *l, bool first)
 {
     int made = 0;
     for (int i = 0; i < l->n; i++) {
@@ -93,7 +85,7 @@ static void unspace(const wb__text_step *s, wb__letters *l, bool first)
     l->n = made;
 }
 
-static void unstrip(const wb__text_step *s, wb__decoding *d, wb__letters *l)
+static void strip_start(const wb__text_step *s, wb__decoding *d, wb__letters *l)
 {
     int begin = 0;
     if (d->stripped < 0 || !l->n) return;
@@ -110,12 +102,12 @@ static bool step(const wb__text_step *s, wb__decoding *d)
 {
     const bool first = !d->begun;
     switch (s->kind) {
-    case WB__UNBYTES: unbytes(&d->word); return true;
-    case WB__JOIN: return first || lead_space(&d->word);
-    case WB__UNPIECE: return unpiece(s, &d->word, first);
-    case WB__UNSPACE: unspace(s, &d->word, first); return true;
-    case WB__UNFALL: unfall(&d->word); return true;
-    case WB__UNSTRIP: unstrip(s, d, &d->word); return true;
+    case WB__DECODE_BYTE_LEVEL: decode_byte_level(&d->word); return true;
+    case WB__DECODE_SPACES: return first || lead_space(&d->word);
+    case WB__DECODE_WORDPIECE: return decode_wordpiece(s, &d->word, first);
+    case WB__DECODE_METASPACE: decode_metaspace(s, &d->word, first); return true;
+    case WB__DECODE_BYTE_FALLBACK: decode_byte_fallback(&d->word); return true;
+    case WB__DECODE_STRIP: strip_start(s, d, &d->word); return true;
     case WB__REPLACE: {
         const wb__text_steps one = {(wb__text_step *)(uintptr_t)s, 1, 1};
         return wb__normalise_text(&one, &d->word, &d->spare);
@@ -166,7 +158,7 @@ int wb__decode_token(const wb_tokenizer *t, wb__decoding *d, int64_t id, wb__tex
                         t->path);
     if (e->special && !d->keep_special) return 0;
     d->word.n = 0;
-    bool ok = wb__letters_text(&d->word, t->texts + e->text);
+    bool ok = wb__letters_text(&d->word, t->texts + e->decoded);
     for (int i = 0; ok && i < t->decoders.n; i++) ok = step(&t->decoders.at[i], d);
     d->begun = true;
     for (int i = 0; ok && i < d->word.n; i++) put(d, d->word.at[i].c, text);

@@ -9,13 +9,14 @@
 void wb__text_work_free(wb__text_work *w)
 {
     wb__free(w->raw.at);
-    wb__free(w->piece.at);
+    wb__free(w->normal.at);
     wb__free(w->text.at);
     wb__free(w->spare.at);
     wb__free(w->found.at);
     wb__free(w->more.at);
-    wb__free(w->spans.at);
+    wb__free(w->pieces.at);
     wb__free(w->symbols);
+    wb__free(w->candidates);
     wb__free(w->heap);
 }
 
@@ -44,7 +45,7 @@ static bool has_class(const wb__letters *l, int i, int classes)
 }
 
 bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letters *l,
-                    wb__spans *spans)
+                    wb__pieces *pieces)
 {
     int done = 0;
     for (int i = 0; f->any && i < l->n;) {
@@ -61,44 +62,44 @@ bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letter
         while (a->lstrip && from > done && has_class(l, from - 1, WB__IS_SPACE)) from--;
         while (a->rstrip && has_class(l, to, WB__IS_SPACE)) to++;
         if (to <= from) continue;                   /* spaces that another token has taken */
-        if ((from > done && !wb__spans_add(spans, done, from, -1)) ||
-            !wb__spans_add(spans, from, to, a->id))
+        if ((from > done && !wb__pieces_add(pieces, done, from, -1)) ||
+            !wb__pieces_add(pieces, from, to, a->id))
             return false;
         done = to;
     }
-    return done >= l->n || wb__spans_add(spans, done, l->n, -1);
+    return done >= l->n || wb__pieces_add(pieces, done, l->n, -1);
 }
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-/* Adds a piece of the raw text, normalised, to w->text, and its spans to w->spans. */
-static bool add_piece(const wb_tokenizer *t, wb__text_work *w, wb__span s)
+/* Adds a piece of the raw text, normalised, to w->text, and its parts to w->pieces. */
+static bool add_piece(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
 {
-    w->piece.n = w->found.n = 0;
-    if (!wb__letters_copy(&w->piece, w->raw.at + s.begin, s.end - s.begin) ||
-        !wb__normalise_text(&t->normalisers, &w->piece, &w->spare) ||
-        !wb__find_added(t, &t->in_normal, &w->piece, &w->found))
+    w->normal.n = w->found.n = 0;
+    if (!wb__letters_copy(&w->normal, w->raw.at + s.begin, s.end - s.begin) ||
+        !wb__normalise_text(&t->normalisers, &w->normal, &w->spare) ||
+        !wb__find_added(t, &t->in_normal, &w->normal, &w->found))
         return false;
     const int shift = w->text.n;
     for (int i = 0; i < w->found.n; i++) {
-        const wb__span f = w->found.at[i];
-        if (!wb__spans_add(&w->spans, f.begin + shift, f.end + shift, f.id)) return false;
+        const wb__piece f = w->found.at[i];
+        if (!wb__pieces_add(&w->pieces, f.begin + shift, f.end + shift, f.id)) return false;
     }
-    return wb__letters_copy(&w->text, w->piece.at, w->piece.n);
+    return wb__letters_copy(&w->text, w->normal.at, w->normal.n);
 }
 
 static bool prepare(const wb_tokenizer *t, wb__text_work *w, const char *text)
 {
-    w->raw.n = w->text.n = w->spans.n = w->more.n = 0;
+    w->raw.n = w->text.n = w->pieces.n = w->more.n = 0;
     if (!wb__letters_read(&w->raw, text, strlen(text)) ||
         !wb__find_added(t, &t->in_text, &w->raw, &w->more))
         return false;
     for (int i = 0; i < w->more.n; i++) {
-        const wb__span s = w->more.at[i];
+        const wb__piece s = w->more.at[i];
         const int begin = w->text.n;
         if (s.id < 0 ? !add_piece(t, w, s)
                      : !wb__letters_copy(&w->text, w->raw.at + s.begin, s.end - s.begin) ||
-                       !wb__spans_add(&w->spans, begin, w->text.n, s.id))
+                       !wb__pieces_add(&w->pieces, begin, w->text.n, s.id))
             return false;
     }
     return wb__split_text(&t->splitters, w);
@@ -107,8 +108,8 @@ static bool prepare(const wb_tokenizer *t, wb__text_work *w, const char *text)
 bool wb__tokenize(const wb_tokenizer *t, wb__text_work *w, const char *text, wb__tokens *out)
 {
     if (!prepare(t, w, text)) return false;
-    for (int i = 0; i < w->spans.n; i++) {
-        const wb__span s = w->spans.at[i];
+    for (int i = 0; i < w->pieces.n; i++) {
+        const wb__piece s = w->pieces.at[i];
         const bool ok = s.id >= 0 ? wb__emit(t, &w->text, s.begin, s.end, s.id, out)
                         : t->model == WB__WORDPIECE ? wb__wordpiece(t, &w->text, s, out)
                                                     : wb__bpe(t, w, s, out);

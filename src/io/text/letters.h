@@ -25,6 +25,13 @@ static inline bool wb__letters_add(wb__letters *l, wb__letter x)
     return true;
 }
 bool wb__letters_copy(wb__letters *l, const wb__letter *from, int n);
+/* Whether the n letters at `at` begin with `word`. */
+static inline bool wb__letters_begin(const wb__letter *at, int n, const wb__letters *word)
+{
+    int i = 0;
+    while (i < word->n && i < n && at[i].c == word->at[i].c) i++;
+    return i == word->n;
+}
 /* Adds a text as it is in the vocabulary or in a file, with offsets 0. */
 bool wb__letters_text(wb__letters *l, const char *text);
 

@@ -15,12 +15,6 @@ static bool is_file(const char *path)
     return !stat(path, &about) && !S_ISDIR(about.st_mode);
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat about;
-    return !stat(path, &about) && S_ISDIR(about.st_mode);
-}
-
 /* The path of a file beside another one. The caller frees it. */
 static char *beside(const char *path, const char *name)
 {
@@ -28,30 +22,11 @@ static char *beside(const char *path, const char *name)
     return wb__printf("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
 }
 
-/* The block of a JSON text, which the caller frees; `path` is for the message. */
-static wb__json *parse(const char *path, const char *text, int64_t bytes)
+/* Reads a file of settings beside another one. *settings is NULL if there is none. */
+static int read_settings(const char *path, const char *name, wb__json **settings)
 {
-    const char *reason = "a zero in the text";
-    wb__json *root = (int64_t)strlen(text) < bytes ? NULL : wb__json_read(text, &reason);
-    if (root) return root;
-    return wb__fail_null(strcmp(reason, "memory ran out") ? WB_ERROR_FORMAT : WB_ERROR_MEMORY,
-                         "%s: no JSON: %s", path, reason);
-}
-
-static wb__json *read_json(const char *path)
-{
-    int64_t bytes;
-    char *text = wb__file_read(path, &bytes);
-    wb__json *root = text ? parse(path, text, bytes) : NULL;
-    wb__free(text);
-    return root;
-}
-
-/* Reads tokenizer_config.json beside a file. *settings stays NULL if there is none. */
-static int read_settings(const char *path, wb__json **settings)
-{
-    char *config = beside(path, "tokenizer_config.json");
-    *settings = config && is_file(config) ? read_json(config) : NULL;
+    char *config = beside(path, name);
+    *settings = config && is_file(config) ? wb__json_file(config) : NULL;
     const int status = !config || (is_file(config) && !*settings) ? wb__error_or(WB_ERROR_MEMORY)
                                                                   : 0;
     wb__free(config);
@@ -61,7 +36,7 @@ static int read_settings(const char *path, wb__json **settings)
 static int read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes)
 {
     wb__json *settings;
-    int status = read_settings(t->path, &settings);
+    int status = read_settings(t->path, "tokenizer_config.json", &settings);
     if (!status) status = wb__read_vocab_txt(t, text, bytes, settings);
     wb__free(settings);
     return status;
@@ -71,7 +46,7 @@ static int read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary)
 {
     wb__json *settings;
     int64_t bytes;
-    int status = read_settings(t->path, &settings);
+    int status = read_settings(t->path, "tokenizer_config.json", &settings);
     char *path = status ? NULL : beside(t->path, "merges.txt");
     char *merges = path ? wb__file_read(path, &bytes) : NULL;
     if (!status) status = merges ? wb__read_vocab_json(t, vocabulary, merges, bytes, settings)
@@ -92,7 +67,7 @@ static int read_file(wb_tokenizer *t)
     const char *dot = strrchr(t->path, '.');
     const bool named = dot && !strcmp(dot, ".txt");
     const bool lines = text && (named || text[strspn(text, " \t\r\n")] != '{');
-    wb__json *root = text && !lines ? parse(t->path, text, bytes) : NULL;
+    wb__json *root = text && !lines ? wb__json_of(t->path, text, bytes) : NULL;
     const wb__json *value, *kind = wb__json_get(root, "model");
     WB__JSON_EACH_MEMBER(root, value, i) if (!kind) kind = value;
     if (lines) status = read_vocab_txt(t, text, bytes);
@@ -104,11 +79,21 @@ static int read_file(wb_tokenizer *t)
     return status;
 }
 
+/* Reads sentence_bert_config.json of a folder, if there is one. */
+static int read_sentences(wb_tokenizer *t)
+{
+    wb__json *settings;
+    int status = read_settings(t->path, "sentence_bert_config.json", &settings);
+    if (settings) status = wb__read_sentences(t, settings);
+    wb__free(settings);
+    return status;
+}
+
 /* The file of a folder that describes its tokenizer, or the path itself. The caller frees it. */
 static char *file_of(const char *path)
 {
     static const char *const names[] = {"tokenizer.json", "vocab.txt", "vocab.json"};
-    if (!is_folder(path)) return wb__strdup(path);
+    if (!wb__is_folder(path)) return wb__strdup(path);
     for (size_t i = 0; i < WB__COUNT(names); i++) {
         char *file = wb__printf("%s/%s", path, names[i]);
         if (!file || is_file(file)) return file;
@@ -132,6 +117,6 @@ wb_tokenizer *wb_load_tokenizer(const char *path)
         if (!vocabulary) t = NULL;
     }
     wb__free(file);
-    if (t && read_file(t)) t = NULL;
+    if (t && (read_file(t) || (wb__is_folder(path) && read_sentences(t)))) t = NULL;
     return wb__frame_end(f, t);
 }

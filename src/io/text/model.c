@@ -28,7 +28,7 @@ bool wb__emit(const wb_tokenizer *t, const wb__letters *l, int begin, int end, i
 
 /* ---- WordPiece ------------------------------------------------------------------------------- */
 
-bool wb__wordpiece(const wb_tokenizer *t, const wb__letters *l, wb__span s, wb__tokens *out)
+bool wb__wordpiece(const wb_tokenizer *t, const wb__letters *l, wb__piece s, wb__tokens *out)
 {
     const int mark = out->n;
     bool known = s.end - s.begin <= t->most_letters;
@@ -87,7 +87,7 @@ static bool add_byte_tokens(const wb_tokenizer *t, wb__text_work *w, int at, boo
 
 /* Makes symbols of all letters. Letters that no token has become the unknown token, one for each or
  * one for all neighbours; without an unknown token they are left out. */
-static bool make_symbols(const wb_tokenizer *t, wb__text_work *w, wb__span s)
+static bool make_symbols(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
 {
     int unknown_from = -1, unknown_to = -1;
     w->n_symbols = 0;
@@ -156,7 +156,7 @@ static int unknown_part(const wb_tokenizer *t, const char *a, const char *b, con
 
 int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank)
 {
-    const size_t skip = strncmp(b, t->prefix, strlen(t->prefix)) ? 0 : strlen(t->prefix);
+    const size_t skip = wb__begins(b, t->prefix) ? strlen(t->prefix) : 0;
     char *both = wb__printf("%s%s", a, b + skip);
     if (!both) return WB_ERROR_MEMORY;
     const wb__merge m = {wb__trie_value(&t->vocabulary, a), wb__trie_value(&t->vocabulary, b),
@@ -172,75 +172,102 @@ int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank)
     return 0;
 }
 
-/* ---- byte pair encoding: the heap of candidates ---------------------------------------------- */
+/* ---- byte pair encoding: the queue of candidates --------------------------------------------- */
+
+/* A candidate is a symbol that a merge may join with the symbol behind it. Candidates of one merge
+ * that are added from left to right form a list; the heap has the first candidate of each list. So
+ * the heap stays small where a text repeats few pairs, however long it is. */
 
 /* Lower ranks come first, and of equal ones the symbol further left. */
-static bool before(const wb__candidate *x, const wb__candidate *y)
+static bool before(const wb__list_head *x, const wb__list_head *y)
 {
     return x->rank < y->rank || (x->rank == y->rank && x->at < y->at);
 }
 
-static void sift_up(wb__candidate *heap, int i)
+static void sift_up(wb__list_head *heap, int i)
 {
-    const wb__candidate x = heap[i];
+    const wb__list_head x = heap[i];
     for (; i && before(&x, &heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
     heap[i] = x;
 }
 
-static wb__candidate take_first(wb__text_work *w)
+/* Puts x in the place of the first head. */
+static void sift_down(wb__list_head *heap, int n, wb__list_head x)
 {
-    wb__candidate *heap = w->heap;
-    const wb__candidate first = heap[0], x = heap[--w->n_heap];
     int i = 0;
-    for (int k; (k = 2 * i + 1) < w->n_heap; i = k) {
-        k += k + 1 < w->n_heap && before(&heap[k + 1], &heap[k]);
+    for (int k; (k = 2 * i + 1) < n; i = k) {
+        k += k + 1 < n && before(&heap[k + 1], &heap[k]);
         if (!before(&heap[k], &x)) break;
         heap[i] = heap[k];
     }
     heap[i] = x;
-    return first;
 }
 
-/* Adds the merge of symbol `at` with the one behind it, if there is one. */
+/* Removes the first candidate: the merge, and the symbol in *at. */
+static const wb__merge *take_first(wb__text_work *w, int *at)
+{
+    wb__candidate *c = &w->candidates[w->heap[0].candidate];
+    const wb__merge *m = c->merge;
+    *at = c->at;
+    c->merge = NULL;                    /* nothing is appended to it */
+    if (c->next) {
+        const wb__list_head next = {m->rank, w->candidates[c->next].at, c->next};
+        sift_down(w->heap, w->n_heap, next);
+    } else if (--w->n_heap) sift_down(w->heap, w->n_heap, w->heap[w->n_heap]);
+    return m;
+}
+
+/* Adds the merge of symbol `at` with the one behind it, if there is one: to a list, or as a new
+ * one. */
 static bool consider(const wb_tokenizer *t, wb__text_work *w, int at)
 {
-    const int next = at < 0 ? -1 : w->symbols[at].next;
-    if (at < 0 || next >= w->n_symbols) return true;
-    const int32_t a = w->symbols[at].id, b = w->symbols[next].id;
-    const wb__merge *m = find_merge(t, a, b);
+    const int next = at < 0 ? w->n_symbols : w->symbols[at].next;
+    const wb__merge *m =
+        next < w->n_symbols ? find_merge(t, w->symbols[at].id, w->symbols[next].id) : NULL;
     if (!m) return true;
-    if (!wb__reserve(&w->heap, &w->heap_capacity, w->n_heap + 1, sizeof *w->heap)) return false;
-    w->heap[w->n_heap] = (wb__candidate){m->rank, at, a, b, m->id};
-    sift_up(w->heap, w->n_heap++);
+    const int new = w->n_candidates;
+    int *last = &w->last[m->rank % WB__COUNT(w->last)];
+    if (!wb__reserve(&w->candidates, &w->candidates_capacity, new + 1, sizeof *w->candidates) ||
+        !wb__reserve(&w->heap, &w->heap_capacity, w->n_heap + 1, sizeof *w->heap))
+        return false;
+    wb__candidate *c = w->candidates;
+    c[w->n_candidates++] = (wb__candidate){m, at, 0};
+    if (*last < new && c[*last].merge == m && c[*last].at <= at) c[*last].next = new;
+    else {
+        w->heap[w->n_heap] = (wb__list_head){m->rank, at, new};
+        sift_up(w->heap, w->n_heap++);
+    }
+    *last = new;
     return true;
 }
 
 /* Merges until no merge applies: each merge removes a symbol and adds at most two candidates, so a
- * word of n letters takes O(n log n). A symbol that was merged into its left neighbour has id
- * -1. */
+ * word of n letters takes at most O(n log n). A symbol that was merged into its left neighbour has
+ * id -1. */
 static bool merge_all(const wb_tokenizer *t, wb__text_work *w)
 {
-    w->n_heap = 0;
+    w->n_heap = w->n_candidates = 0;
     for (int i = 0; i + 1 < w->n_symbols; i++)
         if (!consider(t, w, i)) return false;
     while (w->n_heap) {
-        const wb__candidate c = take_first(w);
-        wb__symbol *left = &w->symbols[c.at];
-        if (left->id != c.left || left->next >= w->n_symbols) continue;     /* changed meanwhile */
+        int at;
+        const wb__merge *m = take_first(w, &at);
+        wb__symbol *left = &w->symbols[at];
+        if (left->id != m->a || left->next >= w->n_symbols) continue;       /* changed meanwhile */
         wb__symbol *right = &w->symbols[left->next];
-        if (right->id != c.right) continue;
-        left->id = c.id;
+        if (right->id != m->b) continue;
+        left->id = m->id;
         left->end = right->end;
         left->next = right->next;
         right->id = -1;
-        if (left->next < w->n_symbols) w->symbols[left->next].previous = c.at;
-        if (!consider(t, w, left->previous) || !consider(t, w, c.at)) return false;
+        if (left->next < w->n_symbols) w->symbols[left->next].previous = at;
+        if (!consider(t, w, left->previous) || !consider(t, w, at)) return false;
     }
     return true;
 }
 
 /* The token of a whole piece; -1: none. */
-static int32_t whole_token(const wb_tokenizer *t, const wb__letters *l, wb__span s)
+static int32_t whole_token(const wb_tokenizer *t, const wb__letters *l, wb__piece s)
 {
     uint32_t node = 0;
     for (int i = s.begin; i < s.end; i++)
@@ -248,7 +275,7 @@ static int32_t whole_token(const wb_tokenizer *t, const wb__letters *l, wb__span
     return t->vocabulary.values[node];
 }
 
-bool wb__bpe(const wb_tokenizer *t, wb__text_work *w, wb__span s, wb__tokens *out)
+bool wb__bpe(const wb_tokenizer *t, wb__text_work *w, wb__piece s, wb__tokens *out)
 {
     const int32_t whole = t->whole_first ? whole_token(t, &w->text, s) : -1;
     if (whole >= 0) return wb__emit(t, &w->text, s.begin, s.end, whole, out);

@@ -62,19 +62,11 @@ static bool strip(const wb__letters *in, bool left, bool right, wb__letters *out
     return wb__letters_copy(out, in->at + begin, end - begin);
 }
 
-static bool begins_with(const wb__letters *l, int at, const wb__letters *word)
-{
-    if (l->n - at < word->n) return false;
-    for (int i = 0; i < word->n; i++)
-        if (l->at[at + i].c != word->at[i].c) return false;
-    return true;
-}
-
 static bool replace(const wb__letters *in, const wb__letters *from, const wb__letters *to,
                     wb__letters *out)
 {
     for (int i = 0; i < in->n;) {
-        if (!from->n || !begins_with(in, i, from)) {
+        if (!from->n || !wb__letters_begin(in->at + i, in->n - i, from)) {
             if (!wb__letters_add(out, in->at[i++])) return false;
             continue;
         }
@@ -97,10 +89,10 @@ static bool prepend(const wb__letters *in, const wb__letters *to, wb__letters *o
 static bool step(const wb__text_step *s, const wb__letters *in, wb__letters *out)
 {
     switch (s->kind) {
-    case WB__NORMAL: return wb__unicode_normal(in, s->first, s->second, out);
-    case WB__LOWER: return lower(in, out);
+    case WB__NORMAL_FORM: return wb__unicode_normal(in, s->first, s->second, out);
+    case WB__LOWERCASE: return lower(in, out);
     case WB__DROP: return drop(in, s->first, out);
-    case WB__CLEAN: return clean(in, out);
+    case WB__CLEAN_TEXT: return clean(in, out);
     case WB__SPACE_IDEOGRAPHS: return space_ideographs(in, out);
     case WB__STRIP: return strip(in, s->first, s->second, out);
     case WB__REPLACE: return replace(in, &s->from, &s->to, out);

@@ -16,12 +16,32 @@ static void add_part(wb__part_reader *r, wb__template *to, int32_t id, int64_t t
     to->at[to->n++] = (wb__part){id, (int32_t)type};
 }
 
-void wb__template_of(wb__part_reader *r, wb__template *to, const char *form, const char *types,
-                     const int32_t *ids)
+/* Adds parts: each letter of `form` is A, B, or a place in `ids`, '0' or '1'; `types` has the type
+ * of each as '0' or '1'. */
+static void add_parts(wb__part_reader *r, wb__template *to, const char *form, const char *types,
+                      const int32_t *ids)
 {
     for (; *form; form++, types++)
         add_part(r, to, *form == 'A' ? WB__FIRST : *form == 'B' ? WB__SECOND : ids[*form - '0'],
                  *types - '0');
+}
+
+void wb__template_plain(wb__part_reader *r)
+{
+    add_parts(r, &r->t->alone, "A", "0", NULL);
+    add_parts(r, &r->t->pair, "AB", "01", NULL);
+}
+
+void wb__template_bert(wb__part_reader *r, const int32_t ids[2])
+{
+    add_parts(r, &r->t->alone, "0A1", "000", ids);
+    add_parts(r, &r->t->pair, "0A1B1", "00011", ids);
+}
+
+void wb__template_roberta(wb__part_reader *r, const int32_t ids[2])
+{
+    add_parts(r, &r->t->alone, "0A1", "000", ids);
+    add_parts(r, &r->t->pair, "0A11B1", "000000", ids);
 }
 
 /* Adds the ids of a special token, which the processor lists by its name. */
@@ -102,9 +122,7 @@ static void read_one_template(wb__part_reader *r, const wb__json *p)
     }
     wb__part_keys(r, p, bert ? "type sep cls" : "type sep cls trim_offsets add_prefix_space");
     const int32_t ids[2] = {token_pair(r, p, "cls"), token_pair(r, p, "sep")};
-    wb__template_of(r, &r->t->alone, "0A1", "000", ids);
-    if (bert) wb__template_of(r, &r->t->pair, "0A1B1", "00011", ids);
-    else wb__template_of(r, &r->t->pair, "0A11B1", "000000", ids);
+    (bert ? wb__template_bert : wb__template_roberta)(r, ids);
     if (roberta) r->t->trim = wb__part_bool(r, p, "trim_offsets", true);
     if (roberta) r->t->keep_first = wb__part_bool(r, p, "add_prefix_space", true);
 }
@@ -119,9 +137,7 @@ void wb__read_template(wb__part_reader *r, const wb__json *part)
         else if (!wb__json_is(parts, WB__JSON_LIST)) wb__part_bad(r, "Sequence without processors");
         WB__JSON_EACH(strcmp(type, "Sequence") ? NULL : parts, p, i) read_one_template(r, p);
     }
-    if (r->t->alone.n) return;
-    wb__template_of(r, &r->t->alone, "A", "0", NULL);
-    wb__template_of(r, &r->t->pair, "AB", "01", NULL);
+    if (!r->t->alone.n) wb__template_plain(r);
 }
 
 /* ---- truncation and padding ------------------------------------------------------------------ */
@@ -171,6 +187,23 @@ static void read_padding(wb__part_reader *r, const wb__json *p)
     if (id < 0 || id > INT32_MAX || type < 0 || type > INT32_MAX || r->t->padded < 0 ||
         r->t->padded > WB__LETTERS_MOST || r->t->multiple < 0 || r->t->multiple > WB__LETTERS_MOST)
         wb__part_bad(r, "a number is negative or too large");
+}
+
+int wb__read_sentences(wb_tokenizer *t, const wb__json *settings)
+{
+    wb__part_reader reader = {t, "sentence_bert_config.json", 0}, *r = &reader;
+    if (!wb__json_is(settings, WB__JSON_OBJECT)) return wb__part_bad(r, "it is no object");
+    const int64_t most = wb__part_integer(r, settings, "max_seq_length", 0);
+    if (most < 0) wb__part_bad(r, "max_seq_length %lld", (long long)most);
+    if (wb__part_bool(r, settings, "do_lower_case", false))
+        wb__part_unknown(r, "do_lower_case is true, which is not done: lower texts first, and load "
+                         "the tokenizer's file instead of the folder");
+    if (most) {
+        t->most = most;
+        t->cut = WB__LONGEST_FIRST;
+        t->padded = t->multiple = 0;
+    }
+    return r->status;
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */

@@ -171,13 +171,13 @@ static void read_part(wb__part_reader *r, const wb__json *part, const char *list
 void wb__bert_steps(wb__part_reader *r, bool clean, bool ideographs, bool accents, bool lowercase)
 {
     wb__text_steps *s = &r->t->normalisers;
-    if (clean) wb__part_step(r, s, WB__CLEAN, 0, 0, NULL, NULL);
+    if (clean) wb__part_step(r, s, WB__CLEAN_TEXT, 0, 0, NULL, NULL);
     if (ideographs) wb__part_step(r, s, WB__SPACE_IDEOGRAPHS, 0, 0, NULL, NULL);
     if (accents) {
-        wb__part_step(r, s, WB__NORMAL, false, false, NULL, NULL);
+        wb__part_step(r, s, WB__NORMAL_FORM, false, false, NULL, NULL);
         wb__part_step(r, s, WB__DROP, WB__IS_NONSPACING, 0, NULL, NULL);
     }
-    if (lowercase) wb__part_step(r, s, WB__LOWER, 0, 0, NULL, NULL);
+    if (lowercase) wb__part_step(r, s, WB__LOWERCASE, 0, 0, NULL, NULL);
 }
 
 static void read_bert(wb__part_reader *r, const wb__json *p)
@@ -193,14 +193,14 @@ static void normal_form(wb__part_reader *r, const wb__json *p)
 {
     const char *type = wb__json_text(wb__json_get(p, "type"));      /* NFC, NFD, NFKC or NFKD */
     bare(r, p);
-    wb__part_step(r, &r->t->normalisers, WB__NORMAL, type[strlen(type) - 1] == 'C',
+    wb__part_step(r, &r->t->normalisers, WB__NORMAL_FORM, type[strlen(type) - 1] == 'C',
                   type[2] == 'K', NULL, NULL);
 }
 
 static void read_lowercase(wb__part_reader *r, const wb__json *p)
 {
     bare(r, p);
-    wb__part_step(r, &r->t->normalisers, WB__LOWER, 0, 0, NULL, NULL);
+    wb__part_step(r, &r->t->normalisers, WB__LOWERCASE, 0, 0, NULL, NULL);
 }
 
 static void read_accents(wb__part_reader *r, const wb__json *p)
@@ -293,9 +293,9 @@ static void read_digits(wb__part_reader *r, const wb__json *p)
 void wb__byte_steps(wb__part_reader *r, bool prefix_space, bool pattern)
 {
     wb__text_steps *s = &r->t->splitters;
-    if (prefix_space) wb__part_step(r, s, WB__LEAD, 0, 0, NULL, " ");
+    if (prefix_space) wb__part_step(r, s, WB__PREFIX, 0, 0, NULL, " ");
     if (pattern) wb__part_step(r, s, WB__SPLIT_GPT2, 0, 0, NULL, NULL);
-    wb__part_step(r, s, WB__BYTES, 0, 0, NULL, NULL);
+    wb__part_step(r, s, WB__BYTE_LEVEL, 0, 0, NULL, NULL);
 }
 
 static void read_byte_level(wb__part_reader *r, const wb__json *p)
@@ -321,9 +321,10 @@ static void read_metaspace(wb__part_reader *r, const wb__json *p)
     wb__text_steps *s = &r->t->splitters;
     const int scheme = scheme_of(r, p);
     const char *mark = one_character(r, p, "replacement", "\xe2\x96\x81");
-    wb__part_step(r, s, WB__SUBSTITUTE, 0, 0, " ", mark);
+    wb__part_step(r, s, WB__REPLACE_CHARACTER, 0, 0, " ", mark);
     if (scheme != SCHEME_NEVER)
-        wb__part_step(r, s, scheme == SCHEME_FIRST ? WB__LEAD_FIRST : WB__LEAD, 0, 0, NULL, mark);
+        wb__part_step(r, s, scheme == SCHEME_FIRST ? WB__PREFIX_FIRST : WB__PREFIX, 0, 0, NULL,
+                      mark);
     if (wb__part_bool(r, p, "split", true))
         wb__part_step(r, s, WB__SPLIT_BEFORE, 0, 0, NULL, mark);
 }
@@ -375,32 +376,32 @@ void wb__read_splitter(wb__part_reader *r, const wb__json *part)
 static void decoder_bytes(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type add_prefix_space trim_offsets use_regex");
-    wb__part_step(r, &r->t->decoders, WB__UNBYTES, 0, 0, NULL, NULL);
+    wb__part_step(r, &r->t->decoders, WB__DECODE_BYTE_LEVEL, 0, 0, NULL, NULL);
 }
 
 static void decoder_wordpiece(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type prefix cleanup");
-    wb__part_step(r, &r->t->decoders, WB__UNPIECE, wb__part_bool(r, p, "cleanup", true), 0,
+    wb__part_step(r, &r->t->decoders, WB__DECODE_WORDPIECE, wb__part_bool(r, p, "cleanup", true), 0,
                   wb__part_text(r, p, "prefix", "##"), NULL);
 }
 
 static void decoder_metaspace(wb__part_reader *r, const wb__json *p)
 {
-    wb__part_step(r, &r->t->decoders, WB__UNSPACE, scheme_of(r, p) != SCHEME_NEVER, 0,
+    wb__part_step(r, &r->t->decoders, WB__DECODE_METASPACE, scheme_of(r, p) != SCHEME_NEVER, 0,
                   one_character(r, p, "replacement", "\xe2\x96\x81"), NULL);
 }
 
 static void decoder_fallback(wb__part_reader *r, const wb__json *p)
 {
     bare(r, p);
-    wb__part_step(r, &r->t->decoders, WB__UNFALL, 0, 0, NULL, NULL);
+    wb__part_step(r, &r->t->decoders, WB__DECODE_BYTE_FALLBACK, 0, 0, NULL, NULL);
 }
 
 static void decoder_fuse(wb__part_reader *r, const wb__json *p)
 {
     bare(r, p);
-    wb__part_step(r, &r->t->decoders, WB__FUSE, 0, 0, NULL, NULL);
+    wb__part_step(r, &r->t->decoders, WB__DECODE_FUSE, 0, 0, NULL, NULL);
 }
 
 static void decoder_replace(wb__part_reader *r, const wb__json *p)
@@ -416,10 +417,10 @@ static void decoder_strip(wb__part_reader *r, const wb__json *p)
     wb__part_keys(r, p, "type content start stop");
     const int64_t start = wb__part_integer(r, p, "start", 0);
     const int64_t stop = wb__part_integer(r, p, "stop", 0);
-    if (!s->n || s->at[s->n - 1].kind != WB__FUSE || stop || start < 0 || start > 1 << 20)
+    if (!s->n || s->at[s->n - 1].kind != WB__DECODE_FUSE || stop || start < 0 || start > 1 << 20)
         wb__part_unknown(r, "Strip with start %lld and stop %lld; known is Strip at the start, "
                          "behind Fuse", (long long)start, (long long)stop);
-    wb__part_step(r, &r->t->decoders, WB__UNSTRIP, (int)start, 0,
+    wb__part_step(r, &r->t->decoders, WB__DECODE_STRIP, (int)start, 0,
                   one_character(r, p, "content", NULL), NULL);
 }
 
@@ -432,5 +433,5 @@ void wb__read_decoder(wb__part_reader *r, const wb__json *part)
     r->what = "decoder";
     if (part && part->kind != WB__JSON_NULL)
         read_part(r, part, "decoders", WB__COUNT(readers), readers);
-    else wb__part_step(r, &r->t->decoders, WB__JOIN, 0, 0, NULL, NULL);
+    else wb__part_step(r, &r->t->decoders, WB__DECODE_SPACES, 0, 0, NULL, NULL);
 }

@@ -56,6 +56,15 @@ static char *next_line(char **at, const char *end)
     return line;
 }
 
+/* An error for a text with a zero byte, which would end a line. */
+static void no_zeros(wb__part_reader *r, const char *text, int64_t bytes)
+{
+    const char *zero = bytes ? memchr(text, 0, (size_t)bytes) : NULL;
+    if (zero)
+        wb__part_bad(r, "byte %lld is zero, so that it is no text in UTF-8 (UTF-16?)",
+                     (long long)(zero - text));
+}
+
 /* ---- vocab.txt ------------------------------------------------------------------------------- */
 
 static void bert_parts(wb__part_reader *r, const wb__json *settings)
@@ -73,8 +82,7 @@ static void bert_parts(wb__part_reader *r, const wb__json *settings)
     r->what = "vocab.txt";
     r->t->unknown = id_of(r, tokens[0]);
     const int32_t ids[2] = {id_of(r, tokens[1]), id_of(r, tokens[2])};
-    wb__template_of(r, &r->t->alone, "0A1", "000", ids);
-    wb__template_of(r, &r->t->pair, "0A1B1", "00011", ids);
+    wb__template_bert(r, ids);
     for (size_t i = 0; i < WB__COUNT(keys); i++) add_special(r, tokens[i]);
     const int32_t pad = wb__trie_value(&r->t->vocabulary, tokens[3]);
     r->t->pad_id = WB__MAX(pad, 0);
@@ -89,6 +97,7 @@ int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__jso
     const char *end = text + bytes;
     class_of(r, settings, classes);
     r->what = "vocab.txt";
+    no_zeros(r, text, bytes);
     t->model = WB__WORDPIECE;
     t->most_letters = 100;
     wb__free(t->prefix);
@@ -103,7 +112,7 @@ int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__jso
     if (!r->status) bert_parts(r, settings);
     if (!r->status) r->status = wb__tokenizer_ready(t);
     wb__bert_pieces(r);
-    wb__part_step(r, &t->decoders, WB__UNPIECE, true, 0, "##", NULL);
+    wb__part_step(r, &t->decoders, WB__DECODE_WORDPIECE, true, 0, "##", NULL);
     return r->status;
 }
 
@@ -115,9 +124,10 @@ static void read_merges(wb__part_reader *r, char *text, int64_t bytes)
     int64_t lines = 0, rank = 0;
     for (const char *at = text; at < end; at++) lines += *at == '\n';
     r->what = "merges.txt";
+    no_zeros(r, text, bytes);
     if (!r->status) r->status = wb__merges_room(r->t, lines + 1);
     char *line = next_line(&text, end);
-    if (line && !strncmp(line, "#version", 8)) line = next_line(&text, end);
+    if (line && wb__begins(line, "#version")) line = next_line(&text, end);
     for (; !r->status && line; line = next_line(&text, end)) {
         char *space = strchr(line, ' ');
         if (!*line) continue;
@@ -139,8 +149,7 @@ static void roberta_parts(wb__part_reader *r, const wb__json *settings)
         special_of(r, settings, "pad_token", "<pad>")};
     r->what = "vocab.json";
     const int32_t ids[2] = {id_of(r, tokens[0]), id_of(r, tokens[1])};
-    wb__template_of(r, &r->t->alone, "0A1", "000", ids);
-    wb__template_of(r, &r->t->pair, "0A11B1", "000000", ids);
+    wb__template_roberta(r, ids);
     for (size_t i = 0; i < WB__COUNT(tokens); i++) add_special(r, tokens[i]);
     r->t->pad_id = WB__MAX(wb__trie_value(&r->t->vocabulary, tokens[3]), 0);
     r->t->trim = true;
@@ -162,8 +171,7 @@ static void gpt2_parts(wb__part_reader *r, const wb__json *settings)
         if (strcmp(token, before)) add_special(r, token);
         before = token;
     }
-    wb__template_of(r, &r->t->alone, "A", "0", NULL);
-    wb__template_of(r, &r->t->pair, "AB", "01", NULL);
+    wb__template_plain(r);
 }
 
 int wb__read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary, char *merges, int64_t bytes,
@@ -183,6 +191,6 @@ int wb__read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary, char *merge
     if (!r->status) r->status = wb__tokenizer_ready(t);
     t->keep_first = prefix_space;
     wb__byte_steps(r, prefix_space, true);
-    wb__part_step(r, &t->decoders, WB__UNBYTES, 0, 0, NULL, NULL);
+    wb__part_step(r, &t->decoders, WB__DECODE_BYTE_LEVEL, 0, 0, NULL, NULL);
     return r->status;
 }

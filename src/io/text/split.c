@@ -1,5 +1,5 @@
 /* Steps that split a text into pieces, and change the letters of pieces. Added tokens, which are
- * spans with an id, stay as they are. */
+ * pieces with an id, stay as they are. */
 #include "io/text/tokenizer.h"
 #include "io/text/unicode.h"
 
@@ -8,9 +8,9 @@
 /* ---- splitters ------------------------------------------------------------------------------- */
 
 /* Adds a piece, unless it is empty. */
-static bool cut(wb__spans *out, int begin, int end)
+static bool cut(wb__pieces *out, int begin, int end)
 {
-    return begin == end || wb__spans_add(out, begin, end, -1);
+    return begin == end || wb__pieces_add(out, begin, end, -1);
 }
 
 /* Whether a piece ends between two characters, of which one, both or none is a delimiter. */
@@ -31,15 +31,13 @@ static bool is_delimiter(const wb__text_step *step, const wb__letter *at, int i,
     const wb__letters *text = &step->from;
     *n = 1;
     if (!text->n) return wb__unicode_classes(at[i].c) & step->first;
-    if (end - i < text->n) return false;
-    for (int k = 0; k < text->n; k++)
-        if (at[i + k].c != text->at[k].c) return false;
+    if (!wb__letters_begin(at + i, end - i, text)) return false;
     *n = text->n;
     return true;
 }
 
-static bool split_delimiters(const wb__letter *at, wb__span s, const wb__text_step *step,
-                             wb__spans *out)
+static bool split_delimiters(const wb__letter *at, wb__piece s, const wb__text_step *step,
+                             wb__pieces *out)
 {
     const wb__delimiters b = (wb__delimiters)step->second;
     bool before = false;
@@ -55,7 +53,7 @@ static bool split_delimiters(const wb__letter *at, wb__span s, const wb__text_st
     return (before && b == WB__REMOVED) || cut(out, begin, s.end);
 }
 
-static bool split_words(const wb__letter *at, wb__span s, wb__spans *out)
+static bool split_words(const wb__letter *at, wb__piece s, wb__pieces *out)
 {
     int begin = s.begin, before = 0;
     for (int i = s.begin; i < s.end; i++) {
@@ -69,7 +67,7 @@ static bool split_words(const wb__letter *at, wb__span s, wb__spans *out)
     return before & WB__IS_SPACE || cut(out, begin, s.end);
 }
 
-static bool split_before(const wb__letter *at, wb__span s, uint32_t c, wb__spans *out)
+static bool split_before(const wb__letter *at, wb__piece s, uint32_t c, wb__pieces *out)
 {
     int begin = s.begin;
     for (int i = s.begin + 1; i < s.end; i++)
@@ -168,8 +166,8 @@ static int gpt4_end(const wb__letter *at, int i, int end, int digits)
     return last > i ? last : spaces_end(at, i, end);
 }
 
-static bool split_pattern(const wb__letter *at, wb__span s, const wb__text_step *step,
-                          wb__spans *out)
+static bool split_pattern(const wb__letter *at, wb__piece s, const wb__text_step *step,
+                          wb__pieces *out)
 {
     for (int i = s.begin; i < s.end;) {
         const int next = step->kind == WB__SPLIT_GPT2 ? gpt2_end(at, i, s.end)
@@ -202,7 +200,7 @@ int wb__letter_byte(uint32_t c)
     return k < 33 ? k : k < 67 ? k - 33 + 0x7f : k == 67 ? 0xad : -1;
 }
 
-static bool add_bytes(const wb__letter *at, wb__span s, wb__letters *out)
+static bool add_bytes(const wb__letter *at, wb__piece s, wb__letters *out)
 {
     for (int i = s.begin; i < s.end; i++) {
         wb__letter x = at[i];
@@ -217,18 +215,18 @@ static bool add_bytes(const wb__letter *at, wb__span s, wb__letters *out)
 }
 
 /* Writes the letters of a piece after the step to `out`. */
-static bool change(const wb__text_step *step, const wb__letter *at, wb__span s, wb__letters *out)
+static bool change(const wb__text_step *step, const wb__letter *at, wb__piece s, wb__letters *out)
 {
-    if (step->kind == WB__BYTES) return add_bytes(at, s, out);
+    if (step->kind == WB__BYTE_LEVEL) return add_bytes(at, s, out);
     const uint32_t mark = step->to.at[0].c;
     const bool lead =
-        step->kind == WB__LEAD || (step->kind == WB__LEAD_FIRST && !at[s.begin].begin);
+        step->kind == WB__PREFIX || (step->kind == WB__PREFIX_FIRST && !at[s.begin].begin);
     if (lead && at[s.begin].c != mark &&
         !wb__letters_add(out, (wb__letter){mark, at[s.begin].begin, at[s.begin].end}))
         return false;
     const int first = out->n;
     if (!wb__letters_copy(out, at + s.begin, s.end - s.begin)) return false;
-    for (int i = first; step->kind == WB__SUBSTITUTE && i < out->n; i++)
+    for (int i = first; step->kind == WB__REPLACE_CHARACTER && i < out->n; i++)
         if (out->at[i].c == step->from.at[0].c) out->at[i].c = mark;
     return true;
 }
@@ -237,10 +235,12 @@ static bool change(const wb__text_step *step, const wb__letter *at, wb__span s, 
 
 static bool changes(wb__text_step_kind k)
 {
-    return k == WB__LEAD || k == WB__LEAD_FIRST || k == WB__SUBSTITUTE || k == WB__BYTES;
+    return k == WB__PREFIX || k == WB__PREFIX_FIRST || k == WB__REPLACE_CHARACTER ||
+           k == WB__BYTE_LEVEL;
 }
 
-static bool split_piece(const wb__text_step *step, const wb__letter *at, wb__span s, wb__spans *out)
+static bool split_piece(const wb__text_step *step, const wb__letter *at, wb__piece s,
+                        wb__pieces *out)
 {
     switch (step->kind) {
     case WB__SPLIT: return split_delimiters(at, s, step, out);
@@ -253,23 +253,23 @@ static bool split_piece(const wb__text_step *step, const wb__letter *at, wb__spa
 static bool split_all(const wb__text_step *step, wb__text_work *w)
 {
     w->more.n = 0;
-    for (int i = 0; i < w->spans.n; i++) {
-        const wb__span s = w->spans.at[i];
-        if (s.id >= 0 ? !wb__spans_add(&w->more, s.begin, s.end, s.id)
+    for (int i = 0; i < w->pieces.n; i++) {
+        const wb__piece s = w->pieces.at[i];
+        if (s.id >= 0 ? !wb__pieces_add(&w->more, s.begin, s.end, s.id)
                       : !split_piece(step, w->text.at, s, &w->more))
             return false;
     }
-    const wb__spans made = w->more;
-    w->more = w->spans;
-    w->spans = made;
+    const wb__pieces made = w->more;
+    w->more = w->pieces;
+    w->pieces = made;
     return true;
 }
 
 static bool change_all(const wb__text_step *step, wb__text_work *w)
 {
     w->spare.n = 0;
-    for (int i = 0; i < w->spans.n; i++) {
-        wb__span *s = &w->spans.at[i];
+    for (int i = 0; i < w->pieces.n; i++) {
+        wb__piece *s = &w->pieces.at[i];
         const int begin = w->spare.n;
         if (s->id >= 0 ? !wb__letters_copy(&w->spare, w->text.at + s->begin, s->end - s->begin)
                        : !change(step, w->text.at, *s, &w->spare))

@@ -13,10 +13,10 @@
 /* What a step of a list does; in brackets what it needs of wb__text_step. */
 typedef enum {
     /* normalisers: from letters to letters */
-    WB__NORMAL,                 /* a normal form of Unicode [first: compose, second: K] */
-    WB__LOWER,
+    WB__NORMAL_FORM,            /* a normal form of Unicode [first: compose, second: K] */
+    WB__LOWERCASE,
     WB__DROP,                   /* drops characters of some classes [first] */
-    WB__CLEAN,                  /* BERT: drops control characters, white space becomes ' ' */
+    WB__CLEAN_TEXT,             /* BERT: drops control characters, white space becomes ' ' */
     WB__SPACE_IDEOGRAPHS,       /* BERT: spaces around ideographs */
     WB__STRIP,                  /* white space at the ends [first: left, second: right] */
     WB__REPLACE,                /* [from, to] */
@@ -27,19 +27,20 @@ typedef enum {
     WB__SPLIT_WORDS,            /* runs of word characters and of others, without white space */
     WB__SPLIT_GPT2,             /* GPT-2's pattern */
     WB__SPLIT_GPT4,             /* that of cl100k [first: the most digits of a number] */
-    WB__LEAD,                   /* puts `to` before a piece, unless it begins with `to` */
-    WB__LEAD_FIRST,             /* the same for the piece at the beginning of the text only */
-    WB__SUBSTITUTE,             /* replaces the character `from` by `to` in pieces */
+    WB__PREFIX,                 /* puts `to` before a piece, unless it begins with `to` */
+    WB__PREFIX_FIRST,           /* the same for the piece at the beginning of the text only */
+    WB__REPLACE_CHARACTER,      /* replaces the character `from` by `to` in pieces */
     WB__SPLIT_BEFORE,           /* before each character `to` */
-    WB__BYTES,                  /* each byte becomes a character of GPT-2's alphabet */
+    WB__BYTE_LEVEL,             /* each byte becomes a character of GPT-2's alphabet */
     /* decoders: of the letters of one token; WB__REPLACE is one too */
-    WB__UNBYTES,                /* GPT-2's characters become bytes, in tokens that have no others */
-    WB__JOIN,                   /* a space before each token but the first */
-    WB__UNPIECE,                /* WordPiece [from: the prefix, first: clean up] */
-    WB__UNSPACE,                /* Metaspace [from: the character, first: dropped in token 0] */
-    WB__UNFALL,                 /* <0xE2> becomes a byte */
-    WB__FUSE,                   /* nothing: tokens are joined anyway */
-    WB__UNSTRIP                 /* drops `from` at the start of the text, at most `first` times */
+    WB__DECODE_BYTE_LEVEL,      /* GPT-2's characters become bytes, in tokens that have
+                                   no others */
+    WB__DECODE_SPACES,          /* a space before each token but the first */
+    WB__DECODE_WORDPIECE,       /* WordPiece [from: the prefix, first: clean up] */
+    WB__DECODE_METASPACE,       /* Metaspace [from: the character, first: dropped in token 0] */
+    WB__DECODE_BYTE_FALLBACK,   /* <0xE2> becomes a byte */
+    WB__DECODE_FUSE,            /* nothing: tokens are joined anyway */
+    WB__DECODE_STRIP            /* drops `from` at the start of the text, at most `first` times */
 } wb__text_step_kind;
 
 typedef enum {
@@ -59,8 +60,9 @@ void wb__steps_free(wb__text_steps *s);
 
 /* ---- the tokenizer --------------------------------------------------------------------------- */
 
-/* A token of the vocabulary; `text` is its place in `texts` of the tokenizer. */
-typedef struct { int32_t id; uint32_t text; bool special; } wb__entry_of_vocabulary;
+/* A token of the vocabulary; `text` is its place in `texts` of the tokenizer, and `decoded` that of
+ * what it is decoded to: the normal form of an added token that is found in normalised text. */
+typedef struct { int32_t id; uint32_t text, decoded; bool special; } wb__entry_of_vocabulary;
 
 typedef struct { int32_t id; bool single_word, lstrip, rstrip; } wb__added;
 /* Finds added tokens: the values of the trie are indices of `added`. */
@@ -148,15 +150,18 @@ int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__jso
 int wb__read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary, char *merges, int64_t bytes,
                         const wb__json *settings);
 
+/* Sets truncation and padding as a sentence encoder's sentence_bert_config.json has them. */
+int wb__read_sentences(wb_tokenizer *t, const wb__json *settings);
+
 /* ---- encoding -------------------------------------------------------------------------------- */
 
 /* Letters [begin, end) of a text; id >= 0: an added token, which is complete. */
-typedef struct { int begin, end; int32_t id; } wb__span;
-typedef struct { wb__span *at; int n, capacity; } wb__spans;
-static inline bool wb__spans_add(wb__spans *s, int begin, int end, int32_t id)
+typedef struct { int begin, end; int32_t id; } wb__piece;
+typedef struct { wb__piece *at; int n, capacity; } wb__pieces;
+static inline bool wb__pieces_add(wb__pieces *s, int begin, int end, int32_t id)
 {
     if (!wb__reserve(&s->at, &s->capacity, s->n + 1, sizeof *s->at)) return false;
-    s->at[s->n++] = (wb__span){begin, end, id};
+    s->at[s->n++] = (wb__piece){begin, end, id};
     return true;
 }
 
@@ -172,27 +177,32 @@ static inline bool wb__tokens_add(wb__tokens *l, wb__token x)
 
 /* Memory that is reused from text to text. */
 typedef struct { int32_t id, previous, next, begin, end; } wb__symbol;
-typedef struct { uint32_t rank; int32_t at, left, right, id; } wb__candidate;
+/* A merge that may join the symbol `at` with the one behind it, and the next candidate of its list;
+ * 0: it is the last. merge is NULL when the candidate has been taken. */
+typedef struct { const wb__merge *merge; int32_t at, next; } wb__candidate;
+typedef struct { uint32_t rank; int32_t at, candidate; } wb__list_head;
 typedef struct {
-    wb__letters raw, piece, text, spare;
-    wb__spans found, more, spans;
+    wb__letters raw, normal, text, spare;
+    wb__pieces found, more, pieces;
     wb__symbol *symbols;
-    wb__candidate *heap;
-    int n_symbols, symbols_capacity, n_heap, heap_capacity;
+    wb__candidate *candidates;
+    wb__list_head *heap;
+    int n_symbols, symbols_capacity, n_candidates, candidates_capacity, n_heap, heap_capacity;
+    int last[256];                      /* the candidate that was added last, by its rank mod 256 */
 } wb__text_work;
 void wb__text_work_free(wb__text_work *w);
 
 /* Each returns false, with the error set, if memory ran out or the text became too long. */
 bool wb__normalise_text(const wb__text_steps *s, wb__letters *text, wb__letters *spare);
 bool wb__split_text(const wb__text_steps *s, wb__text_work *w);
-/* Adds the added tokens in `l` and the pieces between them to `spans`. */
+/* Adds the added tokens in `l` and the pieces between them to `pieces`. */
 bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letters *l,
-                    wb__spans *spans);
+                    wb__pieces *pieces);
 /* Adds the token `id` of the letters [begin, end), at least one. */
 bool wb__emit(const wb_tokenizer *t, const wb__letters *l, int begin, int end, int32_t id,
               wb__tokens *out);
-bool wb__wordpiece(const wb_tokenizer *t, const wb__letters *l, wb__span s, wb__tokens *out);
-bool wb__bpe(const wb_tokenizer *t, wb__text_work *w, wb__span s, wb__tokens *out);
+bool wb__wordpiece(const wb_tokenizer *t, const wb__letters *l, wb__piece s, wb__tokens *out);
+bool wb__bpe(const wb_tokenizer *t, wb__text_work *w, wb__piece s, wb__tokens *out);
 
 /* Adds the tokens of a text, without special ones, to `out`. */
 bool wb__tokenize(const wb_tokenizer *t, wb__text_work *w, const char *text, wb__tokens *out);
@@ -203,7 +213,7 @@ bool wb__tokenize(const wb_tokenizer *t, wb__text_work *w, const char *text, wb_
  * follows. */
 typedef struct {
     bool keep_special, begun;
-    int stripped;                       /* how often WB__UNSTRIP has dropped; -1: it is done */
+    int stripped;                       /* how often WB__DECODE_STRIP dropped; -1: it is done */
     char bytes[4];
     int n;
     wb__letters word, spare;

@@ -120,13 +120,13 @@ int wb__tokenizer_token(wb_tokenizer *t, const char *text, int64_t id, bool adde
     if (!known) return wb__error_or(WB_ERROR_MEMORY);
     if (*known >= 0 && *known != id)
         return bad_token(t, text, "has two ids, of which one is", id);
-    const uint32_t at = (uint32_t)t->n_texts;
+    const uint32_t at = *known < 0 ? (uint32_t)t->n_texts : UINT32_MAX;
     if ((*known < 0 && !store_text(t, text, strlen(text))) ||
         !wb__reserve(&t->tokens, &t->tokens_capacity, t->n_tokens + 1, sizeof *t->tokens))
         return wb__error_or(WB_ERROR_MEMORY);
     /* A token that is there is entered again, without a text: wb__tokenizer_ready joins both. */
     t->tokens[t->n_tokens++] =
-        (wb__entry_of_vocabulary){(int32_t)id, *known < 0 ? at : UINT32_MAX, special};
+        (wb__entry_of_vocabulary){.id = (int32_t)id, .text = at, .decoded = at, .special = special};
     *known = (int32_t)id;
     return 0;
 }
@@ -151,6 +151,10 @@ int wb__tokenizer_add(wb_tokenizer *t, const char *text, wb__added a, bool norma
         f->starts[(uint8_t)*key] = f->any = true;
         if (*value < 0) *value = t->n_added;
         t->added[t->n_added++] = a;
+    }
+    if (ok && f == &t->in_normal) {
+        t->tokens[wb__token_of(t, a.id) - t->tokens].decoded = (uint32_t)t->n_texts;
+        ok = store_text(t, key, n);
     }
     wb__free(key);
     wb__free(word.at);
