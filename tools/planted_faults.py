@@ -25,6 +25,7 @@ SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
 CALLS, CHANGES = "engine_compile_calls", "engine_compile_state"
 READING = "engine_reading"
 SLICES = "engine_slices"
+FORMS = "engine_forms"
 SUMS = "optim_accumulate"
 FORMULAS = "optim_formulas"
 LOOPS, SCOPES, CHECK = "engine_loops", "engine_scopes", "engine_check"
@@ -265,6 +266,12 @@ TABLE = [
      "return step > 0 ? n - 1 - span : n - 1;", "return step > 0 ? 0 : n - 1;", [SLICES]),
     ("each slice of a result that a loop reads has a plan of its own", "src/engine/leaf_slice.c",
      "else if (y) y->flags |= WB__SLICED;", "", [READING]),
+    ("prepared weights outlive an assignment", "src/engine/tensor.c",
+     "    wb__forms_drop(s);\n    if (wb__likely(!s->mirror)) return;", "    if (wb__likely(!s->mirror)) return;", [FORMS]),
+    ("prepared weights of borrowed memory", "src/engine/forms.c", "!s || s->borrowed || ", "!s || ", [FORMS]),
+    ("weights are prepared at the first reading", "src/engine/forms.c", "enum { FEWEST = 3 };", "enum { FEWEST = 1 };", [FORMS]),
+    ("prepared weights of another kernel", "src/engine/forms.c", "f->key != k->form_key || f->bytes", "f->bytes", [FORMS]),
+    ("oneDNN ignores prepared weights", "src/backend/cpu/onednn/dnnl.c", "    if (form) place(s, p->to, form);\n", "", [FORMS]),
     ("slices that are evaluated together evaluate their tensor", "src/engine/leaf_slice.c",
      "        const wb_tensor *y = sliced(tensors[i]);\n        any = y && y->flags", "        wb_tensor *y = sliced(tensors[i]);\n        any = y && (y->flags |= i ? WB__SLICED : 0)", [READING]),
     ("each slice of a pending write has a plan of its own", "src/engine/leaf_slice.c",

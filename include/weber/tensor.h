@@ -179,7 +179,7 @@ WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 
 /** Memory of an evaluation, in bytes.  `arena`: intermediate values; `outputs`: results; `inputs`:
  * parameters and other inputs; `peak`: the sum of these three.  `kernels` is the number of kernels
- * that run. */
+ * that run.  Prepared weights (wb_set_prepared_weights) are not counted: evaluations share them. */
 typedef struct { int64_t arena, outputs, inputs, peak, kernels; } wb_memory;
 
 /** Computes the memory that wb_eval_array of these n tensors would need now, without evaluating
@@ -188,8 +188,11 @@ typedef struct { int64_t arena, outputs, inputs, peak, kernels; } wb_memory;
 WB_API int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out);
 
 /** Counts of this process since its start.  `plans_built`: plans made; `plan_hits`: evaluations
- * that reused a plan; `steps`: runs of plans.  `arena_bytes` is the memory of all arenas now. */
-typedef struct { int64_t plans_built, plan_hits, arena_bytes, steps; } wb_engine_stats;
+ * that reused a plan; `steps`: runs of plans.  `arena_bytes` is the memory of all arenas now,
+ * `prepared_bytes` that of prepared weights (wb_set_prepared_weights). */
+typedef struct {
+    int64_t plans_built, plan_hits, arena_bytes, steps, prepared_bytes;
+} wb_engine_stats;
 
 /** The counts of this process. */
 WB_API wb_engine_stats wb_stats(void);
@@ -197,6 +200,17 @@ WB_API wb_engine_stats wb_stats(void);
  * with wb_distributed_run it keeps this number for each rank.  Before the first call it is 64.  The
  * least recently used plan is freed first. */
 WB_API void wb_set_plan_cache(int plans);
+/** Sets how many bytes the process spends on prepared weights; 0: none.  Before the first call there
+ * is no limit.
+ *
+ * On the CPU, products with few rows and convolutions read their weights in another order than the
+ * tensor has, and reorder them in each evaluation.  When an evaluation reads weights that have not
+ * been written since two others read them, as in inference or with frozen layers, the library keeps
+ * them reordered: about the bytes of the weights again, and four times these for convolutions by
+ * Winograd's algorithm.  This memory is freed when the weights are written or freed.  Results have
+ * the same bits with and without it.  Weights above the limit are not prepared; a lower limit frees
+ * nothing at once. */
+WB_API void wb_set_prepared_weights(int64_t bytes);
 
 /* ---- compiled functions ---------------------------------------------------------------------- */
 

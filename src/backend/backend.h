@@ -176,6 +176,9 @@ typedef struct {
     int sums_of;            /* wb__sums, of a product without batch dimensions */
     wb__view sums;          /* one dimension; f32 or the dtype of c */
     bool packed;            /* of a product: view 1 is the packed form of b, which a PACK made */
+    /* Of a product or convolution: the buffer that may have the prepared form of view 1, which is a
+     * leaf that this plan does not write; 0: it has none. */
+    int form;
     uint8_t precision;      /* wb__precision, of products, convolutions and attention */
     bool deterministic;     /* the results must be the same bits at every run */
     bool in_branch;         /* in a graph it may run at the same time as steps that are not */
@@ -218,6 +221,10 @@ struct wb__kernel {
     bool unfinished;        /* a launch only begins the step, and needs `finish` */
     bool in_branch;         /* as the step's */
     bool by_host;           /* the host takes part, so that no graph contains the step */
+    /* The prepared form of view 1, if the step has `form`: its bytes (0: the kernel has none), and
+     * what it is.  Kernels with the same key make the same form of the same leaf. */
+    size_t form_bytes;
+    uint64_t form_key;
 };
 
 /* A step whose launch only begins it goes on while later steps run. */
@@ -363,6 +370,10 @@ struct wb__backend {
      * with b; else 0.  All products with this b accept the form.  The engine packs what several
      * products of a plan read (packs.c).  The views have no buffers. */
     int64_t (*packed_bytes)(const wb_device *d, const wb__step *step);
+    /* Writes the prepared form of a kernel's view 1, from the leaf in the memory `leaf`.  A launch
+     * reads the form instead of the leaf if the buffer `form` of the step is not NULL.  The results
+     * have the same bits with and without it. */
+    int (*prepare_form)(const wb_device *d, const wb__kernel *kernel, const void *leaf, void *form);
     /* Whether graphs of the device may run steps at the same time (`after` of wb__sequence). */
     bool (*branches)(const wb_device *d);
     /* Records a sequence as one command, for plans that run repeatedly.  `s` and everything it

@@ -29,6 +29,7 @@ wb_engine_stats wb_stats(void)
     wb_engine_stats s = stats;
     pthread_mutex_unlock(&lock);
     s.arena_bytes = arena_bytes;
+    s.prepared_bytes = wb__forms_bytes();
     return s;
 }
 

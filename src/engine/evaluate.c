@@ -302,8 +302,9 @@ static bool pending_is_lost(const wb__thread *t)
 
 static int bind_buffers(wb__request *r, const wb__plan *p)
 {
-    if (!wb__reserve(&mine.buffers, &mine.buffers_capacity, p->arena + 1, sizeof *mine.buffers) ||
-        !wb__reserve(&mine.offsets, &mine.offsets_capacity, p->arena + 1, sizeof *mine.offsets))
+    const int n = wb__plan_buffers(p);
+    if (!wb__reserve(&mine.buffers, &mine.buffers_capacity, n, sizeof *mine.buffers) ||
+        !wb__reserve(&mine.offsets, &mine.offsets_capacity, n, sizeof *mine.offsets))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->n_writes; i++) {
         wb_tensor *v = r->targets[i] >= 0 ? r->writes[i]->variable : NULL;
@@ -313,7 +314,11 @@ static int bind_buffers(wb__request *r, const wb__plan *p)
     for (int i = 0; i < r->n_leaves; i++)
         mine.buffers[i] = wb__memory_of(r->leaves[i].tensor, r->leaves[i].at, &mine.offsets[i]);
     memset(mine.offsets + r->n_leaves, 0,
-           (size_t)(p->arena + 1 - r->n_leaves) * sizeof *mine.offsets);
+           (size_t)(n - r->n_leaves) * sizeof *mine.offsets);
+    const uint64_t run = p->n_forms ? wb__form_run() : 0;
+    for (int i = 0; i < p->n_forms; i++)
+        mine.buffers[p->arena + 1 + i] =
+            wb__form_of(p, i, r->leaves[p->forms[i].leaf].tensor, run);
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= r->n_leaves)
             mine.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;

@@ -82,8 +82,11 @@ typedef struct {
     bool tried;
 } wb__plan_phase;
 
+/* The prepared form of a leaf, which a kernel may read in place of the leaf. */
+typedef struct { int leaf, kernel; } wb__plan_form;
+
 /* A plan.  The buffers of a run are, in this order: leaves, written variables that are no leaf,
- * results, the arena. */
+ * results, the arena, prepared forms. */
 typedef struct {
     uint64_t hash;
     uint64_t *words;
@@ -105,6 +108,8 @@ typedef struct {
     /* lower bounds of the number of kernel launches of a run without graphs: n_launches for all
      * steps, n_final_launches for the steps that write variables */
     int n_launches, n_final_launches;
+    wb__plan_form *forms;
+    int n_forms, forms_capacity;
     bool library_writes;            /* one of the steps that write variables is not a fused one */
     _Atomic int runs;
     pthread_mutex_t building;       /* guards the phases while their graphs are built */
@@ -113,6 +118,9 @@ typedef struct {
                                        recordings of wb_compile hold */
     uint64_t last_used;
 } wb__plan;
+
+/* The number of buffers of a run. */
+static inline int wb__plan_buffers(const wb__plan *p) { return p->arena + 1 + p->n_forms; }
 
 wb__plan *wb__plan_make(const wb__request *r, uint64_t hash);
 void wb__plan_free(wb__plan *p);

@@ -103,6 +103,7 @@ void wb__storage_set_read(wb__storage *s, const void *values)
 
 void wb__storage_written(wb__storage *s)
 {
+    wb__forms_drop(s);
     if (wb__likely(!s->mirror)) return;
     pthread_mutex_lock(&mirrors);
     wb__free(s->mirror);
@@ -114,6 +115,7 @@ void wb__storage_unref(wb__storage *s)
 {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
     wb__free(s->mirror);
+    wb__forms_drop(s);
     if (!s->borrowed) s->device->backend->release(s->device, s->data, s->bytes);
     else if (s->release) {
         wb__this_thread()->program_calls++;

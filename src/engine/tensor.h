@@ -23,6 +23,9 @@
 #include "backend/backend.h"
 #include "engine/compiled/recording.h"
 
+/* The values of a leaf in the order in which a kernel reads them. */
+typedef struct wb__form wb__form;
+
 /* Memory on a device, with a reference count. */
 typedef struct {
     _Atomic uint32_t refs;
@@ -36,6 +39,9 @@ typedef struct {
     void *context;
     void *mirror;                       /* a copy of the values on the host, made by the first
                                            read */
+    _Atomic(wb__form *) forms;          /* prepared forms of the values (forms.c) */
+    _Atomic uint64_t read_by;           /* the latest run of a plan that could read a form */
+    _Atomic uint32_t reads;             /* the number of such runs since the values were written */
 } wb__storage;
 wb__storage *wb__storage_new(const wb_device *device, size_t bytes);
 static inline wb__storage *wb__storage_ref(wb__storage *s)
@@ -50,7 +56,8 @@ const void *wb__storage_read(wb__storage *s);
 /* Whether the host has a copy of the storage's values; sets this copy, if there is memory. */
 bool wb__storage_is_read(wb__storage *s);
 void wb__storage_set_read(wb__storage *s, const void *values);
-void wb__storage_written(wb__storage *s);       /* drops the host's copy */
+void wb__forms_drop(wb__storage *s);            /* forms.c */
+void wb__storage_written(wb__storage *s);       /* drops the host's copy and the prepared forms */
 
 /* Returns wb__bind(x), evaluated, or NULL on failure.  Messages begin with `what`. */
 wb_tensor *wb__evaluated(const char *what, wb_tensor *x);

@@ -36,6 +36,7 @@ typedef struct {
 
 static void give_back(lent *l)
 {
+    wb__storage_written(l->storage);    /* by a consumer that ignores that it is read-only */
     atomic_fetch_sub_explicit(&l->storage->lent, 1, memory_order_relaxed);
     wb__storage_unref(l->storage);
     wb__free(l);

@@ -265,6 +265,7 @@ const wb__backend wb__cpu_backend = {
     .prefers_channels_last = cpu_prefers_channels_last,
     .supports = wb__cpu_supports,
     .packed_bytes = wb__cpu_packed_bytes,
+    .prepare_form = wb__cpu_prepare_form,
 };
 
 #define CPU(n) {.backend = &wb__cpu_backend, .ordinal = n, .name = ""}

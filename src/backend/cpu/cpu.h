@@ -28,6 +28,9 @@ bool wb__cpu_supports(const wb_device *device, const wb__step *step);
 bool wb__cpu_supports_int8(const wb__step *step);
 /* packed_bytes of wb__backend (cpu_library.c). */
 int64_t wb__cpu_packed_bytes(const wb_device *device, const wb__step *step);
+/* prepare_form of wb__backend (cpu_library.c). */
+int wb__cpu_prepare_form(const wb_device *device, const wb__kernel *kernel, const void *leaf,
+                         void *form);
 
 /* The address of a view's first element. */
 static inline void *wb__cpu_at(const wb__view *v, void *const *buffers)

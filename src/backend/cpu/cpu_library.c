@@ -10,7 +10,7 @@ static size_t up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 typedef struct {
     wb__cpu_kernel head;
     wb__cpu_op *op;
-    int n_views, n_loops;
+    int n_views, n_loops, form;         /* form: as in the step */
     wb__view views[4];
     /* copy[i]: the kernel that copies operand i of a convolution to or from NHWC; NULL: no copy.
      * The NHWC copy is at offset operand_at[i] in the workspace.  The operand `written` is copied
@@ -36,7 +36,9 @@ static int run_once(const library_kernel *k, void *const *buffers, void *const *
         at[i] = workspace + k->operand_at[i];
         if (i != k->written) run_copy(k, i, buffers[k->views[i].buffer], at[i], workspace);
     }
-    k->op->run(k->op, at, workspace);
+    const void *form = k->form ? buffers[k->form] : NULL;
+    if (form) k->op->run_form(k->op, at, form, workspace);
+    else k->op->run(k->op, at, workspace);
     const int i = k->written;
     if (k->copy[i]) run_copy(k, i, at[i], buffers[k->views[i].buffer], workspace);
     return 0;
@@ -83,7 +85,7 @@ static int matmul(const wb__step *s, library_kernel *k)
     const int last = c->ndim - 1;
     wb__matmul_desc d = {
         .dtype = a->dtype, .batch = {1, 1}, .m = c->dims[last - 1], .n = c->dims[last],
-        .k = a->dims[a->ndim - 1], .has_bias = s->n_views > 3, .packed = s->packed,
+        .k = a->dims[a->ndim - 1], .has_bias = s->n_views > 3, .packed = s->packed, .kept = s->form > 0,
         .act = s->epilogue,
         .round = s->precision == WB__PRECISION_MEDIUM && a->dtype == WB_F32,
     };
@@ -220,6 +222,25 @@ static int pool(const wb__step *s, library_kernel *k)
     return wb__cpu_pool(&d, &k->op);
 }
 
+/* Lets the kernel read the prepared form of view 1, if its operation has one. */
+static void keep_form(library_kernel *k, const wb__step *s)
+{
+    const int64_t about[] = {(int64_t)k->op->form_key, k->views[1].offset, k->views[1].dtype};
+    k->form = s->form;
+    k->head.base.form_bytes = k->op->form_bytes;
+    k->head.base.form_key = wb__cpu_form_key(0, sizeof about, about);
+}
+
+int wb__cpu_prepare_form(const wb_device *device, const wb__kernel *kernel, const void *leaf,
+                         void *form)
+{
+    const library_kernel *k = (const library_kernel *)kernel;
+    const wb__view *v = &k->views[1];
+    (void)device;
+    return k->op->make_form(
+        k->op, (const char *)leaf + v->offset * (int64_t)wb__dtype_size(v->dtype), form);
+}
+
 int wb__cpu_library(const wb__step *s, wb__cpu_kernel **kernel)
 {
     library_kernel *k = wb__alloc_zero(1, sizeof *k);
@@ -238,6 +259,7 @@ int wb__cpu_library(const wb__step *s, wb__cpu_kernel **kernel)
     k->head.base.impl = k->op ? k->op->impl : "nothing";
     k->head.base.reason = k->op ? k->op->reason : NULL;
     k->head.base.workspace = WB__MAX(k->op ? k->op->workspace : 0, k->copies_at);
+    if (s->form && k->op && k->op->form_bytes && !k->n_loops) keep_form(k, s);
     for (int i = 0; i < 3; i++)
         if (k->copy[i])
             k->head.base.workspace = WB__MAX(k->head.base.workspace,

@@ -11,6 +11,8 @@
 #include "base/parallel.h"
 #include "backend/kinds.h"
 
+#include <string.h>
+
 /* The widest instruction set of this processor.  The environment variable WEBER_ISA=portable, avx2
  * or avx512 can lower it. */
 typedef enum { WB__ISA_PORTABLE, WB__ISA_AVX2, WB__ISA_AVX512 } wb__isa_level;
@@ -28,6 +30,7 @@ typedef struct {
     int64_t a_s[2], b_s[2], c_s[2];
     bool has_bias, round;
     bool packed;            /* B is in its packed form; the batch has one product */
+    bool kept;              /* B may have a prepared form (wb__cpu_op), and one that pays is used */
     wb__op act;
 } wb__matmul_desc;
 
@@ -74,7 +77,28 @@ struct wb__cpu_op {
     void (*destroy)(wb__cpu_op *op);
     size_t workspace;                       /* in bytes, may be 0; the caller aligns it to 64 */
     const char *impl, *reason;
+    /* The prepared form of the second buffer, b or w: its values in the order in which the kernel
+     * reads them.  form_bytes is its size; 0: the operation has none.  make_form writes it;
+     * run_form reads it in place of the second buffer, while `run` makes it in the workspace.  Both
+     * compute the same bits.  Operations with the same form_key make the same form of the same
+     * values. */
+    size_t form_bytes;
+    uint64_t form_key;
+    int (*make_form)(const wb__cpu_op *op, const void *from, void *form);
+    void (*run_form)(const wb__cpu_op *op, void *const *buffers, const void *form, void *workspace);
 };
+/* A form_key: which kind of form, and what else decides its values. */
+enum { WB__CPU_FORM_PACKED = 1, WB__CPU_FORM_WINOGRAD, WB__CPU_FORM_DNNL };
+static inline uint64_t wb__cpu_form_key(int kind, size_t bytes, const void *what)
+{
+    uint64_t key = (uint64_t)kind;
+    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        memcpy(&word, (const char *)what + at, WB__MIN(bytes - at, sizeof word));
+        key = wb__mix(key, word);
+    }
+    return key;
+}
 
 /* Prepare an operation.  Return 0, or an error code with the error set.  *d is copied. */
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op);     /* buffers: a, b, c, bias */

@@ -205,7 +205,7 @@ static void find_numbers(recording *r, const wb__request *q)
 /* Copies the parts of the request that replays need.  Takes over q->numbers.  False: no memory. */
 static bool fill_recording(recording *r, wb__request *q, int n_in, wb_tensor *const *in)
 {
-    const size_t n_buffers = (size_t)r->plan->arena + 1;
+    const size_t n_buffers = (size_t)wb__plan_buffers(r->plan);
     r->n_leaves = q->n_leaves;
     r->n_targets = q->n_targets;
     r->n_results = q->n_results;
@@ -478,6 +478,19 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
     return written ? wb__copied(x, x->storage->device) : x;
 }
 
+/* Sets the buffers of the prepared forms.  An input is a form's leaf too: a model may be one. */
+static void bind_forms(recording *r, wb_tensor *const *in)
+{
+    const wb__plan *p = r->plan;
+    const uint64_t run = p->n_forms ? wb__form_run() : 0;
+    for (int i = 0; i < p->n_forms; i++) {
+        const leaf *l = &r->leaves[p->forms[i].leaf];
+        const wb_tensor *x = l->input == BEFORE ? NULL
+                           : l->input == NO_INPUT ? l->tensor : wb__bind(in[l->input]);
+        r->buffers[p->arena + 1 + i] = wb__form_of(p, i, x, run);
+    }
+}
+
 /* Sets the buffers of a replay; makes the tensors of its results. */
 static int bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
@@ -502,6 +515,7 @@ static int bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **made)
     for (int i = 0; i < r->n_writes; i++)
         if (r->writes[i].target >= r->n_leaves)
             r->buffers[r->writes[i].target] = r->writes[i].variable->storage->data;
+    bind_forms(r, in);
     return 0;
 }
 

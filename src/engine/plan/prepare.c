@@ -114,6 +114,32 @@ static bool keep_branches(const wb__programs *s, wb__plan *p)
     return p->after;
 }
 
+/* The leaf that is view 1 of the step and whose values may be kept in a prepared form: it is a whole
+ * tensor, and this plan does not write it.  -1: there is none. */
+static int constant_leaf(const wb__attempt *a, const wb__plan_step *d)
+{
+    const wb__request *r = a->request;
+    const wb__step *s = &d->step;
+    const bool reads = s->kind == WB__STEP_MATMUL ? !s->packed && !wb__step_is_special(s)
+                     : s->kind == WB__STEP_CONV && s->variant != WB__CONV_GRAD_WEIGHT;
+    if (!reads || !a->device->backend->prepare_form) return -1;
+    const int leaf = s->views[1].buffer;
+    if (d->operand[1].allocation >= 0 || leaf < 0 || leaf >= r->n_leaves) return -1;
+    for (int i = 0; i < r->n_targets; i++)
+        if (r->targets[i] == leaf) return -1;
+    return r->leaves[leaf].granule ? -1 : leaf;
+}
+
+/* Notes the prepared form that the newest kernel can read.  False: out of memory. */
+static bool keep_form(wb__plan *p, int leaf)
+{
+    const int kernel = p->n_steps - 1;
+    if (leaf < 0 || !p->kernels[kernel]->form_bytes) return true;
+    if (!wb__reserve(&p->forms, &p->forms_capacity, p->n_forms + 1, sizeof *p->forms)) return false;
+    p->forms[p->n_forms++] = (wb__plan_form){leaf, kernel};
+    return true;
+}
+
 /* Prepares all steps even after one was declined, so that one attempt finds all declined steps. */
 static bool prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
 {
@@ -125,9 +151,13 @@ static bool prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
     p->n_compute = s->n_compute;
     for (int i = 0; i < s->n; i++) {
         int status = 0;
-        if (!prepare_step(a, &s->step[i].step, &p->kernels[p->n_steps], &status)) return false;
+        wb__step step = s->step[i].step;
+        const int leaf = constant_leaf(a, &s->step[i]);
+        if (leaf >= 0) step.form = wb__plan_buffers(p);
+        if (!prepare_step(a, &step, &p->kernels[p->n_steps], &status)) return false;
         declined |= status != 0;
         p->n_steps += !status;
+        if (!status && !keep_form(p, leaf)) return false;
         if (!declined) note_kernel(a, &s->step[i], i >= s->n_compute, p);
     }
     if (declined) wb__fail(WB_ERROR_UNSUPPORTED, "a step that was taken is declined");
@@ -223,6 +253,7 @@ void wb__plan_free(wb__plan *p)
     wb__free(p->waits);
     wb__free(p->after);
     wb__free(p->text);
+    wb__free(p->forms);
     wb__free(p->words);
     wb__free(p->constants);
     pthread_mutex_destroy(&p->building);

@@ -52,19 +52,31 @@ static void one_part(void *ctx, int64_t part)
     }
 }
 
-static void run(const wb__cpu_op *op, void *const *buffers, void *workspace)
+static void run_form(const wb__cpu_op *op, void *const *buffers, const void *form, void *workspace)
 {
     const epilogue *p = (const epilogue *)op;
     const int64_t size = p->d.n * p->d.c * p->d.h * p->d.w;
     const int64_t parts = size < SERIAL ? 1 : wb__threads();
     char *bias = p->d.has_bias ? buffers[3] : NULL;
-    p->inner->run(p->inner, buffers, workspace);
+    if (form) p->inner->run_form(p->inner, buffers, form, workspace);
+    else p->inner->run(p->inner, buffers, workspace);
     if (bias && p->wide != p->d.dtype) {
         bias = (char *)workspace + p->inner->workspace;
         wb__widen(bias, buffers[3], p->d.dtype, p->d.c);
     }
     job j = {p, buffers[0], bias, (size + parts - 1) / parts};
     wb__parallel(parts, one_part, &j);
+}
+
+static void run(const wb__cpu_op *op, void *const *buffers, void *workspace)
+{
+    run_form(op, buffers, NULL, workspace);
+}
+
+static int make_form(const wb__cpu_op *op, const void *from, void *form)
+{
+    const wb__cpu_op *inner = ((const epilogue *)op)->inner;
+    return inner->make_form(inner, from, form);
 }
 
 static void destroy(wb__cpu_op *op)
@@ -92,6 +104,8 @@ int wb__conv_epilogue(const wb__conv_desc *d, wb__cpu_op **op)
     if (d->act) p->row = wb__tile_unary(wb__tile_table_here(), d->act, (int)wb__reg_of(p->wide));
     p->op = *p->inner;
     p->op.run = run;
+    p->op.run_form = run_form;
+    p->op.make_form = make_form;
     p->op.destroy = destroy;
     p->op.workspace = (p->inner->workspace + 63) & ~(size_t)63;
     p->inner->workspace = p->op.workspace;

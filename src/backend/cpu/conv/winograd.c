@@ -49,6 +49,7 @@ typedef struct {
 typedef struct {
     const winograd *p;
     const float *x, *w, *y, *bias;
+    const float *u;                     /* the transformed weights; not of GRAD_WEIGHT */
     char *workspace;
     int64_t first, count;               /* GRAD_WEIGHT: the tiles of this block */
 } job;
@@ -96,7 +97,7 @@ static void weights_task(void *ctx, int64_t vector)
     const bool data = p->d.kind == WB__CONV_GRAD_INPUT;
     const int64_t s_in = data ? p->k * 9 : 9, s_out = data ? 9 : p->c * 9;
     const int64_t k = vector * p->product->lanes, panel = k / p->width * p->width;
-    float *u = (float *)j->workspace + panel * p->c + k - panel;
+    float *u = (float *)j->u + panel * p->c + k - panel;
     const int n = (int)WB__MIN(p->product->lanes, p->k - k);
     for (int64_t c = 0; c < p->c; c++)
         p->transform->weights(j->w + k * s_out + c * s_in, s_out, n, data, u + c * p->width,
@@ -128,7 +129,7 @@ static void forward_task(void *ctx, int64_t task)
             const float *x = input_tile(p, j->x, first + i, &t);
             p->transform->input(&t, x, v + i * p->cp);
         }
-        multiply(p, (const float *)j->workspace, v, m, count);
+        multiply(p, j->u, v, m, count);
         for (int64_t i = 0; i < count; i++) {
             float *y = (float *)output_tile(p, j->y, first + i, &t);
             p->transform->output(&t, m + i * p->kp, j->bias, p->act.relu, y);
@@ -190,24 +191,39 @@ static void back_task(void *ctx, int64_t vector)
                            (float *)j->w + (k * p->c + c) * 9);
 }
 
+static int transform_weights(const wb__cpu_op *op, const void *from, void *form)
+{
+    const winograd *p = (const winograd *)op;
+    wb__parallel(p->kp / p->product->lanes, weights_task, &(job){ .p = p, .w = from, .u = form });
+    return 0;
+}
+
+static void run_transformed(const wb__cpu_op *op, void *const *buffers, const void *form,
+                            void *workspace)
+{
+    const winograd *p = (const winograd *)op;
+    const bool data = p->d.kind == WB__CONV_GRAD_INPUT;
+    wb__parallel(p->tasks, forward_task,
+                 &(job){ .p = p, .x = buffers[data ? 2 : 0], .y = buffers[data ? 0 : 2], .u = form,
+                         .bias = p->d.has_bias ? buffers[3] : NULL, .workspace = workspace });
+}
+
 static void run_winograd(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
     const winograd *p = (const winograd *)op;
-    job j = { .p = p, .x = buffers[0], .w = buffers[1], .y = buffers[2],
-              .bias = p->d.has_bias ? buffers[3] : NULL, .workspace = workspace };
-    const int64_t vectors = p->kp / p->product->lanes;
     if (p->d.kind == WB__CONV_GRAD_WEIGHT) {
+        job j = { .p = p, .x = buffers[0], .w = buffers[1], .y = buffers[2],
+                  .workspace = workspace };
         for (; j.first < p->tiles; j.first += p->block) {
             j.count = WB__MIN(p->block, p->tiles - j.first);
             wb__parallel(p->tasks, both_task, &j);
             wb__parallel(POSITIONS, sums_task, &j);
         }
-        wb__parallel(vectors, back_task, &j);
+        wb__parallel(p->kp / p->product->lanes, back_task, &j);
         return;
     }
-    if (p->d.kind == WB__CONV_GRAD_INPUT) j.x = buffers[2], j.y = buffers[0];
-    wb__parallel(vectors, weights_task, &j);
-    wb__parallel(p->tasks, forward_task, &j);
+    transform_weights(op, buffers[1], workspace);
+    run_transformed(op, buffers, workspace, workspace);
 }
 
 static void destroy_winograd(wb__cpu_op *op) { wb__free(op); }
@@ -291,6 +307,13 @@ int wb__winograd_conv(const wb__conv_desc *d, wb__cpu_op **op)
     p->op.run = run_winograd;
     p->op.destroy = destroy_winograd;
     lay_out(p);
+    if (d->kind != WB__CONV_GRAD_WEIGHT) {
+        const int64_t key[] = { d->kind, p->c, p->k, p->width, p->w_step };
+        p->op.form_bytes = p->weights_bytes;
+        p->op.form_key = wb__cpu_form_key(WB__CPU_FORM_WINOGRAD, sizeof key, key);
+        p->op.make_form = transform_weights;
+        p->op.run_form = run_transformed;
+    }
     snprintf(p->impl, sizeof p->impl, "winograd %s", isa->name);
     p->op.impl = p->impl;
     *op = &p->op;

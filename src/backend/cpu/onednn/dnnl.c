@@ -1,8 +1,8 @@
 /* oneDNN's matrix product and convolution as prepared operations.
  *
- * x and y keep the layout that they have in the engine.  The weights of a convolution change at
- * every step, so each run reorders them to the layout that oneDNN chooses.  oneDNN's scratch memory
- * is in the operation's workspace.
+ * x and y keep the layout that they have in the engine.  A run reorders the weights of a convolution
+ * to the layout that oneDNN chooses, unless it gets them in this layout, as a prepared form.
+ * oneDNN's scratch memory is in the operation's workspace.
  *
  * Each run needs a run_set: memory objects of oneDNN for its pointers.  Up to SETS idle sets are
  * kept in a list without a lock.  A run creates a set only if the list is empty.
@@ -200,7 +200,15 @@ static void row_behind(const dnnl_op *p, void *at)
     wb__parallel(parts, one_part, &r);
 }
 
-static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace)
+/* Sets the place of memory object i. */
+static void place(run_set *s, int i, const void *at)
+{
+    if (at == s->pointer[i]) return;
+    s->pointer[i] = (void *)at;
+    dnnl_memory_set_data_handle(s->memory[i], s->pointer[i]);
+}
+
+static void run_form(const wb__cpu_op *op, void *const *buffers, const void *form, void *workspace)
 {
     dnnl_op *p = (dnnl_op *)op;         /* only the list of sets changes, atomically */
     run_set *s = take_set(p);
@@ -211,13 +219,11 @@ static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace
     const int before = use_one_thread();
     for (int i = 0; i < p->count; i++) {
         const operand *o = &p->operands[i];
-        void *at = o->buffer >= 0 ? buffers[o->buffer] : (char *)workspace + o->offset;
-        if (at == s->pointer[i]) continue;
-        dnnl_memory_set_data_handle(s->memory[i], at);
-        s->pointer[i] = at;
+        place(s, i, o->buffer >= 0 ? buffers[o->buffer] : (char *)workspace + o->offset);
     }
+    if (form) place(s, p->to, form);
     dnnl_status_t bad = 0;
-    if (p->reorder && p->reorder_first)
+    if (p->reorder && p->reorder_first && !form)
         bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args);
     if (!bad) bad = dnnl_primitive_execute(p->primitive, s->stream, p->used_by_primitive, s->args);
     if (!bad && p->reorder && !p->reorder_first)
@@ -227,6 +233,41 @@ static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace
     use_threads(before);
     give_set(p, s);
     if (p->row && !bad) row_behind(p, buffers[2]);
+}
+
+static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace)
+{
+    run_form(op, buffers, NULL, workspace);
+}
+
+/* Reorders weights to the layout of the primitive. */
+static int make_form(const wb__cpu_op *op, const void *from, void *form)
+{
+    dnnl_op *p = (dnnl_op *)op;
+    run_set *s = take_set(p);
+    if (!s) return wb__fail(WB_ERROR_MEMORY, "oneDNN: out of memory for weights of %s", p->impl);
+    const int before = use_one_thread();
+    place(s, p->from, from);
+    place(s, p->to, form);
+    const dnnl_status_t bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args)
+                           || dnnl_stream_wait(s->stream);
+    use_threads(before);
+    give_set(p, s);
+    return !bad ? 0 : wb__fail(WB_ERROR_INTERNAL, "oneDNN: the reorder of weights of %s failed",
+                               p->impl);
+}
+
+/* Lets the operation read its reordered weights as a prepared form. */
+static void keep_form(dnnl_op *p)
+{
+    uint64_t about[256] = {0};
+    wb__md_ref layout = p->operands[p->to].desc;
+    const size_t bytes = wb__md_bytes(layout, about, sizeof about);
+    if (!bytes) return;
+    p->op.form_bytes = dnnl_memory_desc_get_size(layout);
+    p->op.form_key = wb__cpu_form_key(WB__CPU_FORM_DNNL, bytes, about);
+    p->op.make_form = make_form;
+    p->op.run_form = run_form;
 }
 
 static void destroy_dnnl(wb__cpu_op *op)
@@ -333,6 +374,7 @@ static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char *
         }
         atomic_store(&p->sets[0], s);
         p->op.impl = p->impl;
+        if (p->reorder && p->reorder_first) keep_form(p);
         *op = &p->op;
         return 0;
     }

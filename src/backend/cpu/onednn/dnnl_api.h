@@ -57,6 +57,20 @@ static inline dnnl_status_t wb__md_any(wb__md *d, int n, const int64_t *dims, dn
 #endif
 }
 
+/* The bytes that describe a memory descriptor, at most `size`; 0: unknown. */
+static inline size_t wb__md_bytes(wb__md_ref d, void *to, size_t size)
+{
+#if DNNL_VERSION_MAJOR >= 3
+    size_t bytes = 0;
+    if (dnnl_memory_desc_get_blob(NULL, &bytes, d) || bytes > size) return 0;
+    return dnnl_memory_desc_get_blob((uint8_t *)to, &bytes, d) ? 0 : bytes;
+#else
+    if (sizeof *d > size) return 0;
+    memcpy(to, d, sizeof *d);
+    return sizeof *d;
+#endif
+}
+
 static inline dnnl_status_t wb__append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind)
 {
 #if DNNL_VERSION_MAJOR >= 3

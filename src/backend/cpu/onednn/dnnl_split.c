@@ -40,6 +40,7 @@ typedef struct {
 typedef struct {
     const split *s;
     void *const *buffers;
+    const void *form;                   /* of the weights, or NULL */
     char *workspace;
     pthread_t caller;
     atomic_int failed;                  /* the code of the first error of another thread */
@@ -64,7 +65,9 @@ static void run_piece(void *ctx, int64_t i)
     for (int b = 0; b < s->buffers; b++)
         buffers[b] = (char *)j->buffers[b] + p->at[b] * (int64_t)s->size;
     if (s->sums) buffers[1] = sums_of(j, i);
-    p->op->run(p->op, buffers, j->workspace + s->each * (size_t)i);
+    void *workspace = j->workspace + s->each * (size_t)i;
+    if (j->form) p->op->run_form(p->op, buffers, j->form, workspace);
+    else p->op->run(p->op, buffers, workspace);
     if (!pthread_equal(pthread_self(), j->caller) && wb_error_code()) {
         int none = 0;
         if (atomic_compare_exchange_strong(&j->failed, &none, wb_error_code()))
@@ -88,14 +91,41 @@ static void add_sums(void *ctx, int64_t part)
     if (s->dtype != WB_F32) wb__narrow((uint16_t *)j->buffers[1] + from, s->dtype, to, n);
 }
 
-static void run_split(const wb__cpu_op *op, void *const *buffers, void *workspace)
+static void run_form(const wb__cpu_op *op, void *const *buffers, const void *form, void *workspace)
 {
     const split *s = (const split *)op;
-    job j = { .s = s, .buffers = buffers, .workspace = workspace, .caller = pthread_self() };
+    job j = { .s = s, .buffers = buffers, .form = form, .workspace = workspace,
+              .caller = pthread_self() };
     wb__parallel(s->count, run_piece, &j);
     const int failed = atomic_load(&j.failed);
     if (failed) wb__fail(failed, "%s", j.message);
     if (s->sums) wb__parallel((s->sums + SUMS - 1) / SUMS, add_sums, &j);
+}
+
+static void run_split(const wb__cpu_op *op, void *const *buffers, void *workspace)
+{
+    run_form(op, buffers, NULL, workspace);
+}
+
+static int make_form(const wb__cpu_op *op, const void *from, void *form)
+{
+    const wb__cpu_op *first = ((const split *)op)->piece[0].op;
+    return first->make_form(first, from, form);
+}
+
+/* If all pieces read the same form of all weights, so does the operation. */
+static void share_form(split *s)
+{
+    const wb__cpu_op *first = s->piece[0].op;
+    bool same = first->form_bytes;
+    for (int i = 0; i < s->count && same; i++)
+        same = s->piece[i].op->form_bytes == first->form_bytes
+            && s->piece[i].op->form_key == first->form_key && !s->piece[i].at[1];
+    if (!same) return;
+    s->op.form_bytes = first->form_bytes;
+    s->op.form_key = first->form_key;
+    s->op.make_form = make_form;
+    s->op.run_form = run_form;
 }
 
 static void destroy_split(wb__cpu_op *op)
@@ -149,6 +179,7 @@ static int finish(split *s, int error, wb__cpu_op **op)
     const int64_t apart = s->sums ? s->count - (s->dtype == WB_F32) : 0;
     s->op.workspace = s->each * (size_t)s->count + (size_t)(apart * s->sums) * sizeof(float);
     s->op.impl = s->piece[0].op->impl;
+    share_form(s);
     *op = &s->op;
     return 0;
 }

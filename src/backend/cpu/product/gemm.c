@@ -127,6 +127,8 @@ typedef struct {
     method method;
     bool transposed, dots;
     bool packed;                        /* B is in its packed form */
+    size_t form_at;                     /* bytes: offset in the workspace of B's packed form, which
+                                           a run without a prepared form makes */
     bool has_bias;
     int64_t batch[2], a_b[2], b_b[2], c_b[2], count;
     /* A product is divided into parts of so many rows and columns at most.  A task computes some
@@ -335,11 +337,77 @@ static bool rounds(const wb__matmul_desc *d)
         && wb__isa_gemm_bf16();
 }
 
+/* ---- packed operands ------------------------------------------------------------------------- */
+
+static void pack_panel(void *ctx, int64_t i)
+{
+    const product_run *r = ctx;
+    const product *p = r->p;
+    const wb__gemm_kernel *kernel = p->method.kernel;
+    wb__gemm g = p->g;
+    g.b = r->buffers[0];
+    const int64_t j = i * kernel->nr;
+    for (int64_t k0 = 0; k0 < g.k; k0 += p->method.kc) {
+        const int64_t pk = WB__MIN(p->method.kc, g.k - k0);
+        kernel->pack_b(&g, k0, pk, j, WB__MIN(j + kernel->nr, g.n),
+                       (char *)r->buffers[1] + packed_at(&p->method, &g, j, k0, pk));
+    }
+}
+
+/* Writes the packed form of the B at `from`. */
+static int pack_operand(const wb__cpu_op *op, const void *from, void *form)
+{
+    const product *p = (const product *)op;
+    product_run r = { p, (void *[]){(void *)from, form}, NULL };
+    const int64_t panels = ceil_div(p->g.n, p->method.kernel->nr);
+    if (p->g.n * p->g.k >= SERIAL) wb__parallel(panels, pack_panel, &r);
+    else for (int64_t i = 0; i < panels; i++) pack_panel(&r, i);
+    return 0;
+}
+
+static void run_pack(const wb__cpu_op *op, void *const *buffers, void *workspace)
+{
+    (void)workspace;
+    pack_operand(op, buffers[0], buffers[1]);
+}
+
+static void run_prepared(const wb__cpu_op *op, void *const *buffers, const void *form,
+                         void *workspace)
+{
+    const product *p = (const product *)op;
+    run_product(op, (void *[]){buffers[0], (void *)form, buffers[2],
+                             p->has_bias ? buffers[3] : NULL}, workspace);
+}
+
+static void run_unprepared(const wb__cpu_op *op, void *const *buffers, void *workspace)
+{
+    char *form = (char *)workspace + ((const product *)op)->form_at;
+    pack_operand(op, buffers[1], form);
+    run_prepared(op, buffers, form, workspace);
+}
+
+/* Lets the product read a prepared form of B, of so many bytes. */
+static void keep_form(product *p, size_t bytes)
+{
+    const int64_t key[] = { p->g.k, p->g.n, p->g.bs0, p->g.bs1, p->g.b_type };
+    p->form_at = align(p->op.workspace);
+    p->op.workspace = p->form_at + bytes;
+    p->op.run = run_unprepared;
+    p->op.form_bytes = bytes;
+    p->op.form_key = wb__cpu_form_key(WB__CPU_FORM_PACKED, sizeof key, key);
+    p->op.make_form = pack_operand;
+    p->op.run_form = run_prepared;
+}
+
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
 {
     const char *reason = NULL;
+    const int64_t form =
+        d->kept && d->batch[0] * d->batch[1] == 1 ? wb__cpu_matmul_packed(d) : 0;
+    const bool packed = d->packed || form;
     *op = NULL;
     if (d->packed) reason = "our own product, with B packed once for several products";
+    else if (form) reason = "our own product, whose packed weights are kept";
     else if (rounds(d)) reason = "products may be rounded to bf16";
     else if (own_is_faster(d)) reason = "our own product is faster at this shape";
     else {
@@ -366,16 +434,16 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
                        .b_type = d->dtype,
                        .c_type = d->dtype,
                        .bias_type = d->dtype,
-                       .round = !d->packed && (d->dtype == WB_BF16 || rounds(d)),
+                       .round = !packed && (d->dtype == WB_BF16 || rounds(d)),
                        .act = wb__act_of(d->act, computed_type(d->dtype)) };
     const wb__gemm_kernel *kernel = kernel_for(&p->g);
     p->method.kernel = kernel;
     p->has_bias = d->has_bias;
     p->count = d->batch[0] * d->batch[1];
     wb__gemm transposed = transposed_product(&p->g);
-    p->packed = d->packed;
-    p->dots = !d->packed && suits_dots(&p->g, kernel);
-    p->transposed = !d->packed && !p->dots && (suits_dots(&transposed, kernel)
+    p->packed = packed;
+    p->dots = !packed && suits_dots(&p->g, kernel);
+    p->transposed = !packed && !p->dots && (suits_dots(&transposed, kernel)
                                  || cost(&transposed, kernel) < cost(&p->g, kernel));
     if (p->transposed) {
         p->dots = suits_dots(&transposed, kernel);
@@ -393,34 +461,9 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
     snprintf(p->impl, sizeof p->impl, "%s %s%s", p->dots ? "dot" : "gemm", wb__isa_best()->name,
              kernel->narrow ? " bf16" : "");
     p->op.impl = p->impl;
+    if (form) keep_form(p, (size_t)form);
     *op = &p->op;
     return 0;
-}
-
-/* ---- packed operands ------------------------------------------------------------------------- */
-
-static void pack_panel(void *ctx, int64_t i)
-{
-    const product_run *r = ctx;
-    const product *p = r->p;
-    const wb__gemm_kernel *kernel = p->method.kernel;
-    wb__gemm g = p->g;
-    g.b = r->buffers[0];
-    const int64_t j = i * kernel->nr;
-    for (int64_t k0 = 0; k0 < g.k; k0 += p->method.kc) {
-        const int64_t pk = WB__MIN(p->method.kc, g.k - k0);
-        kernel->pack_b(&g, k0, pk, j, WB__MIN(j + kernel->nr, g.n),
-                       (char *)r->buffers[1] + packed_at(&p->method, &g, j, k0, pk));
-    }
-}
-
-static void run_pack(const wb__cpu_op *op, void *const *buffers, void *workspace)
-{
-    const product *p = (const product *)op;
-    product_run r = { p, buffers, workspace };
-    const int64_t panels = ceil_div(p->g.n, p->method.kernel->nr);
-    if (p->tasks > 1) wb__parallel(panels, pack_panel, &r);
-    else for (int64_t i = 0; i < panels; i++) pack_panel(&r, i);
 }
 
 int wb__cpu_matmul_pack(const wb__matmul_desc *d, wb__cpu_op **op)
@@ -436,7 +479,6 @@ int wb__cpu_matmul_pack(const wb__matmul_desc *d, wb__cpu_op **op)
     p->method.kernel = kernel_for(&p->g);
     p->method.kc = inner_piece(p->method.kernel, d->k);
     p->method.columns = d->n;
-    p->tasks = d->n * d->k < SERIAL ? 1 : wb__threads();
     return 0;
 }
 

@@ -1,0 +1,88 @@
+/* Prepared forms: the values of a leaf, such as the weights of a layer, in the order in which a
+ * kernel reads them.
+ *
+ * Without a form, a kernel reorders the weights in each run.  Forms belong to the storage of the
+ * values, so that all plans and threads share them, and wb__storage_written drops them.  A form is
+ * made when FEWEST runs have read the values since they were written: weights that are trained
+ * change at every step and never have one.  Forms change no bits of a result.  Memory that others
+ * may write, borrowed or lent, has no forms. */
+#include "engine/request.h"
+
+#include <pthread.h>
+
+enum { FEWEST = 3 };
+
+struct wb__form {
+    wb__form *next;
+    uint64_t key;
+    size_t bytes;
+    int64_t offset;                     /* of the leaf in the storage */
+    void *memory;
+};
+
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int64_t total, most = INT64_MAX;
+static _Atomic uint64_t runs;
+
+void wb_set_prepared_weights(int64_t bytes) { most = WB__MAX(bytes, 0); }
+
+int64_t wb__forms_bytes(void) { return total; }
+uint64_t wb__form_run(void) { return ++runs; }
+
+void wb__forms_drop(wb__storage *s)
+{
+    if (wb__likely(!atomic_load_explicit(&s->reads, memory_order_relaxed))) return;
+    atomic_store_explicit(&s->reads, 0, memory_order_relaxed);
+    for (wb__form *f = atomic_exchange(&s->forms, NULL), *next; f; f = next) {
+        next = f->next;
+        s->device->backend->release(s->device, f->memory, f->bytes);
+        total -= (int64_t)f->bytes;
+        wb__free(f);
+    }
+}
+
+static void *find(wb__storage *s, const wb__kernel *k, int64_t offset)
+{
+    const wb__form *f = atomic_load_explicit(&s->forms, memory_order_acquire);
+    while (f && (f->key != k->form_key || f->bytes != k->form_bytes || f->offset != offset))
+        f = f->next;
+    return f ? f->memory : NULL;
+}
+
+/* With the lock held.  NULL: no memory, or the limit is reached; the kernel then runs without. */
+static void *make(wb__storage *s, const wb__kernel *k, int64_t offset)
+{
+    if ((int64_t)k->form_bytes > most - total) return NULL;
+    const wb__backend *b = s->device->backend;
+    wb__form *f = wb__alloc(sizeof *f);
+    void *memory = f ? b->allocate(s->device, k->form_bytes) : NULL;
+    if (!memory || b->prepare_form(s->device, k, (const char *)s->data + offset, memory)) {
+        if (memory) b->release(s->device, memory, k->form_bytes);
+        wb__free(f);
+        wb_clear_error();
+        return NULL;
+    }
+    *f = (wb__form){.next = s->forms, .key = k->form_key, .bytes = k->form_bytes, .offset = offset,
+                    .memory = memory};
+    total += (int64_t)f->bytes;
+    atomic_store_explicit(&s->forms, f, memory_order_release);
+    return memory;
+}
+
+void *wb__form_of(const wb__plan *p, int i, const wb_tensor *leaf, uint64_t run)
+{
+    const wb__kernel *k = p->kernels[p->forms[i].kernel];
+    wb__storage *s = leaf ? leaf->storage : NULL;
+    if (!s || s->borrowed || atomic_load_explicit(&s->lent, memory_order_relaxed)) return NULL;
+    if (atomic_exchange_explicit(&s->read_by, run, memory_order_relaxed) != run &&
+        atomic_load_explicit(&s->reads, memory_order_relaxed) < FEWEST)
+        atomic_fetch_add_explicit(&s->reads, 1, memory_order_relaxed);
+    const int64_t offset = leaf->op == WB__OP_variable ? 0 : leaf->offset;
+    void *form = find(s, k, offset);
+    if (form || atomic_load_explicit(&s->reads, memory_order_relaxed) < FEWEST) return form;
+    pthread_mutex_lock(&making);
+    form = find(s, k, offset);          /* another thread may have made it */
+    if (!form) form = make(s, k, offset);
+    pthread_mutex_unlock(&making);
+    return form;
+}
