@@ -63,8 +63,7 @@ static void add_bytes(wb__text *t, const wb__onnx_graph *g, const wb__onnx_node 
     int64_t sum = 0;
     for (int i = 0; i < n->n_in; i++) {
         const wb__onnx_graph *of = g;
-        int v = n->in[i];
-        for (; v >= 0 && of->values[v].outer >= 0; of = of->outer) v = of->values[v].outer;
+        const int v = wb__onnx_owner(&of, n->in[i]);
         const wb__onnx_tensor *x = v >= 0 ? of->values[v].initializer : NULL;
         if (x) sum += x->size * (int64_t)wb__dtype_size(wb__onnx_dtype(x->type));
     }

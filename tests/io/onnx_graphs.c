@@ -35,7 +35,7 @@ TEST(a_model)
     const wb__onnx_node *mul = &g->nodes[0], *clip = &g->nodes[1];
     assert_string_equal(mul->op, "Mul");
     assert_string_equal(mul->name, "");
-    assert_true(mul->n_in == 2 && mul->n_out == 1 && mul->opset == 17 && !mul->function);
+    assert_true(mul->n_in == 2 && mul->n_out == 1 && mul->opset == 17 && !mul->operator);
     const wb__onnx_value *weight = value_of(g, mul->in[1]), *h = value_of(g, mul->out[0]);
     assert_true(weight->initializer == m->tensors && weight->ndim == 1 && weight->dims[0] == 3);
     assert_memory_equal(m->tensors->data, w, sizeof w);

@@ -8,6 +8,7 @@
  *   - its notes (recording.h), which decide whether the recording can still be replayed. */
 #include "base/parallel.h"
 #include "base/numbers/philox.h"
+#include "engine/compiled/apart.h"
 #include "engine/compiled/signature.h"
 #include "engine/request.h"
 
@@ -301,17 +302,10 @@ static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
             order.node[n_captured++] = x;
     }
     if (!status && n_captured) {
-        wb__thread assigned = *t;
-        t->guard = NULL;
-        t->pending = NULL;
-        t->n_pending = t->pending_capacity = 0;
-        t->recording = NULL;
+        wb__apart apart;
+        wb__apart_begin(&apart, t->device);
         status = wb__evaluate(n_captured, order.node, NULL);
-        t->guard = assigned.guard;
-        t->pending = assigned.pending;
-        t->n_pending = assigned.n_pending;
-        t->pending_capacity = assigned.pending_capacity;
-        t->recording = assigned.recording;
+        wb__apart_end(&apart);
     }
     wb__order_free(&order);
     return status;

@@ -3,20 +3,22 @@
 
 #include <stdio.h>
 
-/* Fields of AttributeProto; `values` has the type of the value in each. */
-enum {
-    NAME = 1, FLOAT = 2, INT = 3, STRING = 4, TENSOR = 5, GRAPH = 6, FLOATS = 7, INTS = 8,
-    STRINGS = 9, TYPE = 20, REF = 21, FIELDS = 24
-};
-static const uint8_t values[FIELDS] = {
-    [FLOAT] = WB__ONNX_IS_FLOAT, [INT] = WB__ONNX_IS_INT, [STRING] = WB__ONNX_IS_STRING,
-    [TENSOR] = WB__ONNX_IS_TENSOR, [GRAPH] = WB__ONNX_IS_GRAPH, [FLOATS] = WB__ONNX_IS_FLOATS,
-    [INTS] = WB__ONNX_IS_INTS, [STRINGS] = WB__ONNX_IS_STRINGS, [10] = 9, [11] = 10, [14] = 13,
-    [15] = 14, [22] = 11, [23] = 12};
+/* The type of the value in each field, or 0 */
+static const uint8_t values[ATTR_FIELDS] = {
+    [ATTR_FLOAT] = WB__ONNX_IS_FLOAT, [ATTR_INT] = WB__ONNX_IS_INT,
+    [ATTR_STRING] = WB__ONNX_IS_STRING, [ATTR_TENSOR] = WB__ONNX_IS_TENSOR,
+    [ATTR_GRAPH] = WB__ONNX_IS_GRAPH, [ATTR_FLOATS] = WB__ONNX_IS_FLOATS,
+    [ATTR_INTS] = WB__ONNX_IS_INTS, [ATTR_STRINGS] = WB__ONNX_IS_STRINGS,
+    [ATTR_TENSORS] = WB__ONNX_IS_TENSORS, [ATTR_GRAPHS] = WB__ONNX_IS_GRAPHS,
+    [ATTR_SPARSE] = WB__ONNX_IS_SPARSE, [ATTR_SPARSES] = WB__ONNX_IS_SPARSES,
+    [ATTR_TYPE_PROTO] = WB__ONNX_IS_TYPE, [ATTR_TYPE_PROTOS] = WB__ONNX_IS_TYPES};
 static const char *const type_names[] = {
     "undefined", "float", "int", "string", "tensor", "graph", "floats", "ints", "strings",
     "tensors", "graphs", "sparse tensor", "sparse tensors", "type", "types"};
-enum { IS_SPARSE = 11, IS_SPARSES = 12 };
+
+static bool is_type(int64_t type) { return type > 0 && type < (int64_t)WB__COUNT(type_names); }
+
+const char *wb__onnx_attr_type_name(int64_t type) { return type_names[is_type(type) ? type : 0]; }
 
 /* An attribute that is being read */
 typedef struct {
@@ -44,7 +46,7 @@ static int fail(const reading *x, int code, const char *format, ...)
 
 static wb__wire_kind kind_of(uint32_t field)
 {
-    return field == FLOATS ? WB__WIRE_FIXED32 : WB__WIRE_VARINT;
+    return field == ATTR_FLOATS ? WB__WIRE_FIXED32 : WB__WIRE_VARINT;
 }
 
 /* Reads name, type and the reference, and counts the values. */
@@ -53,13 +55,13 @@ static int read_head(reading *x)
     wb__wire in = x->in, list;
     wb__wire_field f;
     while (wb__wire_next(&in, &f)) {
-        const int type = f.number < FIELDS ? values[f.number] : 0;
+        const int type = f.number < ATTR_FIELDS ? values[f.number] : 0;
         if (type) x->seen |= 1u << type;
-        if (f.number == NAME) wb__wire_text(&in, &f, &x->name);
-        else if (f.number == TYPE) wb__wire_int(&in, &f, &x->type);
-        else if (f.number == REF) wb__wire_text(&in, &f, &x->ref);
-        else if (f.number == STRINGS) x->n++;
-        else if ((f.number == FLOATS || f.number == INTS) &&
+        if (f.number == ATTR_NAME) wb__wire_text(&in, &f, &x->name);
+        else if (f.number == ATTR_TYPE) wb__wire_int(&in, &f, &x->type);
+        else if (f.number == ATTR_REF) wb__wire_text(&in, &f, &x->ref);
+        else if (f.number == ATTR_STRINGS) x->n++;
+        else if ((f.number == ATTR_FLOATS || f.number == ATTR_INTS) &&
                  wb__wire_list(&in, &f, kind_of(f.number), &list))
             x->n += wb__wire_count(&list, kind_of(f.number));
     }
@@ -72,13 +74,13 @@ static int check_type(reading *x)
 {
     for (int type = 1; !x->type && type < (int)WB__COUNT(type_names); type++)
         if (x->seen == 1u << type) x->type = type;
-    if (x->type <= 0 || x->type >= (int64_t)WB__COUNT(type_names))
+    if (!is_type(x->type))
         return fail(x, WB_ERROR_FORMAT, "it has type %lld, which is none of ONNX's",
                     (long long)x->type);
     if (x->seen & ~(1u << x->type))
         return fail(x, WB_ERROR_FORMAT, "its type is %s, and it has a value of another type",
                     type_names[x->type]);
-    if (x->type == IS_SPARSE || x->type == IS_SPARSES)
+    if (x->type == WB__ONNX_IS_SPARSE || x->type == WB__ONNX_IS_SPARSES)
         return fail(x, WB_ERROR_UNSUPPORTED, "a sparse tensor (SparseTensorProto), which is not "
                     "read");
     if ((x->type == WB__ONNX_IS_TENSOR || x->type == WB__ONNX_IS_GRAPH) && !x->seen)
@@ -97,11 +99,11 @@ static int make_lists(reading *x, lists *l, wb__onnx_attr *to)
     const size_t n = (size_t)x->n;
     void *list = m;
     if (x->type == WB__ONNX_IS_INTS)
-        to->ints = list = l->ints = wb__onnx_take(m, n, sizeof *l->ints);
+        to->ints = list = l->ints = wb__onnx_alloc(m, n, sizeof *l->ints);
     if (x->type == WB__ONNX_IS_FLOATS)
-        to->floats = list = l->floats = wb__onnx_take(m, n, sizeof *l->floats);
+        to->floats = list = l->floats = wb__onnx_alloc(m, n, sizeof *l->floats);
     if (x->type == WB__ONNX_IS_STRINGS)
-        to->strings = list = l->strings = wb__onnx_take(m, n, sizeof *l->strings);
+        to->strings = list = l->strings = wb__onnx_alloc(m, n, sizeof *l->strings);
     to->n = (int)x->n;
     return list ? 0 : (int)wb_error_code();
 }
@@ -129,7 +131,7 @@ static int put_string(reading *x, wb__wire *in, const wb__wire_field *f, const c
 
 static int read_tensor(reading *x, wb__wire in, wb__onnx_attr *to)
 {
-    wb__onnx_tensor *t = wb__onnx_take(x->b->r->m, 1, sizeof *t);
+    wb__onnx_tensor *t = wb__onnx_alloc(x->b->r->m, 1, sizeof *t);
     to->t = t;
     return t ? wb__onnx_read_tensor(x->b->r, in, false, t) : (int)wb_error_code();
 }
@@ -141,25 +143,25 @@ static void read_value(reading *x, wb__wire *in, const wb__wire_field *f, lists 
     wb__wire inside;
     wb__span text;
     switch (f->number) {
-    case FLOAT: wb__wire_float(in, f, &to->f); break;
-    case INT: wb__wire_int(in, f, &to->i); break;
-    case STRING:
+    case ATTR_FLOAT: wb__wire_float(in, f, &to->f); break;
+    case ATTR_INT: wb__wire_int(in, f, &to->i); break;
+    case ATTR_STRING:
         if (!wb__wire_bytes(in, f, &text)) break;
         to->s_bytes = text.n;
         if (!(to->s = wb__onnx_copy(x->b->r->m, text))) in->status = wb_error_code();
         break;
-    case TENSOR:
+    case ATTR_TENSOR:
         if (to->t) wb__wire_fail(in, f->at, "an attribute has two tensors");
         else if (wb__wire_message(in, f, &inside)) in->status = read_tensor(x, inside, to);
         break;
-    case GRAPH:
+    case ATTR_GRAPH:
         if (to->g) wb__wire_fail(in, f->at, "an attribute has two graphs");
         else if (wb__wire_message(in, f, &inside))
             in->status = wb__onnx_read_graph(x->b->r, inside, x->scope, x->b, &to->g);
         break;
-    case FLOATS:
-    case INTS: put_numbers(in, f, l); break;
-    case STRINGS: in->status = put_string(x, in, f, &l->strings[l->at++]); break;
+    case ATTR_FLOATS:
+    case ATTR_INTS: put_numbers(in, f, l); break;
+    case ATTR_STRINGS: in->status = put_string(x, in, f, &l->strings[l->at++]); break;
     default: break;
     }
 }
@@ -200,9 +202,9 @@ static int read_referred(reading *x, wb__onnx_attr *to, bool *none)
     if (!status && *none) status = read_either(x, true, to, none);
     if (status || *none) return status;
     if (x->type && x->type != to->type)
-        return fail(x, WB_ERROR_FORMAT, "its type is %lld, and that of \"%.*s\", to which it "
-                    "refers, is %d", (long long)x->type, (int)WB__MIN(x->ref.n, 100), x->ref.at,
-                    to->type);
+        return fail(x, WB_ERROR_FORMAT, "its type is %s, and that of \"%.*s\", to which it refers, "
+                    "is %s", wb__onnx_attr_type_name(x->type), (int)WB__MIN(x->ref.n, 100),
+                    x->ref.at, wb__onnx_attr_type_name(to->type));
     return (to->name = wb__onnx_copy(x->b->r->m, x->name)) ? 0 : (int)wb_error_code();
 }
 
@@ -216,7 +218,7 @@ int wb__onnx_read_attr(wb__onnx_building *b, const wb__onnx_node *node, wb__wire
     if (!status && x.ref.n) return read_referred(&x, to, none);
     if (!status) status = check_type(&x);
     if (status) return status;
-    to->type = (int)x.type;
+    to->type = (wb__onnx_attr_type)x.type;
     if (!(to->name = wb__onnx_copy(b->r->m, x.name))) return wb_error_code();
     return read_values(&x, to);
 }

@@ -37,8 +37,8 @@ static int read_entry(const wb__onnx_reader *r, wb__wire in, place *p)
     wb__wire_field f;
     wb__span key = {"", 0}, value = {"", 0};
     while (wb__wire_next(&in, &f)) {
-        if (f.number == 1) wb__wire_text(&in, &f, &key);
-        else if (f.number == 2) wb__wire_text(&in, &f, &value);
+        if (f.number == ENTRY_KEY) wb__wire_text(&in, &f, &key);
+        else if (f.number == ENTRY_VALUE) wb__wire_text(&in, &f, &value);
     }
     if (in.status) return in.status;
     if (wb__span_is(key, "location")) p->location = value;
@@ -55,7 +55,7 @@ static int read_place(const wb__onnx_reader *r, wb__wire in, place *p)
     wb__wire_field f;
     wb__wire entry;
     while (wb__wire_next(&in, &f))
-        if (f.number == 13 && wb__wire_message(&in, &f, &entry))
+        if (f.number == TENSOR_EXTERNAL && wb__wire_message(&in, &f, &entry))
             in.status = read_entry(r, entry, p);
     if (in.status) return in.status;
     return p->location.n ? 0 : fail(r, p, "there is no entry \"location\"");
@@ -91,10 +91,10 @@ static int find_folder(wb__onnx_reader *r, const place *p)
 /* Maps the file, or finds its mapping. */
 static int map_file(wb__onnx_reader *r, const place *p, const char *real)
 {
-    wb__mapping *m = wb__onnx_kept_file(r->m, real);
+    wb__mapping *m = wb__onnx_find_mapping(r->m, real);
     if (!m) {
         if (!(m = wb__map_raw(real))) return wb_error_code();
-        const int status = wb__onnx_keep_file(r->m, m);
+        const int status = wb__onnx_add_mapping(r->m, m);
         if (status) return wb__unmap(m), status;
     }
     r->location = p->location;

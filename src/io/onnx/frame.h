@@ -5,6 +5,7 @@
 #define WB__ONNX_FRAME_H
 
 #include "base/pointer_map.h"
+#include "engine/compiled/apart.h"
 #include "io/onnx/run.h"
 
 #include <pthread.h>
@@ -66,9 +67,9 @@ bool wb__onnx_state_init(wb__onnx_state *s);
 void wb__onnx_state_clear(wb__onnx_state *s);   /* frees constants, traces, the lock */
 
 /* Returns the constant that is kept for the key, or NULL.  It belongs to the state. */
-wb_tensor *wb__onnx_kept(wb__onnx_state *s, const wb_device *d, const void *key);
+wb_tensor *wb__onnx_cached(wb__onnx_state *s, const wb_device *d, const void *key);
 /* Keeps x, an evaluated constant on d, for the key, and returns the constant that is kept. */
-wb_tensor *wb__onnx_keep(wb__onnx_state *s, const wb_device *d, const void *key, wb_tensor *x);
+wb_tensor *wb__onnx_cache(wb__onnx_state *s, const wb_device *d, const void *key, wb_tensor *x);
 
 /* Returns the trace for these inputs, which the caller gives back.  NULL with the error set. */
 wb__onnx_trace *wb__trace_take(wb__onnx_state *s, const wb_device *d, int n,
@@ -83,19 +84,8 @@ const wb__onnx_event *wb__trace_add(wb__onnx_trace *t, wb__onnx_event e);
 /* Forgets the event that wb__trace_next returned, and the further ones. */
 void wb__trace_forget(wb__onnx_trace *t);
 
-/* Between these calls the thread computes on the CPU, outside of a recording and without the
- * pending writes, which stay pending. */
-typedef struct {
-    wb_tensor *guard, **pending;
-    int n_pending, pending_capacity;
-    struct wb__recording *recording;
-    uint32_t recorded;
-    const wb_device *device;
-} wb__onnx_apart;
-void wb__onnx_apart_begin(wb__onnx_apart *a);
-void wb__onnx_apart_end(const wb__onnx_apart *a);
 /* Returns a constant on d with the value of x, which does not vary.  NULL with the error set. */
-wb_tensor *wb__onnx_settled(wb_tensor *x, const wb_device *d);
+wb_tensor *wb__onnx_evaluated_on(wb_tensor *x, const wb_device *d);
 /* Returns the values of x, which does not vary, in host memory.  Valid as long as x. */
 const void *wb__onnx_host(wb_tensor *x);
 
@@ -103,13 +93,13 @@ const void *wb__onnx_host(wb_tensor *x);
 
 /* A value in a call.  x: NULL until it is computed; if it does not vary, it is on the CPU or has no
  * device.  data: for nodes that vary, on the device of the call; NULL until it is needed. */
-typedef struct { wb_tensor *x, *data; wb__onnx_known known; } wb__onnx_slot;
+typedef struct { wb_tensor *x, *data; wb__onnx_known known; } wb__onnx_call_value;
 
 /* A graph that is being called */
 typedef struct wb__onnx_frame {
     const wb__onnx_graph *graph;
     struct wb__onnx_frame *outer;
-    wb__onnx_slot *slots;               /* of the values; those of outer graphs are unused */
+    wb__onnx_call_value *values;        /* those of outer graphs are unused */
 } wb__onnx_frame;
 
 typedef struct wb__onnx_run {
@@ -139,20 +129,15 @@ wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i);
  * the graph ends. */
 int wb__onnx_numbers(const wb__onnx_call *c, const char *what, const wb__onnx_value *value,
                      wb_tensor *x, wb__onnx_known known, const int64_t **list);
+/* Copies the elements of x, which is made of input i alone, to `to`, as `dtype`.  False with the
+ * error set: among others, they depend on the values of the inputs, and the thread records. */
+bool wb__onnx_copy_values(const wb__onnx_call *c, int i, wb_tensor *x, void *to, wb_dtype dtype);
 /* Returns x for nodes that vary, on the device of the call.  NULL with the error set. */
 wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor *x,
                          wb__onnx_known known);
 
-/* ---- operators ------------------------------------------------------------------------------- */
-
-/* Finds the functions of all nodes.  Returns 0, or an error code: the message lists the operators
+/* Finds the operators of all nodes.  Returns 0, or an error code: the message lists the operators
  * that are not supported, with their nodes. */
-int wb__onnx_find_all(const wb__onnx_model *m);
-/* The inputs of a node, one bit each, that are read as numbers (wb__onnx_input_ints, _reals), not
- * as data. */
-unsigned wb__onnx_number_inputs(const wb__onnx_node *n);
-/* Whether the node is an If or a Loop; whether its result is a size of its input. */
-bool wb__onnx_is_control(const wb__onnx_node *n);
-bool wb__onnx_reads_sizes(const wb__onnx_node *n);
+int wb__onnx_find_operators(const wb__onnx_model *m);
 
 #endif

@@ -4,9 +4,6 @@
 
 #include <stdio.h>
 
-/* Fields of GraphProto */
-enum { NODE = 1, NAME = 2, INITIALIZER = 5, INPUT = 11, OUTPUT = 12, INFO = 13, SPARSE = 15 };
-
 enum { TEXT = 500 };
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -15,7 +12,7 @@ enum { TEXT = 500 };
  * memory. */
 static int define(wb__onnx_building *b, wb__span name, bool *is_new)
 {
-    const int i = wb__names_add(b->r->m, &b->names, name, is_new);
+    const int i = wb__name_set_add(b->r->m, &b->names, name, is_new);
     if (i < 0 || !*is_new) return i;
     if (!wb__onnx_reserve(b->r->m, &b->g->values, &b->value_capacity, i + 1,
                           sizeof *b->g->values))
@@ -30,7 +27,7 @@ static int define(wb__onnx_building *b, wb__span name, bool *is_new)
 static int resolve(wb__onnx_building *b, wb__span name)
 {
     bool is_new;
-    int i = wb__names_find(&b->names, name);
+    int i = wb__name_set_find(&b->names, name);
     if (i >= 0 || !b->outer) return i;
     const int outer = resolve(b->outer, name);
     if (outer < 0) return outer;
@@ -52,8 +49,8 @@ static int read_dim(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
     wb__span name = {"", 0};
     int64_t size = -1;
     while (wb__wire_next(&in, &f)) {
-        if (f.number == 1) wb__wire_int(&in, &f, &size);
-        else if (f.number == 2) wb__wire_text(&in, &f, &name);
+        if (f.number == DIM_VALUE) wb__wire_int(&in, &f, &size);
+        else if (f.number == DIM_NAME) wb__wire_text(&in, &f, &name);
     }
     if (in.status) return in.status;
     v->dims[v->ndim] = WB__MAX(size, -1);
@@ -69,7 +66,7 @@ static int read_shape(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
     wb__wire dim;
     v->ndim = 0;
     while (wb__wire_next(&in, &f)) {
-        if (f.number != 1 || !wb__wire_message(&in, &f, &dim)) continue;
+        if (f.number != SHAPE_DIM || !wb__wire_message(&in, &f, &dim)) continue;
         if (v->ndim == WB_MAX_DIMS)
             return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "byte %lld: value \"%.200s\" has more than "
                                  "%d dimensions", (long long)(f.at - b->r->file.data), v->name,
@@ -86,9 +83,9 @@ static int read_tensor_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v
     wb__wire shape;
     int64_t type = 0;
     while (wb__wire_next(&in, &f)) {
-        if (f.number == 1 && wb__wire_int(&in, &f, &type))
+        if (f.number == TENSOR_TYPE_ELEMENT && wb__wire_int(&in, &f, &type))
             v->type = type > 0 && type <= UINT8_MAX ? (wb__onnx_type)type : WB__ONNX_UNDEFINED;
-        else if (f.number == 2 && wb__wire_message(&in, &f, &shape))
+        else if (f.number == TENSOR_TYPE_SHAPE && wb__wire_message(&in, &f, &shape))
             in.status = read_shape(b, shape, v);
     }
     return in.status;
@@ -104,13 +101,14 @@ static int refuse_kind(const wb__onnx_building *b, const char *port, const wb__o
 /* Reads a TypeProto. */
 static int read_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
 {
-    static const char *const kinds[] = {[4] = "a sequence", [5] = "a map", [7] = "opaque",
-                                        [8] = "a sparse tensor", [9] = "optional"};
+    static const char *const kinds[TYPE_FIELDS] = {
+        [TYPE_SEQUENCE] = "a sequence", [TYPE_MAP] = "a map", [TYPE_OPAQUE] = "opaque",
+        [TYPE_SPARSE] = "a sparse tensor", [TYPE_OPTIONAL] = "optional"};
     wb__wire_field f;
     wb__wire inside;
     while (wb__wire_next(&in, &f)) {
-        const char *kind = f.number < WB__COUNT(kinds) ? kinds[f.number] : NULL;
-        if (f.number == 1 && wb__wire_message(&in, &f, &inside))
+        const char *kind = f.number < TYPE_FIELDS ? kinds[f.number] : NULL;
+        if (f.number == TYPE_TENSOR && wb__wire_message(&in, &f, &inside))
             in.status = read_tensor_type(b, inside, v);
         else if (kind)
             v->kind = kind;
@@ -125,8 +123,8 @@ static int read_info(wb__onnx_building *b, wb__wire in, wb__span *name, wb__wire
     *name = (wb__span){"", 0};
     *type = wb__wire_of(in.file, NULL, 0);
     while (wb__wire_next(&in, &f)) {
-        if (f.number == 1) wb__wire_text(&in, &f, name);
-        else if (f.number == 2) wb__wire_message(&in, &f, type);
+        if (f.number == INFO_NAME) wb__wire_text(&in, &f, name);
+        else if (f.number == INFO_TYPE) wb__wire_message(&in, &f, type);
     }
     if (in.status) return in.status;
     if (!name->n) return wb__wire_fail(&in, in.at, "an input, output or value_info has no name");
@@ -184,7 +182,7 @@ static int read_value_type(wb__onnx_building *b, wb__wire in)
     wb__span name;
     wb__wire type;
     int status = read_info(b, in, &name, &type);
-    const int i = status ? -1 : wb__names_find(&b->names, name);
+    const int i = status ? -1 : wb__name_set_find(&b->names, name);
     if (i < 0 || b->g->values[i].type) return status;
     return read_type(b, type, &b->g->values[i]);
 }
@@ -198,13 +196,13 @@ int wb__onnx_read_head(wb__wire in, wb__node_head *h)
     *h = (wb__node_head){none, none, none, none, 0, 0, 0};
     while (wb__wire_next(&in, &f))
         switch (f.number) {
-        case 1: h->n_in++; break;
-        case 2: h->n_out++; break;
-        case 3: wb__wire_text(&in, &f, &h->name); break;
-        case 4: wb__wire_text(&in, &f, &h->op); break;
-        case 5: h->n_attrs++; break;
-        case 7: wb__wire_text(&in, &f, &h->domain); break;
-        case 8: wb__wire_text(&in, &f, &h->overload); break;
+        case NODE_INPUT: h->n_in++; break;
+        case NODE_OUTPUT: h->n_out++; break;
+        case NODE_NAME: wb__wire_text(&in, &f, &h->name); break;
+        case NODE_OP: wb__wire_text(&in, &f, &h->op); break;
+        case NODE_ATTR: h->n_attrs++; break;
+        case NODE_DOMAIN: wb__wire_text(&in, &f, &h->domain); break;
+        case NODE_OVERLOAD: wb__wire_text(&in, &f, &h->overload); break;
         default: break;
         }
     if (in.status) return in.status;
@@ -232,7 +230,7 @@ static int add_node(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *sco
     const wb__wire whole = in;
     while (wb__wire_next(&in, &f)) {
         wb__span name;
-        if (f.number != 2 || !wb__wire_text(&in, &f, &name) || !name.n) continue;
+        if (f.number != NODE_OUTPUT || !wb__wire_text(&in, &f, &name) || !name.n) continue;
         name = wb__onnx_name(b->r, scope, name);
         const int i = name.at ? define(b, name, &is_new) : -1;
         if (i < 0) return wb_error_code();
@@ -265,7 +263,7 @@ static int collect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scop
     if ((status = wb__onnx_enter(b->r, called, in, scope, &inner))) return status;
     wb__wire body = wb__wire_of(&b->r->file, called->at, (size_t)(called->end - called->at));
     while (wb__wire_next(&body, &f))
-        if (f.number == 7 && wb__wire_message(&body, &f, &node))
+        if (f.number == FUNCTION_NODE && wb__wire_message(&body, &f, &node))
             body.status = collect(b, node, inner);
     return body.status;
 }
@@ -279,8 +277,9 @@ static int connect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scop
     char text[TEXT];
     while (wb__wire_next(&in, &f)) {
         wb__span name;
-        if ((f.number != 1 && f.number != 2) || !wb__wire_text(&in, &f, &name)) continue;
-        const int is_out = f.number == 2, at = n[is_out]++;
+        const bool is_in = f.number == NODE_INPUT, is_out = f.number == NODE_OUTPUT;
+        if ((!is_in && !is_out) || !wb__wire_text(&in, &f, &name)) continue;
+        const int at = n[is_out]++;
         name = wb__onnx_name(b->r, scope, name);
         if (!name.at) return wb_error_code();
         const int i = name.n ? resolve(b, name) : -1;
@@ -300,8 +299,8 @@ static int find_opset(wb__onnx_building *b, const wb__onnx_scope *scope, wb__onn
     char text[TEXT];
     const wb__opsets *own = scope ? &scope->function->opsets : &b->r->opsets;
     const wb__span domain = wb__span_of(node->domain);
-    int i = wb__names_find(&own->domains, domain);
-    if (i < 0) i = wb__names_find(&(own = &b->r->opsets)->domains, domain);
+    int i = wb__name_set_find(&own->domains, domain);
+    if (i < 0) i = wb__name_set_find(&(own = &b->r->opsets)->domains, domain);
     node->opset = i < 0 ? 0 : own->versions[i];
     if (i >= 0 || *node->domain) return 0;
     return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "%s: the file gives no version of ONNX's operators "
@@ -319,7 +318,7 @@ static int read_attrs(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *s
     bool none;
     while (wb__wire_next(&in, &f)) {
         wb__onnx_attr *a = &attrs[node->n_attrs];
-        if (f.number != 5 || !wb__wire_message(&in, &f, &inside)) continue;
+        if (f.number != NODE_ATTR || !wb__wire_message(&in, &f, &inside)) continue;
         if ((in.status = wb__onnx_read_attr(b, node, inside, scope, a, &none)) || none) continue;
         for (int i = 0; i < node->n_attrs; i++)
             if (!strcmp(attrs[i].name, a->name))
@@ -343,9 +342,9 @@ static int read_node(wb__onnx_building *b, int index)
     int status = wb__onnx_read_head(in, &h);
     if (status) return status;
     const wb__span name = wb__onnx_prefixed(b->r, raw->scope, h.name);
-    int *list[2] = {wb__onnx_take(m, (size_t)h.n_in, sizeof(int)),
-                    wb__onnx_take(m, (size_t)h.n_out, sizeof(int))};
-    wb__onnx_attr *attrs = wb__onnx_take(m, (size_t)h.n_attrs, sizeof *attrs);
+    int *list[2] = {wb__onnx_alloc(m, (size_t)h.n_in, sizeof(int)),
+                    wb__onnx_alloc(m, (size_t)h.n_out, sizeof(int))};
+    wb__onnx_attr *attrs = wb__onnx_alloc(m, (size_t)h.n_attrs, sizeof *attrs);
     *node = (wb__onnx_node){.op = wb__onnx_copy(m, h.op), .domain = wb__onnx_copy(m, h.domain),
                             .name = name.at ? wb__onnx_copy(m, name) : NULL, .index = index,
                             .n_in = h.n_in, .n_out = h.n_out, .in = list[0], .out = list[1],
@@ -367,12 +366,12 @@ static int count_fields(wb__onnx_building *b, wb__wire in, counts *n)
     wb__span name = {"", 0};
     while (wb__wire_next(&in, &f))
         switch (f.number) {
-        case NODE: n->nodes++; break;
-        case NAME: wb__wire_text(&in, &f, &name); break;
-        case INITIALIZER: n->initializers++; break;
-        case INPUT: n->inputs++; break;
-        case OUTPUT: n->outputs++; break;
-        case SPARSE:
+        case GRAPH_NODE: n->nodes++; break;
+        case GRAPH_NAME: wb__wire_text(&in, &f, &name); break;
+        case GRAPH_INITIALIZER: n->initializers++; break;
+        case GRAPH_INPUT: n->inputs++; break;
+        case GRAPH_OUTPUT: n->outputs++; break;
+        case GRAPH_SPARSE:
             return wb__onnx_fail(b->r, WB_ERROR_UNSUPPORTED, "byte %lld: an initializer is sparse "
                                  "(SparseTensorProto); sparse tensors are not read",
                                  (long long)(f.at - b->r->file.data));
@@ -388,9 +387,9 @@ static int allocate(wb__onnx_building *b, const counts *n, wb__onnx_tensor **ten
 {
     wb__onnx_model *m = b->r->m;
     const int64_t values = (int64_t)n->nodes + n->initializers + n->inputs;
-    *tensors = wb__onnx_take(m, (size_t)n->initializers, sizeof **tensors);
-    b->g->inputs = *inputs = wb__onnx_take(m, (size_t)n->inputs, sizeof **inputs);
-    b->g->outputs = *outputs = wb__onnx_take(m, (size_t)n->outputs, sizeof **outputs);
+    *tensors = wb__onnx_alloc(m, (size_t)n->initializers, sizeof **tensors);
+    b->g->inputs = *inputs = wb__onnx_alloc(m, (size_t)n->inputs, sizeof **inputs);
+    b->g->outputs = *outputs = wb__onnx_alloc(m, (size_t)n->outputs, sizeof **outputs);
     if (!*tensors || !*inputs || !*outputs ||
         !wb__onnx_reserve(m, &b->g->values, &b->value_capacity, (int)WB__MIN(values, INT32_MAX),
                           sizeof *b->g->values) ||
@@ -411,9 +410,9 @@ static int read_fields(wb__onnx_building *b, wb__wire in, uint32_t number, wb__o
     wb__wire inside;
     while (wb__wire_next(&in, &f)) {
         if (f.number != number || !wb__wire_message(&in, &f, &inside)) continue;
-        if (number == INITIALIZER) in.status = read_initializer(b, inside, tensors++);
-        else if (number == INPUT) in.status = read_input(b, inside, inputs);
-        else if (number == NODE) in.status = collect(b, inside, b->scope);
+        if (number == GRAPH_INITIALIZER) in.status = read_initializer(b, inside, tensors++);
+        else if (number == GRAPH_INPUT) in.status = read_input(b, inside, inputs);
+        else if (number == GRAPH_NODE) in.status = collect(b, inside, b->scope);
         else in.status = read_value_type(b, inside);
     }
     return in.status;
@@ -439,7 +438,7 @@ static int read_outputs(wb__onnx_building *b, wb__wire in, int *outputs)
     wb__wire inside, type;
     wb__span name;
     while (wb__wire_next(&in, &f)) {
-        if (f.number != OUTPUT || !wb__wire_message(&in, &f, &inside)) continue;
+        if (f.number != GRAPH_OUTPUT || !wb__wire_message(&in, &f, &inside)) continue;
         if ((in.status = read_info(b, inside, &name, &type))) break;
         const int i = resolve(b, name);
         if (i == -2) return wb_error_code();
@@ -456,7 +455,7 @@ static int read_outputs(wb__onnx_building *b, wb__wire in, int *outputs)
 static int read_nodes(wb__onnx_building *b)
 {
     int status = 0;
-    b->g->nodes = wb__onnx_take(b->r->m, (size_t)b->g->n_nodes, sizeof *b->g->nodes);
+    b->g->nodes = wb__onnx_alloc(b->r->m, (size_t)b->g->n_nodes, sizeof *b->g->nodes);
     if (!b->g->nodes) return wb_error_code();
     for (int i = 0; !status && i < b->g->n_nodes; i++) status = read_node(b, i);
     return status;
@@ -465,7 +464,8 @@ static int read_nodes(wb__onnx_building *b)
 int wb__onnx_read_graph(wb__onnx_reader *r, wb__wire in, const wb__onnx_scope *scope,
                         wb__onnx_building *outer, wb__onnx_graph **out)
 {
-    static const uint32_t order[] = {INITIALIZER, INPUT, NODE, OUTPUT, INFO};
+    static const uint32_t order[] = {GRAPH_INITIALIZER, GRAPH_INPUT, GRAPH_NODE, GRAPH_OUTPUT,
+                                     GRAPH_INFO};
     wb__onnx_building b = {.r = r, .outer = outer, .scope = scope,
                            .depth = outer ? outer->depth + 1 : 1};
     counts n = {0};
@@ -473,7 +473,7 @@ int wb__onnx_read_graph(wb__onnx_reader *r, wb__wire in, const wb__onnx_scope *s
     int *inputs, *outputs;
     if (b.depth > WB__ONNX_DEPTH)
         return wb__wire_fail(&in, in.at, "graphs in graphs are more than %d deep", WB__ONNX_DEPTH);
-    *out = b.g = wb__onnx_take(r->m, 1, sizeof *b.g);
+    *out = b.g = wb__onnx_alloc(r->m, 1, sizeof *b.g);
     if (!b.g) return wb_error_code();
     b.g->outer = outer ? outer->g : NULL;
     int status = count_fields(&b, in, &n);

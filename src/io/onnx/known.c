@@ -24,7 +24,7 @@ static wb__pointer_map *constants_on(wb__onnx_state *s, const wb_device *d)
     return NULL;
 }
 
-wb_tensor *wb__onnx_kept(wb__onnx_state *s, const wb_device *d, const void *key)
+wb_tensor *wb__onnx_cached(wb__onnx_state *s, const wb_device *d, const void *key)
 {
     pthread_mutex_lock(&s->lock);
     const wb__pointer_map *map = constants_on(s, d);
@@ -34,7 +34,7 @@ wb_tensor *wb__onnx_kept(wb__onnx_state *s, const wb_device *d, const void *key)
     return x;
 }
 
-wb_tensor *wb__onnx_keep(wb__onnx_state *s, const wb_device *d, const void *key, wb_tensor *x)
+wb_tensor *wb__onnx_cache(wb__onnx_state *s, const wb_device *d, const void *key, wb_tensor *x)
 {
     if (!x) return NULL;
     pthread_mutex_lock(&s->lock);
@@ -158,33 +158,6 @@ void wb__trace_forget(wb__onnx_trace *t) { forget_from(t, --t->at); }
 
 /* ---- values that do not vary ----------------------------------------------------------------- */
 
-void wb__onnx_apart_begin(wb__onnx_apart *a)
-{
-    wb__thread *t = wb__this_thread();
-    *a = (wb__onnx_apart){t->guard, t->pending, t->n_pending, t->pending_capacity, t->recording,
-                          t->recorded, wb__use_device(&wb__cpu)};
-    t->guard = NULL;
-    t->pending = NULL;
-    t->n_pending = t->pending_capacity = 0;
-    t->recording = NULL;
-    t->recorded = 0;
-    t->busy++;
-}
-
-void wb__onnx_apart_end(const wb__onnx_apart *a)
-{
-    wb__thread *t = wb__this_thread();
-    t->busy--;
-    wb__free(t->pending);
-    t->guard = a->guard;
-    t->pending = a->pending;
-    t->n_pending = a->n_pending;
-    t->pending_capacity = a->pending_capacity;
-    t->recording = a->recording;
-    t->recorded = a->recorded;
-    wb__use_device(a->device);
-}
-
 /* Evaluates x apart.  False with the error set. */
 static bool evaluate(wb_tensor *x)
 {
@@ -193,23 +166,23 @@ static bool evaluate(wb_tensor *x)
     return x->storage || !wb__fail(WB_ERROR_INTERNAL, "onnx: %s has no value", wb_describe(x));
 }
 
-wb_tensor *wb__onnx_settled(wb_tensor *x, const wb_device *d)
+wb_tensor *wb__onnx_evaluated_on(wb_tensor *x, const wb_device *d)
 {
-    wb__onnx_apart a;
+    wb__apart a;
     wb_tensor *y = NULL;
-    wb__onnx_apart_begin(&a);
+    wb__apart_begin(&a, &wb__cpu);
     if (evaluate(x))
         y = x->storage->device == d ? wb__as_constant(x) : wb__copied(x, d);
-    wb__onnx_apart_end(&a);
+    wb__apart_end(&a);
     return y;
 }
 
 const void *wb__onnx_host(wb_tensor *x)
 {
-    wb__onnx_apart a;
+    wb__apart a;
     const char *values = NULL;
-    wb__onnx_apart_begin(&a);
+    wb__apart_begin(&a, &wb__cpu);
     if (evaluate(x)) values = wb__storage_read(x->storage);
-    wb__onnx_apart_end(&a);
+    wb__apart_end(&a);
     return values ? values + x->offset : NULL;
 }

@@ -4,7 +4,7 @@
 #include "io/onnx/layer.h"
 
 #include "io/onnx/frame.h"
-#include "io/onnx/keep.h"
+#include "io/onnx/parameters.h"
 #include "weber/files.h"
 
 #include <stdio.h>
@@ -37,15 +37,14 @@ static void state_free(void *made)
     wb__free(s);
 }
 
-/* Marks the running statistics among the parameters: inputs 3 and 4 of BatchNormalization. */
+/* Marks the running statistics among the parameters. */
 static void find_frozen(wb__onnx_state *s, const wb__onnx_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const wb__onnx_node *n = &g->nodes[i];
-        for (int k = 3; k < 5 && k < n->n_in && !strcmp(n->op, "BatchNormalization"); k++) {
+        for (int k = 0; k < n->n_in && n->operator->statistics >> k; k++) {
             const wb__onnx_graph *of = g;
-            int v = n->in[k];
-            for (; v >= 0 && of->values[v].outer >= 0; of = of->outer) v = of->values[v].outer;
+            const int v = n->operator->statistics >> k & 1 ? wb__onnx_owner(&of, n->in[k]) : -1;
             if (v >= 0 && !of->outer && of->values[v].parameter >= 0)
                 s->frozen[of->values[v].parameter] = true;
         }
@@ -107,7 +106,7 @@ static int look_at(const wb__onnx_model *m, wb__onnx_part **parts)
 {
     *parts = wb__alloc_zero((size_t)m->n_tensors + 1, sizeof **parts);
     if (!*parts) return WB_ERROR_MEMORY;
-    int status = wb__onnx_find_all(m);
+    int status = wb__onnx_find_operators(m);
     if (!status) status = check_graph(m);
     return status ? status : wb__onnx_find_parameters(m, *parts);
 }
@@ -185,7 +184,7 @@ static wb_layer *layer_of(wb__onnx_model *m, const wb__onnx_part *parts, const v
     wb__wire_out kept;
     onnx_options o = {.size = sizeof o};
     set_file(&o, m->path);
-    const bool ok = !wb__onnx_keep_model(m, parts, data, bytes, &kept);
+    const bool ok = !wb__onnx_put_without_parameters(m, parts, data, bytes, &kept);
     if (ok && kept.n > INT32_MAX)
         wb__fail(WB_ERROR_UNSUPPORTED, "%s: has %zu bytes of constants, which are not trained; a "
                  "layer keeps less than 2 GiB", m->path, kept.n);

@@ -9,11 +9,11 @@
 enum { EXPANDED_MOST = 64 << 20 };
 
 /* Adds a message by its name. */
-static int put(wb__onnx_model *m, wb__names *s, wb__span **list, wb__span name, wb__span message,
+static int put(wb__onnx_model *m, wb__name_set *s, wb__span **list, wb__span name, wb__span message,
                bool *is_new)
 {
     int capacity = s->capacity;
-    const int i = wb__names_add(m, s, name, is_new);
+    const int i = wb__name_set_add(m, s, name, is_new);
     if (i < 0) return wb_error_code();
     if (s->capacity > capacity && !wb__onnx_reserve(m, list, &capacity, s->capacity, sizeof **list))
         return wb_error_code();
@@ -22,14 +22,14 @@ static int put(wb__onnx_model *m, wb__names *s, wb__span **list, wb__span name, 
 }
 
 /* Adds an AttributeProto by its name. */
-static int put_attr(wb__onnx_reader *r, wb__names *s, wb__span **list, wb__wire in)
+static int put_attr(wb__onnx_reader *r, wb__name_set *s, wb__span **list, wb__wire in)
 {
     const wb__span message = {(const char *)in.at, (size_t)(in.end - in.at)};
     wb__wire_field f;
     wb__span name = {"", 0};
     bool is_new = true;
     while (wb__wire_next(&in, &f))
-        if (f.number == 1) wb__wire_text(&in, &f, &name);
+        if (f.number == ATTR_NAME) wb__wire_text(&in, &f, &name);
     int status = in.status ? in.status : put(r->m, s, list, name, message, &is_new);
     if (status || is_new) return status;
     return wb__onnx_fail(r, WB_ERROR_FORMAT, "byte %lld: two attributes are named \"%.*s\"",
@@ -51,7 +51,7 @@ static int add_formal(wb__onnx_reader *r, wb__local *f, wb__wire *in, const wb__
     wb__span name;
     bool is_new;
     if (!wb__wire_text(in, field, &name)) return in->status;
-    if (wb__names_add(r->m, &f->formals, name, &is_new) < 0) return wb_error_code();
+    if (wb__name_set_add(r->m, &f->formals, name, &is_new) < 0) return wb_error_code();
     return is_new ? 0 : wb__wire_fail(in, field->at, "two inputs or outputs of a function are "
                                       "named \"%.*s\"", (int)WB__MIN(name.n, 200), name.at);
 }
@@ -65,18 +65,18 @@ static int read_head(wb__onnx_reader *r, wb__wire in, wb__local *to, wb__span *d
     *domain = *name = *overload = (wb__span){"", 0};
     while (wb__wire_next(&in, &f))
         switch (f.number) {
-        case 1: wb__wire_text(&in, &f, name); break;
-        case 4: in.status = add_formal(r, to, &in, &f); break;
-        case 9:
+        case FUNCTION_NAME: wb__wire_text(&in, &f, name); break;
+        case FUNCTION_INPUT: in.status = add_formal(r, to, &in, &f); break;
+        case FUNCTION_OPSET:
             if (wb__wire_message(&in, &f, &inside))
                 in.status = wb__onnx_read_opset(r, inside, &to->opsets);
             break;
-        case 10: wb__wire_text(&in, &f, domain); break;
-        case 11:
+        case FUNCTION_DOMAIN: wb__wire_text(&in, &f, domain); break;
+        case FUNCTION_DEFAULT:
             if (wb__wire_message(&in, &f, &inside))
                 in.status = put_attr(r, &to->defaults, &to->default_at, inside);
             break;
-        case 13: wb__wire_text(&in, &f, overload); break;
+        case FUNCTION_OVERLOAD: wb__wire_text(&in, &f, overload); break;
         default: break;
         }
     *domain = wb__onnx_domain(*domain);
@@ -94,12 +94,12 @@ int wb__onnx_read_local(wb__onnx_reader *r, wb__wire in)
     *to = (wb__local){.at = in.at, .end = in.end};
     int status = read_head(r, in, to, &domain, &name, &overload);
     while (!status && wb__wire_next(&in, &f))
-        if (f.number == 5) status = add_formal(r, to, &in, &f);
+        if (f.number == FUNCTION_OUTPUT) status = add_formal(r, to, &in, &f);
     if (!status) status = in.status;
     if (!status) status = wb__onnx_check_opset(r, &to->opsets, &opset);
     if (status) return status;
     char *key = key_of(domain, name, overload);
-    const int i = key ? wb__names_add(r->m, &r->functions, wb__span_of(key), &is_new) : -1;
+    const int i = key ? wb__name_set_add(r->m, &r->functions, wb__span_of(key), &is_new) : -1;
     wb__free(key);
     if (i < 0 || !(to->name = wb__onnx_copy(r->m, name))) return wb_error_code();
     return is_new ? 0 : wb__onnx_fail(r, WB_ERROR_FORMAT, "two functions are named \"%.200s\"",
@@ -112,7 +112,7 @@ int wb__onnx_called(wb__onnx_reader *r, const wb__node_head *h, const wb__local 
     if (r->functions.n) {
         char *key = key_of(h->domain, h->op, h->overload);
         if (!key) return wb_error_code();
-        const int i = wb__names_find(&r->functions, wb__span_of(key));
+        const int i = wb__name_set_find(&r->functions, wb__span_of(key));
         wb__free(key);
         if (i >= 0) *f = &r->locals[i];
     }
@@ -143,10 +143,10 @@ static int read_call(wb__onnx_reader *r, wb__onnx_scope *s, wb__span *actual, wb
     wb__wire inside;
     while (wb__wire_next(&in, &f)) {
         wb__span name;
-        if (f.number == 5 && wb__wire_message(&in, &f, &inside))
+        if (f.number == NODE_ATTR && wb__wire_message(&in, &f, &inside))
             in.status = put_attr(r, &s->attrs, &s->attr_at, inside);
-        if ((f.number != 1 && f.number != 2) || !wb__wire_text(&in, &f, &name)) continue;
-        const int is_out = f.number == 2;
+        const bool is_in = f.number == NODE_INPUT, is_out = f.number == NODE_OUTPUT;
+        if ((!is_in && !is_out) || !wb__wire_text(&in, &f, &name)) continue;
         if (next[is_out] == end[is_out])
             return wb__wire_fail(&in, f.at, "a call of function \"%.200s\" has more than its %d %s",
                                  called->name, end[is_out] - (is_out ? end[0] : 0),
@@ -168,9 +168,9 @@ int wb__onnx_enter(wb__onnx_reader *r, const wb__local *f, wb__wire node,
     int status = wb__onnx_count_expanded(r, (size_t)(f->end - f->at));
     if (status) return status;
     const size_t n = strlen(f->name) + 16;
-    char *prefix = wb__onnx_take(r->m, n, 1);
-    wb__span *actual = wb__onnx_take(r->m, (size_t)f->formals.n, sizeof *actual);
-    wb__onnx_scope *s = *out = wb__onnx_take(r->m, 1, sizeof *s);
+    char *prefix = wb__onnx_alloc(r->m, n, 1);
+    wb__span *actual = wb__onnx_alloc(r->m, (size_t)f->formals.n, sizeof *actual);
+    wb__onnx_scope *s = *out = wb__onnx_alloc(r->m, 1, sizeof *s);
     if (!prefix || !actual || !s) return wb_error_code();
     snprintf(prefix, n, "%s#%d/", f->name, ++r->n_calls);
     for (int i = 0; i < f->formals.n; i++) actual[i] = (wb__span){"", 0};
@@ -183,7 +183,7 @@ wb__span wb__onnx_prefixed(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__
 {
     if (!scope || !name.n) return name;
     const size_t n = strlen(scope->prefix);
-    char *text = wb__onnx_take(r->m, n + name.n + 1, 1);
+    char *text = wb__onnx_alloc(r->m, n + name.n + 1, 1);
     if (!text) return (wb__span){NULL, 0};
     memcpy(text, scope->prefix, n);
     memcpy(text + n, name.at, name.n);
@@ -194,7 +194,7 @@ wb__span wb__onnx_prefixed(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__
 wb__span wb__onnx_name(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__span name)
 {
     if (!scope || !name.n) return name;
-    const int i = wb__names_find(&scope->function->formals, name);
+    const int i = wb__name_set_find(&scope->function->formals, name);
     if (i >= 0 && (i < scope->function->n_inputs || scope->actual[i].n)) return scope->actual[i];
     return wb__onnx_prefixed(r, scope, name);
 }
@@ -203,7 +203,7 @@ bool wb__onnx_referred(const wb__onnx_scope *scope, wb__span ref, bool is_defaul
                        wb__span *message, const wb__onnx_scope **read_in)
 {
     const wb__local *f = scope->function;
-    const int i = wb__names_find(is_default ? &f->defaults : &scope->attrs, ref);
+    const int i = wb__name_set_find(is_default ? &f->defaults : &scope->attrs, ref);
     *read_in = is_default ? NULL : scope->outer;        /* a default refers to nothing */
     if (i < 0) return false;
     *message = is_default ? f->default_at[i] : scope->attr_at[i];

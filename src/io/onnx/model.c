@@ -44,7 +44,7 @@ static block *add_block(wb__onnx_model *m, size_t bytes)
     return b;
 }
 
-void *wb__onnx_take(wb__onnx_model *m, size_t n, size_t size)
+void *wb__onnx_alloc(wb__onnx_model *m, size_t n, size_t size)
 {
     if (size && n > SIZE_MAX / 4 / size)
         return wb__fail_null(WB_ERROR_MEMORY, "%s: out of memory: %zu times %zu bytes asked for",
@@ -64,7 +64,7 @@ bool wb__onnx_reserve(wb__onnx_model *m, void *list, int *capacity, int n, size_
     if (n <= *capacity) return true;
     const int most = *capacity > INT32_MAX / 2 ? INT32_MAX : WB__MAX(2 * *capacity, 8);
     const int grown = WB__MAX(n, most);
-    void *new = wb__onnx_take(m, (size_t)grown, each);
+    void *new = wb__onnx_alloc(m, (size_t)grown, each);
     if (!new) return false;
     memcpy(&old, list, sizeof old);
     if (old) memcpy(new, old, (size_t)*capacity * each);
@@ -75,12 +75,12 @@ bool wb__onnx_reserve(wb__onnx_model *m, void *list, int *capacity, int n, size_
 
 const char *wb__onnx_copy(wb__onnx_model *m, wb__span text)
 {
-    char *to = wb__onnx_take(m, text.n + 1, 1);
+    char *to = wb__onnx_alloc(m, text.n + 1, 1);
     if (to && text.n) memcpy(to, text.at, text.n);
     return to;
 }
 
-int wb__onnx_keep_file(wb__onnx_model *m, wb__mapping *file)
+int wb__onnx_add_mapping(wb__onnx_model *m, wb__mapping *file)
 {
     struct wb__onnx_arena *a = m->arena;
     if (!wb__reserve(&a->files, &a->file_capacity, a->n_files + 1, sizeof *a->files))
@@ -89,7 +89,7 @@ int wb__onnx_keep_file(wb__onnx_model *m, wb__mapping *file)
     return 0;
 }
 
-wb__mapping *wb__onnx_kept_file(const wb__onnx_model *m, const char *path)
+wb__mapping *wb__onnx_find_mapping(const wb__onnx_model *m, const char *path)
 {
     for (int i = 0; i < m->arena->n_files; i++)
         if (!strcmp(m->arena->files[i]->path, path)) return m->arena->files[i];
@@ -113,7 +113,7 @@ void wb__onnx_free(wb__onnx_model *m)
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* The set's own address goes in, so that no file can be made whose names all collide. */
-static int place_of(const wb__names *s, wb__span text)
+static int place_of(const wb__name_set *s, wb__span text)
 {
     uint64_t h = wb__mix((uint64_t)(uintptr_t)s->table, text.n);
     for (size_t i = 0; i < text.n; i += 8) {
@@ -126,18 +126,18 @@ static int place_of(const wb__names *s, wb__span text)
     return i;
 }
 
-int wb__names_find(const wb__names *s, wb__span text)
+int wb__name_set_find(const wb__name_set *s, wb__span text)
 {
     return s->n ? s->table[place_of(s, text)] - 1 : -1;
 }
 
-static bool widen(wb__onnx_model *m, wb__names *s)
+static bool widen(wb__onnx_model *m, wb__name_set *s)
 {
     if (2 * (s->n + 1) <= s->size) return true;
     if (s->size > INT32_MAX / 4)
         return wb__fail(WB_ERROR_MEMORY, "%s: out of memory", m->path), false;
     const int size = WB__MAX(16, 4 * s->size);
-    int *table = wb__onnx_take(m, (size_t)size, sizeof *table);
+    int *table = wb__onnx_alloc(m, (size_t)size, sizeof *table);
     if (!table) return false;
     s->table = table;
     s->size = size;
@@ -145,9 +145,9 @@ static bool widen(wb__onnx_model *m, wb__names *s)
     return true;
 }
 
-int wb__names_add(wb__onnx_model *m, wb__names *s, wb__span text, bool *is_new)
+int wb__name_set_add(wb__onnx_model *m, wb__name_set *s, wb__span text, bool *is_new)
 {
-    int i = wb__names_find(s, text);
+    int i = wb__name_set_find(s, text);
     *is_new = i < 0;
     if (i >= 0) return i;
     if (!widen(m, s) || !wb__onnx_reserve(m, &s->list, &s->capacity, s->n + 1, sizeof *s->list))
@@ -185,12 +185,12 @@ int wb__onnx_read_opset(wb__onnx_reader *r, wb__wire in, wb__opsets *to)
     int64_t version = 0;
     bool is_new;
     while (wb__wire_next(&in, &f)) {
-        if (f.number == 1) wb__wire_text(&in, &f, &domain);
-        else if (f.number == 2) wb__wire_int(&in, &f, &version);
+        if (f.number == OPSET_DOMAIN) wb__wire_text(&in, &f, &domain);
+        else if (f.number == OPSET_VERSION) wb__wire_int(&in, &f, &version);
     }
     if (in.status) return in.status;
     const int capacity = to->domains.capacity;
-    const int i = wb__names_add(r->m, &to->domains, wb__onnx_domain(domain), &is_new);
+    const int i = wb__name_set_add(r->m, &to->domains, wb__onnx_domain(domain), &is_new);
     if (i < 0) return wb_error_code();
     if (to->domains.capacity > capacity) {
         int old = capacity;
@@ -208,7 +208,7 @@ int wb__onnx_read_opset(wb__onnx_reader *r, wb__wire in, wb__opsets *to)
 
 int wb__onnx_check_opset(const wb__onnx_reader *r, const wb__opsets *s, int64_t *opset)
 {
-    const int i = wb__names_find(&s->domains, (wb__span){"", 0});
+    const int i = wb__name_set_find(&s->domains, (wb__span){"", 0});
     *opset = i < 0 ? 0 : s->versions[i];
     if (i < 0 || (*opset >= FIRST_OPSET && *opset <= LAST_OPSET)) return 0;
     return wb__onnx_fail(r, WB_ERROR_UNSUPPORTED,
@@ -227,13 +227,13 @@ static int read_head(wb__onnx_reader *r, wb__wire in, wb__wire *graph, int *n_fu
     wb__span producer = {"", 0};
     *graph = wb__wire_of(NULL, NULL, 0);
     while (wb__wire_next(&in, &f)) {
-        if (f.number == 1) wb__wire_int(&in, &f, &r->m->ir_version);
-        else if (f.number == 2) wb__wire_text(&in, &f, &producer);
-        else if (f.number == 7 && graph->at) wb__wire_fail(&in, f.at, "a second graph");
-        else if (f.number == 7) wb__wire_message(&in, &f, graph);
-        else if (f.number == 8 && wb__wire_message(&in, &f, &inside))
+        if (f.number == MODEL_IR_VERSION) wb__wire_int(&in, &f, &r->m->ir_version);
+        else if (f.number == MODEL_PRODUCER) wb__wire_text(&in, &f, &producer);
+        else if (f.number == MODEL_GRAPH && graph->at) wb__wire_fail(&in, f.at, "a second graph");
+        else if (f.number == MODEL_GRAPH) wb__wire_message(&in, &f, graph);
+        else if (f.number == MODEL_OPSET && wb__wire_message(&in, &f, &inside))
             in.status = wb__onnx_read_opset(r, inside, &r->opsets);
-        *n_functions += f.number == 25;
+        *n_functions += f.number == MODEL_FUNCTION;
     }
     if (in.status) return in.status;
     if (!graph->at)
@@ -253,10 +253,10 @@ static int read_functions(wb__onnx_reader *r, wb__wire in, int n)
     wb__wire inside;
     if (!n) return 0;
     r->m->arena->most += MOST_OF_FUNCTIONS;
-    r->locals = wb__onnx_take(r->m, (size_t)n, sizeof *r->locals);
+    r->locals = wb__onnx_alloc(r->m, (size_t)n, sizeof *r->locals);
     if (!r->locals) return wb_error_code();
     while (wb__wire_next(&in, &f))
-        if (f.number == 25 && wb__wire_message(&in, &f, &inside))
+        if (f.number == MODEL_FUNCTION && wb__wire_message(&in, &f, &inside))
             in.status = wb__onnx_read_local(r, inside);
     return in.status;
 }

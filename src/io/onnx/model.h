@@ -15,10 +15,12 @@ typedef enum {
     WB__ONNX_COMPLEX128, WB__ONNX_BFLOAT16
 } wb__onnx_type;
 
-/* AttributeProto.AttributeType, of those that are read */
+/* AttributeProto.AttributeType.  Values of the types behind STRINGS are not read. */
 typedef enum {
     WB__ONNX_IS_FLOAT = 1, WB__ONNX_IS_INT, WB__ONNX_IS_STRING, WB__ONNX_IS_TENSOR,
-    WB__ONNX_IS_GRAPH, WB__ONNX_IS_FLOATS, WB__ONNX_IS_INTS, WB__ONNX_IS_STRINGS
+    WB__ONNX_IS_GRAPH, WB__ONNX_IS_FLOATS, WB__ONNX_IS_INTS, WB__ONNX_IS_STRINGS,
+    WB__ONNX_IS_TENSORS, WB__ONNX_IS_GRAPHS, WB__ONNX_IS_SPARSE, WB__ONNX_IS_SPARSES,
+    WB__ONNX_IS_TYPE, WB__ONNX_IS_TYPES
 } wb__onnx_attr_type;
 
 typedef struct {
@@ -35,7 +37,7 @@ typedef struct wb__onnx_graph wb__onnx_graph;
 
 typedef struct {
     const char *name;
-    int type;                           /* wb__onnx_attr_type, or another number of the file */
+    wb__onnx_attr_type type;
     int64_t i;
     float f;
     const char *s;                      /* ended by 0; s_bytes without it */
@@ -48,10 +50,6 @@ typedef struct {
     const char *const *strings;
 } wb__onnx_attr;
 
-typedef struct wb__onnx_call wb__onnx_call;
-/* Computes a node's outputs (run.h).  false: failed, with the error set. */
-typedef bool wb__onnx_function(wb__onnx_call *c);
-
 typedef struct {
     const char *op, *domain, *name;     /* domain "": ONNX's own; name may be "" */
     int index;                          /* its place in its graph */
@@ -59,7 +57,7 @@ typedef struct {
     int n_in, n_out, n_attrs;
     const int *in, *out;                /* values of the graph; -1: left out */
     const wb__onnx_attr *attrs;
-    wb__onnx_function *function;        /* NULL: not supported */
+    const struct wb__onnx_operator *operator;   /* run.h; NULL: not yet found (find.c) */
 } wb__onnx_node;
 
 /* An input, an initializer, a result of a node, or a value of an outer graph */
@@ -101,11 +99,20 @@ typedef struct {
 int wb__onnx_read(const char *path, const void *data, size_t bytes, wb__onnx_model **model);
 void wb__onnx_free(wb__onnx_model *m);
 
+/* Returns the index of value v, an index or -1, in the graph that has it, and sets *g from the
+ * graph that reads it to that graph. */
+static inline int wb__onnx_owner(const wb__onnx_graph **g, int v)
+{
+    for (; v >= 0 && (*g)->values[v].outer >= 0; *g = (*g)->outer) v = (*g)->values[v].outer;
+    return v;
+}
+
 /* Memory in the model's arena, zeros; NULL: out of memory. */
-void *wb__onnx_take(wb__onnx_model *m, size_t n, size_t size);
+void *wb__onnx_alloc(wb__onnx_model *m, size_t n, size_t size);
 
 /* Weber's dtype for a type of ONNX; 0: Weber has none. */
 wb_dtype wb__onnx_dtype(wb__onnx_type t);
 const char *wb__onnx_type_name(wb__onnx_type t);        /* "float16" */
+const char *wb__onnx_attr_type_name(int64_t type);      /* "ints" */
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "io/onnx/frame.h"
 
-#include <string.h>
+#include <math.h>
 
 bool wb__onnx_is_fixed(const wb__onnx_call *c, int i)
 {
@@ -27,15 +27,20 @@ int wb__onnx_axes(wb__onnx_call *c, int64_t since, int i, int ndim, int list[WB_
     return n;
 }
 
-bool wb__onnx_input_int(wb__onnx_call *c, int i, int64_t *value)
+wb_tensor *wb__onnx_number(const wb__onnx_call *c, int i)
 {
-    const int64_t *list;
-    const int n = wb__onnx_input_ints(c, i, &list);
-    if (n == 1) *value = *list;
-    if (n == 1 || n == -2) return n == 1;
-    if (!wb__onnx_in(c, i)) return wb__onnx_has(c, i + 1);
-    return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input %d is %s; it must be one number", i,
-                           wb_describe(c->in[i]));
+    double value = 0;
+    if (!wb__onnx_alike(c, i)) return NULL;
+    wb_tensor *x = c->in[i];
+    if (x->size != 1)
+        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input %d is %s; it must be one number", i,
+                               wb_describe(x)), NULL;
+    if (wb__onnx_is_fixed(c, i)) {
+        if (!wb__onnx_input_real(c, i, &value)) return NULL;
+        if (wb__dtype_float((wb_dtype)x->dtype) || fabs(value) < 0x1p53)
+            return wb__literal(value, (wb_dtype)x->dtype);
+    }
+    return wb_reshape_array(x, 0, NULL);
 }
 
 wb_dtype wb__onnx_dtype_in(const wb__onnx_call *c, const char *name, wb_dtype otherwise)

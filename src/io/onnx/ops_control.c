@@ -34,14 +34,11 @@ static const wb__onnx_graph *graph_of(wb__onnx_call *c, const char *name)
 
 bool wb__onnx_if(wb__onnx_call *c)
 {
-    const int64_t *list;
-    if (!wb__onnx_only(c, "then_branch else_branch") || !wb__onnx_has(c, 1)) return false;
-    const int n = wb__onnx_input_ints(c, 0, &list);
-    if (n < 0) return false;
-    if (n != 1)
-        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the condition is %s; it must be one element",
-                               wb_describe(c->in[0]));
-    const wb__onnx_graph *g = graph_of(c, *list ? "then_branch" : "else_branch");
+    int64_t yes = 0;
+    if (!wb__onnx_only(c, "then_branch else_branch") || !wb__onnx_has(c, 1) ||
+        !wb__onnx_input_int(c, 0, &yes))
+        return false;
+    const wb__onnx_graph *g = graph_of(c, yes ? "then_branch" : "else_branch");
     if (!g) return false;
     if (g->n_outputs != c->n_out)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has %d outputs, and its graph '%.100s' %d",
@@ -75,18 +72,18 @@ typedef struct {
 /* An i64 or bool of no dimensions, on the CPU */
 static wb_tensor *number(int64_t value, wb_dtype dtype)
 {
-    wb__onnx_apart a;
+    wb__apart a;
     const uint8_t byte = value != 0;
-    wb__onnx_apart_begin(&a);
+    wb__apart_begin(&a, &wb__cpu);
     wb_tensor *x = wb_from(dtype == WB_BOOL ? (const void *)&byte : &value, dtype, 0, NULL);
-    wb__onnx_apart_end(&a);
+    wb__apart_end(&a);
     return x;
 }
 
 /* Reads the trip count and the condition, and checks the numbers of inputs and outputs. */
 static bool loop_begin(wb__onnx_call *c, loop *l)
 {
-    const int64_t *list;
+    int64_t yes = 1;
     const wb__onnx_graph *g = l->body;
     l->n = WB__MAX(c->n_in - 2, 0);
     l->n_scans = g->n_outputs - 1 - l->n;
@@ -97,18 +94,9 @@ static bool loop_begin(wb__onnx_call *c, loop *l)
     if (l->n_scans > INT32_MAX / ITERATIONS)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "collects %d values in each iteration; at "
                                "most %d are done", l->n_scans, INT32_MAX / ITERATIONS);
-    int n = wb__onnx_input_ints(c, 0, &list);
-    if (n == -2) return false;
-    l->most = n == 1 ? *list : INT64_MAX;
-    if (n != 1 && n != -1)
-        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the trip count is %s; it must be one number",
-                               wb_describe(c->in[0]));
-    n = wb__onnx_input_ints(c, 1, &list);
-    if (n == -2) return false;
-    l->goes_on = n == 1 ? *list != 0 : true;
-    if (n != 1 && n != -1)
-        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the condition is %s; it must be one element",
-                               wb_describe(c->in[1]));
+    l->most = INT64_MAX;
+    if (!wb__onnx_input_int(c, 0, &l->most) || !wb__onnx_input_int(c, 1, &yes)) return false;
+    l->goes_on = yes != 0;
     l->known = WB__MIN(WB__ONNX_BY_SIZES,
                        WB__MIN(wb__onnx_known_of(c, 0), wb__onnx_known_of(c, 1)));
     for (int i = 0; i < l->n; i++) {
@@ -171,7 +159,7 @@ static wb_tensor *nothing(wb__onnx_call *c, const wb__onnx_value *value)
 static wb_tensor *collected(wb__onnx_call *c, const loop *l, int i, wb__onnx_known *known)
 {
     const wb__onnx_value *value = &l->body->values[l->body->outputs[1 + l->n + i]];
-    wb__onnx_apart a;
+    wb__apart a;
     *known = l->known;
     if (!l->done) return nothing(c, value);
     wb_tensor **list = wb__alloc((size_t)l->done * sizeof *list);
@@ -186,9 +174,9 @@ static wb_tensor *collected(wb__onnx_call *c, const loop *l, int i, wb__onnx_kno
                                          WB__MIN(WB__ONNX_BY_SIZES, l->scanned_known[at]));
         ok = list[k] != NULL;
     }
-    if (*known != WB__ONNX_VARIES) wb__onnx_apart_begin(&a);
+    if (*known != WB__ONNX_VARIES) wb__apart_begin(&a, &wb__cpu);
     wb_tensor *x = ok ? wb_stack_array((int)l->done, list, 0) : NULL;
-    if (*known != WB__ONNX_VARIES) wb__onnx_apart_end(&a);
+    if (*known != WB__ONNX_VARIES) wb__apart_end(&a);
     wb__free(list);
     return x;
 }
@@ -246,8 +234,9 @@ static wb_tensor *listed(wb__onnx_call *c, const wb__onnx_attr *a)
         return wb_from(&a->f, WB_F32, 0, NULL);
     if (!strcmp(a->name, "value_floats") && a->type == WB__ONNX_IS_FLOATS)
         return wb_from(a->floats, WB_F32, 1, &n);
-    wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its attribute '%.100s' of type %d is not known; "
-                    "texts and sparse tensors are not supported", a->name, a->type);
+    wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its attribute '%.100s' of type %s is not known; "
+                    "texts and sparse tensors are not supported", a->name,
+                    wb__onnx_attr_type_name(a->type));
     return NULL;
 }
 
@@ -258,8 +247,8 @@ bool wb__onnx_constant_node(wb__onnx_call *c)
                                c->node->n_attrs);
     const wb__onnx_attr *a = c->node->attrs;
     if (!strcmp(a->name, "value") && a->t) return wb__onnx_give(c, wb__onnx_constant(c, a->t));
-    wb_tensor *kept = wb__onnx_kept(c->run->state, wb_default_device(), a);
-    if (!kept) kept = wb__onnx_keep(c->run->state, wb_default_device(), a, listed(c, a));
+    wb_tensor *kept = wb__onnx_cached(c->run->state, wb_default_device(), a);
+    if (!kept) kept = wb__onnx_cache(c->run->state, wb_default_device(), a, listed(c, a));
     return wb__onnx_give(c, kept);
 }
 
@@ -341,22 +330,11 @@ bool wb__onnx_cast_like(wb__onnx_call *c)
 
 /* ---- Range and EyeLike ----------------------------------------------------------------------- */
 
-/* Whether the three inputs are one number each. */
-static bool are_numbers(wb__onnx_call *c)
-{
-    static const char *const names[] = {"start", "limit", "delta"};
-    for (int i = 0; i < 3; i++)
-        if (c->in[i]->size != 1)
-            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its %s is %s; it must be one number",
-                                   names[i], wb_describe(c->in[i]));
-    return true;
-}
-
 static bool range_of_reals(wb__onnx_call *c, wb_dtype dtype)
 {
-    double v[3];
+    double v[3] = {0};
     for (int i = 0; i < 3; i++)
-        if (!wb__onnx_input_real(c, i, 0, &v[i])) return false;
+        if (!wb__onnx_input_real(c, i, &v[i])) return false;
     const double count = ceil((v[1] - v[0]) / v[2]);
     if (v[2] == 0 || !isfinite(count) || count >= (double)WB__MAX_DIM)
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "from %g to %g by %g", v[0], v[1], v[2]);
@@ -368,15 +346,12 @@ static bool range_of_reals(wb__onnx_call *c, wb_dtype dtype)
 
 bool wb__onnx_range(wb__onnx_call *c)
 {
-    int64_t v[3];
-    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 3) || !are_numbers(c)) return false;
+    int64_t v[3] = {0};
+    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 3)) return false;
     const wb_dtype dtype = (wb_dtype)c->in[0]->dtype;
     if (wb__dtype_float(dtype)) return range_of_reals(c, dtype);
-    for (int i = 0; i < 3; i++) {
-        const int64_t *list;
-        if (wb__onnx_input_ints(c, i, &list) != 1) return false;
-        v[i] = *list;
-    }
+    for (int i = 0; i < 3; i++)
+        if (!wb__onnx_input_int(c, i, &v[i])) return false;
     const int64_t most = (int64_t)1 << 52;      /* a double has these integers */
     bool fits = v[2] != 0;
     for (int i = 0; i < 3; i++) fits = fits && v[i] < most && v[i] > -most;

@@ -108,31 +108,14 @@ bool wb__onnx_mean(wb__onnx_call *c)
 
 /* ---- Clip ------------------------------------------------------------------------------------ */
 
-/* Returns the limit in input i as a tensor without axes.  A limit that is fixed becomes a number of
- * the plan, so that the operation is fused.  Not an integer one: a double does not hold each. */
-static wb_tensor *limit(wb__onnx_call *c, int i)
-{
-    wb_tensor *x = c->in[i];
-    const wb_dtype dtype = (wb_dtype)x->dtype;
-    if (!wb__onnx_alike(c, i)) return NULL;
-    if (x->size != 1) {
-        wb__onnx_refuse(c, WB_ERROR_SHAPE, "the limit, input %d, is %s; it must be one number", i,
-                        wb_describe(x));
-        return NULL;
-    }
-    if (!wb__dtype_float(dtype) || !wb__onnx_is_fixed(c, i)) return wb_reshape_array(x, 0, NULL);
-    double value;
-    return wb__onnx_input_real(c, i, 0, &value) ? wb__literal(value, dtype) : NULL;
-}
-
 bool wb__onnx_clip(wb__onnx_call *c)
 {
     const bool by_inputs = c->node->opset >= 11;
     if (!wb__onnx_only(c, by_inputs ? "" : "min max") || !wb__onnx_has(c, 1)) return false;
     wb_tensor *low = NULL, *high = NULL, *y = wb__unchanged(c->in[0]);
     if (by_inputs) {
-        if (wb__onnx_in(c, 1) && !(low = limit(c, 1))) return false;
-        if (wb__onnx_in(c, 2) && !(high = limit(c, 2))) return false;
+        if (wb__onnx_in(c, 1) && !(low = wb__onnx_number(c, 1))) return false;
+        if (wb__onnx_in(c, 2) && !(high = wb__onnx_number(c, 2))) return false;
     } else {
         if (wb__onnx_attribute(c, "min")) low = number(wb__onnx_real(c, "min", 0));
         if (wb__onnx_attribute(c, "max")) high = number(wb__onnx_real(c, "max", 0));
@@ -173,7 +156,7 @@ bool wb__onnx_pow(wb__onnx_call *c)
                                wb_describe(y));
     double power = INFINITY;
     if (y->size == 1 && y->ndim <= x->ndim && wb__onnx_is_fixed(c, 1)) {
-        if (!wb__onnx_input_real(c, 1, 0, &power)) return false;
+        if (!wb__onnx_input_real(c, 1, &power)) return false;
         wb_tensor *z = products(x, power);
         if (z) return wb__onnx_give(c, z);
     }

@@ -1,6 +1,7 @@
 /* Elements taken and replaced by index.  A negative index counts from the end.  ONNX forbids an
- * index outside of the axis; as in Weber's own operations it takes zeros and replaces nothing, and
- * is an error with WEBER_DEBUG=check. */
+ * index outside of the axis: one that is fixed is an error.  One that depends on the values of the
+ * inputs takes zeros and replaces nothing, as in Weber's own operations, and is an error with
+ * WEBER_DEBUG=check. */
 #include "io/onnx/ops_common.h"
 #include "weber/indexing.h"
 
@@ -19,6 +20,20 @@ static bool has_index(const wb__onnx_call *c, int i)
     if (!wb__dtype_float(t) && t != WB_BOOL) return true;
     return wb__onnx_refuse(c, WB_ERROR_DTYPE, "the indices are %s; they must be integers",
                            wb_describe(c->in[i]));
+}
+
+/* Whether the indices, input 1, are in range if they are fixed: index i is one of n[i % k]
+ * elements.  Else sets the error. */
+static bool in_range(const wb__onnx_call *c, int k, const int64_t *n)
+{
+    const int64_t *list;
+    if (!wb__onnx_is_fixed(c, 1)) return true;
+    const int count = wb__onnx_input_ints(c, 1, &list);
+    for (int i = 0; i < count; i++)
+        if (list[i] < -n[i % k] || list[i] >= n[i % k])
+            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "index %lld along an axis of size %lld of %s",
+                                   (long long)list[i], (long long)n[i % k], wb_describe(c->in[0]));
+    return count >= 0;
 }
 
 /* Returns the index into n elements, counted from the start. */
@@ -52,9 +67,6 @@ static bool gather_one(wb__onnx_call *c, int axis)
     const wb_tensor *index = c->in[1];
     int ndim = 0;
     if (!wb__onnx_input_int(c, 1, &at)) return false;
-    if (at < -x->dims[axis] || at >= x->dims[axis])
-        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "index %lld along axis %d of %s", (long long)at,
-                               axis, wb_describe(x));
     if (at < 0) at += x->dims[axis];
     for (int i = 0; i < axis; i++) dims[ndim++] = x->dims[i];
     for (int i = 0; i < index->ndim; i++) dims[ndim++] = 1;
@@ -68,7 +80,7 @@ bool wb__onnx_gather(wb__onnx_call *c)
     if (!wb__onnx_only(c, "axis") || !has_index(c, 1)) return false;
     wb_tensor *x = c->in[0];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
-    if (axis < 0) return false;
+    if (axis < 0 || !in_range(c, 1, &x->dims[axis])) return false;
     if (c->in[1]->size == 1 && wb__onnx_is_fixed(c, 1)) return gather_one(c, axis);
     return wb__onnx_give(c, wb_take_axis(x, from_start(c->in[1], x->dims[axis]), axis));
 }
@@ -89,6 +101,7 @@ bool wb__onnx_gather_elements(wb__onnx_call *c)
     if (!fits)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "indices %s do not fit %s along axis %d",
                                wb_describe(index), wb_describe(x), axis);
+    if (!in_range(c, 1, &x->dims[axis])) return false;
     wb_tensor *at = from_start(index, x->dims[axis]);
     return wb__onnx_give(c, wb_take_along(wb__onnx_place(x, start, dims), at, axis));
 }
@@ -117,7 +130,7 @@ static bool read_rows(const wb__onnx_call *c, int first, rows_of *r)
     for (int i = 0; i < x->ndim; i++)
         *(i < first ? &r->batches : i < first + k ? &r->rows : &r->row) *= x->dims[i];
     for (int i = 0; i < index->ndim - 1; i++) r->count *= index->dims[i];
-    return true;
+    return in_range(c, r->k, x->dims + first);
 }
 
 /* Returns the places of the rows among those of x, or -1: [count]. */
@@ -216,6 +229,7 @@ bool wb__onnx_scatter_elements(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "indices %s and updates %s do not fit %s along "
                                "axis %d", wb_describe(index), wb_describe(updates), wb_describe(x),
                                axis);
+    if (!in_range(c, 1, &x->dims[axis])) return false;
     if (!updates->size) return wb__onnx_give(c, wb__unchanged(x));
     wb_tensor *at = element_places(x, index, axis);
     at = at ? wb_reshape_array(at, 1, &at->size) : NULL;
@@ -252,10 +266,10 @@ bool wb__onnx_scatter_nd(wb__onnx_call *c)
 /* The depth becomes a new axis of the indices, at each place of which they are compared with it. */
 bool wb__onnx_one_hot(wb__onnx_call *c)
 {
-    double real_depth;
+    double real_depth = 0;
     int64_t depth, dims[WB_MAX_DIMS];
     if (!wb__onnx_only(c, "axis") || !wb__onnx_has(c, 3) ||
-        !wb__onnx_input_real(c, 1, 0, &real_depth))
+        !wb__onnx_input_real(c, 1, &real_depth))
         return false;
     wb_tensor *index = c->in[0], *values = c->in[2];
     const int ndim = index->ndim + 1, axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -1), ndim);

@@ -17,13 +17,13 @@ static wb_tensor *numbers_in(const wb__onnx_call *c, const wb__onnx_attr *a)
     const wb_device *d = wb_default_device();
     const int64_t n = a->n;
     if (a->t) return wb_reshape_array(wb__onnx_constant(c, a->t), 1, &a->t->size);
-    wb_tensor *x = wb__onnx_kept(c->run->state, d, a);
+    wb_tensor *x = wb__onnx_cached(c->run->state, d, a);
     if (x) return x;
     if (a->type == WB__ONNX_IS_FLOATS) x = wb_from(a->floats, WB_F32, 1, &n);
     else if (a->type == WB__ONNX_IS_INTS) x = wb_from(a->ints, WB_I64, 1, &n);
     else wb__onnx_refuse(c, WB_ERROR_FORMAT, "its attribute '%.100s' is no list of numbers",
                          a->name);
-    return wb__onnx_keep(c->run->state, d, a, x);
+    return wb__onnx_cache(c->run->state, d, a, x);
 }
 
 /* Returns the numbers of the attribute WHAT_int64s, WHAT_floats or WHAT_tensor.  NULL with the

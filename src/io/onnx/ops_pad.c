@@ -13,8 +13,6 @@ typedef struct {
     int64_t before[WB_MAX_DIMS], after[WB_MAX_DIMS];
     const char *mode;
     wb_tensor *value;                   /* without axes */
-    bool is_number;                     /* the value is `number` */
-    double number;
 } padding;
 
 /* Reads the numbers of elements, two for each axis. */
@@ -49,28 +47,18 @@ static bool read_pads(wb__onnx_call *c, padding *p)
     return true;
 }
 
-/* Reads the value of the mode constant.  One that is fixed is a number of the plan; an integer that
- * is not 0 stays a tensor, since a double does not hold each. */
+/* Reads the value of the mode constant. */
 static bool read_value(wb__onnx_call *c, padding *p)
 {
-    if (c->node->opset < 11) {
-        p->number = wb__onnx_real(c, "value", 0);
-        p->is_number = true;
+    if (c->node->opset < 11)
+        p->value = wb__literal(wb__onnx_real(c, "value", 0), (wb_dtype)c->in[0]->dtype);
+    else if (wb__onnx_in(c, 2))
+        p->value = wb__onnx_number(c, 2);
+    else
         return true;
-    }
-    wb_tensor *value = wb__onnx_in(c, 2);
-    p->is_number = !value;
-    if (!value) return true;
-    if (!wb__onnx_alike(c, 2)) return false;
-    if (value->size != 1)
-        return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the value is %s; it must be one number",
-                               wb_describe(value));
-    if (wb__onnx_is_fixed(c, 2)) {
-        if (!wb__onnx_input_real(c, 2, 0, &p->number)) return false;
-        p->is_number = p->number == 0 || wb__dtype_float((wb_dtype)value->dtype);
-        if (p->is_number) return true;
-    }
-    return (p->value = wb_reshape_array(value, 0, NULL)) != NULL;
+    if (!p->value) return false;
+    if (p->value->op == WB__OP_literal && p->value->number[0].f == 0) p->value = NULL;
+    return true;
 }
 
 /* Whether the mode is one of the operator's version. */
@@ -137,11 +125,7 @@ static wb_tensor *padded(const wb__onnx_call *c, const padding *p, wb_tensor *x,
     const int64_t before = WB__MAX(p->before[axis], 0), after = WB__MAX(p->after[axis], 0);
     wb_pad_options o = {.size = sizeof o};
     if (!before && !after) return x;
-    if (!strcmp(p->mode, "constant")) {
-        if (p->value) return with_margins(x, axis, before, after, p->value);
-        o.value = p->number;
-        return wb_pad_with(x, axis, before, after, &o);
-    }
+    if (p->value) return with_margins(x, axis, before, after, p->value);
     if (!x->dims[axis]) {
         wb__onnx_refuse(c, WB_ERROR_SHAPE, "axis %d of %s has no elements to repeat", axis,
                         wb_describe(x));
@@ -161,7 +145,7 @@ bool wb__onnx_pad(wb__onnx_call *c)
         return false;
     const bool constant = !strcmp(p.mode, "constant");
     if (constant && !read_value(c, &p)) return false;
-    const bool zeros = constant && p.is_number && p.number == 0;
+    const bool zeros = constant && !p.value;
     wb_tensor *x = c->in[0];
     int64_t start[WB_MAX_DIMS], dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) {

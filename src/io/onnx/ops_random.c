@@ -107,7 +107,7 @@ bool wb__onnx_dropout(wb__onnx_call *c)
     const int n = opset >= 12 ? wb__onnx_input_ints(c, 2, &training) : -1;
     if (n == -2) return false;
     const bool trains = n > 0 && *training;
-    if (trains && !wb__onnx_input_real(c, 1, 0.5, &p)) return false;
+    if (trains && !wb__onnx_input_real(c, 1, &p)) return false;
     if (!(p >= 0 && p < 1))
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "the ratio is %g; it must be in [0, 1)", p);
     if (trains && p > 0) return without_seed(c) && drop(c, p);

@@ -205,7 +205,7 @@ bool wb__onnx_top_k(wb__onnx_call *c)
  * set. */
 static int read_cumulative(wb__onnx_call *c, bool *exclusive, bool *reverse)
 {
-    int64_t given;
+    int64_t given = 0;
     if (!wb__onnx_only(c, "exclusive reverse") || !wb__onnx_has(c, 2) ||
         !wb__onnx_input_int(c, 1, &given))
         return -1;

@@ -1,18 +1,19 @@
 /* Operators whose results have a shape that depends on values: Compress, NonZero, Unique.  The
  * values are read when the node is called, so wb_compile records such a node only if they are
  * fixed. */
+#include "io/onnx/frame.h"
 #include "io/onnx/ops_common.h"
 #include "weber/indexing.h"
 
 #include <string.h>
 
-/* Returns the values of x as `dtype`, in a block that the caller frees.  NULL: the error is set. */
-static void *values_of(wb_tensor *x, wb_dtype dtype)
+/* Returns the values of x, which is made of input 0, as `dtype`, in a block that the caller frees.
+ * NULL: the error is set. */
+static void *values_of(const wb__onnx_call *c, wb_tensor *x, wb_dtype dtype)
 {
     wb_tensor *y = wb__as(x, dtype);
-    const size_t bytes = y ? (size_t)y->size * wb_dtype_bytes(dtype) : 0;
-    void *values = y ? wb__alloc(bytes + 1) : NULL;
-    if (!values || !wb_copy_out(y, values, bytes)) return values;
+    void *values = y ? wb__alloc((size_t)y->size * wb_dtype_bytes(dtype) + 1) : NULL;
+    if (!values || wb__onnx_copy_values(c, 0, y, values, dtype)) return values;
     wb__free(values);
     return NULL;
 }
@@ -49,7 +50,7 @@ bool wb__onnx_non_zero(wb__onnx_call *c)
     if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
     const int64_t size = x->size;
-    uint8_t *truth = values_of(x, WB_BOOL);
+    uint8_t *truth = values_of(c, x, WB_BOOL);
     int64_t n = 0, m = 0, *places = NULL;
     for (int64_t i = 0; truth && i < size; i++) n += truth[i] != 0;
     if (truth) places = wb__alloc((size_t)(n * x->ndim) * sizeof *places + 1);
@@ -171,7 +172,7 @@ bool wb__onnx_unique(wb__onnx_call *c)
         if (i != axis) order[k++] = i;
     const int64_t n = x->dims[axis];
     const bool real = wb__dtype_float((wb_dtype)x->dtype);
-    void *values = values_of(wb_permute_array(x, x->ndim, order), real ? WB_F64 : WB_I64);
+    void *values = values_of(c, wb_permute_array(x, x->ndim, order), real ? WB_F64 : WB_I64);
     int64_t *block = values ? wb__alloc_zero(5 * (size_t)n + 1, sizeof *block) : NULL;
     bool ok = block != NULL;
     if (ok) {

@@ -341,8 +341,7 @@ bool wb__onnx_space_to_depth(wb__onnx_call *c)
 bool wb__onnx_trilu(wb__onnx_call *c)
 {
     int64_t k = 0;
-    if (!wb__onnx_only(c, "upper") || !wb__onnx_has(c, 1) ||
-        (wb__onnx_in(c, 1) && !wb__onnx_input_int(c, 1, &k)))
+    if (!wb__onnx_only(c, "upper") || !wb__onnx_has(c, 1) || !wb__onnx_input_int(c, 1, &k))
         return false;
     return wb__onnx_give(c, wb__onnx_int(c, "upper", 1) ? wb_triu(c->in[0], k)
                                                         : wb_tril(c->in[0], k));

@@ -91,7 +91,7 @@ static bool is_signal(const wb__onnx_call *c, const wb_tensor *x)
 static bool read_length(wb__onnx_call *c, int i, int64_t otherwise, int64_t *length)
 {
     *length = otherwise;
-    if (wb__onnx_in(c, i) && !wb__onnx_input_int(c, i, length)) return false;
+    if (!wb__onnx_input_int(c, i, length)) return false;
     if (*length >= 1 && *length <= INT32_MAX) return true;
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "a length is %lld; it is positive",
                            (long long)*length);
@@ -103,7 +103,7 @@ static bool read_dft_axis(wb__onnx_call *c, int *axis)
     const bool is_input = c->node->opset >= 20;
     int64_t given = is_input ? -2 : wb__onnx_int(c, "axis", 1);
     const wb_tensor *x = c->in[0];
-    if (is_input && wb__onnx_in(c, 2) && !wb__onnx_input_int(c, 2, &given)) return false;
+    if (is_input && !wb__onnx_input_int(c, 2, &given)) return false;
     *axis = wb__onnx_axis(c, given, x->ndim);
     if (*axis >= 0 && *axis == x->ndim - 1)
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "axis %d of %s, which is that of real and "
@@ -223,12 +223,12 @@ static void add_filter(double *m, int64_t rows, int64_t filters, int64_t i, cons
 bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
 {
     int64_t filters, length, rate;
-    double low, high;
+    double low = 0, high = 0;
     wb_dtype t;
     if (!wb__onnx_only(c, "output_datatype") || !wb__onnx_has(c, 5) ||
         !read_length(c, 0, 0, &filters) || !read_length(c, 1, 0, &length) ||
-        !read_length(c, 2, 0, &rate) || !wb__onnx_input_real(c, 3, 0, &low) ||
-        !wb__onnx_input_real(c, 4, 0, &high) || !read_type(c, &t))
+        !read_length(c, 2, 0, &rate) || !wb__onnx_input_real(c, 3, &low) ||
+        !wb__onnx_input_real(c, 4, &high) || !read_type(c, &t))
         return false;
     if (!(low >= 0 && low <= high && high <= rate))
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "filters from %g to %g hertz of a rate %lld",

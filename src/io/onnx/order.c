@@ -113,7 +113,7 @@ static int sort(sorting *s, wb__onnx_graph *g)
         const int status = visit(s, i, &n_done);
         if (status) return status;
     }
-    wb__onnx_node *nodes = wb__onnx_take(s->r->m, (size_t)g->n_nodes, sizeof *nodes);
+    wb__onnx_node *nodes = wb__onnx_alloc(s->r->m, (size_t)g->n_nodes, sizeof *nodes);
     if (!nodes) return wb_error_code();
     for (int i = 0; i < g->n_nodes; i++) {
         nodes[i] = g->nodes[s->order[i]];

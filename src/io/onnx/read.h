@@ -5,6 +5,7 @@
 #define WB__ONNX_READ_H
 
 #include "base/map.h"
+#include "io/onnx/fields.h"
 #include "io/onnx/model.h"
 #include "io/onnx/wire.h"
 
@@ -17,18 +18,18 @@ typedef struct {
     const char **list;                  /* the texts, ended by 0 */
     int n, capacity;
     int *table, size;                   /* by hash: the number of a text plus 1, or 0 */
-} wb__names;
+} wb__name_set;
 
 /* opset_import: the version of each domain */
-typedef struct { wb__names domains; int64_t *versions; } wb__opsets;
+typedef struct { wb__name_set domains; int64_t *versions; } wb__opsets;
 
 /* A function of the file (FunctionProto) */
 typedef struct {
     const uint8_t *at, *end;            /* the message */
     const char *name;
     int n_inputs;
-    wb__names formals;                  /* inputs, then outputs */
-    wb__names defaults;                 /* attributes with a default value */
+    wb__name_set formals;                  /* inputs, then outputs */
+    wb__name_set defaults;                 /* attributes with a default value */
     wb__span *default_at;               /* their messages */
     wb__opsets opsets;
 } wb__local;
@@ -41,7 +42,7 @@ typedef struct wb__onnx_scope {
     int depth;
     const char *prefix;
     wb__span *actual;                   /* the names for the formals; n = 0: left out */
-    wb__names attrs;                    /* of the call */
+    wb__name_set attrs;                    /* of the call */
     wb__span *attr_at;                  /* their messages */
 } wb__onnx_scope;
 
@@ -50,7 +51,7 @@ typedef struct wb__onnx_reader {
     wb__wire_file file;
     bool bare;                          /* initializers may lack values (wb__onnx_read) */
     wb__opsets opsets;
-    wb__names functions;                /* by wb__local_key */
+    wb__name_set functions;                /* by wb__local_key */
     wb__local *locals;
     int n_calls;                        /* of functions: the number in their prefixes */
     size_t expanded;                    /* bytes of the functions' messages, once per call */
@@ -72,7 +73,7 @@ typedef struct wb__onnx_building {
     struct wb__onnx_building *outer;
     const wb__onnx_scope *scope;
     int depth;
-    wb__names names;                    /* of the values, with their numbers */
+    wb__name_set names;                    /* of the values, with their numbers */
     int value_capacity;
     wb__raw_node *raw;
     int raw_capacity;
@@ -91,12 +92,12 @@ int wb__onnx_fail(const wb__onnx_reader *r, int code, const char *format, ...) W
 bool wb__onnx_reserve(wb__onnx_model *m, void *list, int *capacity, int n, size_t each);
 const char *wb__onnx_copy(wb__onnx_model *m, wb__span text);    /* ended by 0 */
 /* Files of external data, which the model owns, by their paths without links; NULL: not kept. */
-int wb__onnx_keep_file(wb__onnx_model *m, wb__mapping *file);
-wb__mapping *wb__onnx_kept_file(const wb__onnx_model *m, const char *path);
+int wb__onnx_add_mapping(wb__onnx_model *m, wb__mapping *file);
+wb__mapping *wb__onnx_find_mapping(const wb__onnx_model *m, const char *path);
 /* The number of a text in the set; -1: it is not there. */
-int wb__names_find(const wb__names *s, wb__span text);
+int wb__name_set_find(const wb__name_set *s, wb__span text);
 /* The same, and a text that is not there is added, with *is_new set.  -1: out of memory. */
-int wb__names_add(wb__onnx_model *m, wb__names *s, wb__span text, bool *is_new);
+int wb__name_set_add(wb__onnx_model *m, wb__name_set *s, wb__span text, bool *is_new);
 int wb__onnx_read_opset(wb__onnx_reader *r, wb__wire in, wb__opsets *to);
 /* Checks the version of ONNX's own operators; 0 if `s` has none. */
 int wb__onnx_check_opset(const wb__onnx_reader *r, const wb__opsets *s, int64_t *opset);

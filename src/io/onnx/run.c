@@ -58,7 +58,7 @@ static const wb__onnx_attr *of_type(const wb__onnx_call *c, const char *name,
                                     wb__onnx_attr_type type)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, name);
-    if (!a || a->type == (int)type) return a;
+    if (!a || a->type == type) return a;
     c->run->mistyped = a;
     return NULL;
 }
@@ -117,16 +117,16 @@ int wb__onnx_axis(const wb__onnx_call *c, int64_t axis, int ndim)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Returns the slot of a value of the innermost graph, and sets *value to it in its own graph. */
-static wb__onnx_slot *slot_of(const wb__onnx_run *r, int v, const wb__onnx_value **value)
+/* Returns value v of the innermost graph in this call, and sets *value to it in its own graph. */
+static wb__onnx_call_value *call_value(const wb__onnx_run *r, int v,
+                                       const wb__onnx_value **value)
 {
     const wb__onnx_frame *f = r->frame;
-    while (f->outer && f->graph->values[v].outer >= 0) {
-        v = f->graph->values[v].outer;
-        f = f->outer;
-    }
+    const wb__onnx_graph *owner = f->graph;
+    v = wb__onnx_owner(&owner, v);
+    while (f->graph != owner) f = f->outer;
     *value = &f->graph->values[v];
-    return &f->slots[v];
+    return &f->values[v];
 }
 
 /* Returns a block that is freed when the call ends.  NULL with the error set. */
@@ -142,7 +142,7 @@ static void *block(wb__onnx_run *r, size_t bytes)
 /* Returns the constant on d. */
 static wb_tensor *constant_on(wb__onnx_state *s, const wb_device *d, const wb__onnx_tensor *t)
 {
-    wb_tensor *x = wb__onnx_kept(s, d, t);
+    wb_tensor *x = wb__onnx_cached(s, d, t);
     const wb_dtype dtype = wb__onnx_dtype(t->type);
     if (x) return x;
     if (!dtype)
@@ -150,7 +150,7 @@ static wb_tensor *constant_on(wb__onnx_state *s, const wb_device *d, const wb__o
                              "lacks", prefix, s->file, t->name ? t->name : "",
                              wb__onnx_type_name(t->type));
     const wb_device *was = wb__use_device(d);
-    x = wb__onnx_keep(s, d, t, wb_from(t->data, dtype, t->ndim, t->dims));
+    x = wb__onnx_cache(s, d, t, wb_from(t->data, dtype, t->ndim, t->dims));
     wb__use_device(was);
     return x;
 }
@@ -162,7 +162,7 @@ wb_tensor *wb__onnx_constant(const wb__onnx_call *c, const wb__onnx_tensor *t)
 
 /* Returns the value as it was computed; one that does not vary is on the CPU.  NULL with the error
  * set. */
-static wb_tensor *computed(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx_slot *s)
+static wb_tensor *computed(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx_call_value *s)
 {
     if (s->x) return s->x;
     if (value->initializer) return s->x = constant_on(r->state, &wb__cpu, value->initializer);
@@ -176,20 +176,20 @@ wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor
     if (known == WB__ONNX_VARIES || !x->device) return x;
     if (x->storage && x->device == r->device) return x;
     if (known == WB__ONNX_BY_FILE) {
-        wb_tensor *kept = wb__onnx_kept(r->state, r->device, value);
-        return kept ? kept : wb__onnx_keep(r->state, r->device, value,
-                                           wb__onnx_settled(x, r->device));
+        wb_tensor *kept = wb__onnx_cached(r->state, r->device, value);
+        return kept ? kept : wb__onnx_cache(r->state, r->device, value,
+                                           wb__onnx_evaluated_on(x, r->device));
     }
     const wb__onnx_event *e = wb__trace_next(r->trace, WB__ONNX_DATA, value);
     if (e) return e->x;
-    wb_tensor *settled = wb__onnx_settled(x, r->device);
+    wb_tensor *settled = wb__onnx_evaluated_on(x, r->device);
     e = settled ? wb__trace_add(r->trace, (wb__onnx_event){.kind = WB__ONNX_DATA, .value = value,
                                                           .x = settled}) : NULL;
     return e ? e->x : NULL;
 }
 
 /* Returns the value for a node that varies. */
-static wb_tensor *as_data(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx_slot *s)
+static wb_tensor *as_data(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx_call_value *s)
 {
     if (s->data) return s->data;
     if (!s->x && value->initializer)
@@ -199,6 +199,14 @@ static wb_tensor *as_data(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
+
+/* "its input 1, 'shape',", in a buffer of `n` bytes; returns it. */
+static const char *input_text(const wb__onnx_call *c, int i, char *to, size_t n)
+{
+    const wb__onnx_graph *g = c->run->frame->graph;
+    snprintf(to, n, "its input %d, '%.100s',", i, g->values[c->node->in[i]].name);
+    return to;
+}
 
 /* Copies the elements of x, converted, to `to`.  False with the error set. */
 static bool copy_numbers(const wb__onnx_call *c, const char *what, wb_tensor *x,
@@ -262,14 +270,14 @@ static int read_input(const wb__onnx_call *c, int i, wb_dtype dtype, const void 
     const wb__onnx_value *value;
     *list = NULL;
     if (!wb__onnx_in(c, i)) return -1;
-    wb__onnx_slot *s = slot_of(c->run, c->node->in[i], &value);
+    wb__onnx_call_value *s = call_value(c->run, c->node->in[i], &value);
     wb_tensor *x = computed(c->run, value, s);
     char what[160];
-    snprintf(what, sizeof what, "its input %d, '%.100s',", i, value->name);
+    input_text(c, i, what, sizeof what);
     return x ? read_numbers(c, what, value, x, s->known, dtype, list) : -2;
 }
 
-int wb__onnx_input_ints(wb__onnx_call *c, int i, const int64_t **list)
+int wb__onnx_input_ints(const wb__onnx_call *c, int i, const int64_t **list)
 {
     const void *numbers;
     const int n = read_input(c, i, WB_I64, &numbers);
@@ -277,7 +285,7 @@ int wb__onnx_input_ints(wb__onnx_call *c, int i, const int64_t **list)
     return n;
 }
 
-int wb__onnx_input_reals(wb__onnx_call *c, int i, const double **list)
+int wb__onnx_input_reals(const wb__onnx_call *c, int i, const double **list)
 {
     const void *numbers;
     const int n = read_input(c, i, WB_F64, &numbers);
@@ -285,41 +293,51 @@ int wb__onnx_input_reals(wb__onnx_call *c, int i, const double **list)
     return n;
 }
 
-bool wb__onnx_input_real(wb__onnx_call *c, int i, double otherwise, double *value)
+static bool read_number(const wb__onnx_call *c, int i, wb_dtype dtype, void *value)
 {
-    const double *list;
-    const int n = wb__onnx_input_reals(c, i, &list);
-    *value = n == 1 ? *list : otherwise;
+    const void *list;
+    const int n = read_input(c, i, dtype, &list);
+    if (n == 1) memcpy(value, list, wb__dtype_size(dtype));
     if (n == 1 || n == -1) return true;
     return n < 0 ? false : wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input %d is %s; it must be one "
-                                           "number", i, wb_describe(wb__onnx_in(c, i)));
+                                           "number", i, wb_describe(c->in[i]));
+}
+
+bool wb__onnx_input_int(const wb__onnx_call *c, int i, int64_t *value)
+{
+    return read_number(c, i, WB_I64, value);
+}
+
+bool wb__onnx_input_real(const wb__onnx_call *c, int i, double *value)
+{
+    return read_number(c, i, WB_F64, value);
+}
+
+bool wb__onnx_copy_values(const wb__onnx_call *c, int i, wb_tensor *x, void *to, wb_dtype dtype)
+{
+    char what[160];
+    input_text(c, i, what, sizeof what);
+    return copy_numbers(c, what, x, wb__onnx_known_of(c, i), to, dtype);
 }
 
 wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i)
 {
     const wb__onnx_value *value;
-    return wb__onnx_in(c, i) ? slot_of(c->run, c->node->in[i], &value)->known : WB__ONNX_BY_FILE;
+    return wb__onnx_in(c, i) ? call_value(c->run, c->node->in[i], &value)->known : WB__ONNX_BY_FILE;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static bool is_random(const wb__onnx_node *n)
-{
-    return wb__begins(n->op, "Random") || !strcmp(n->op, "Bernoulli") ||
-           !strcmp(n->op, "Dropout");
-}
-
 /* What the results of a node depend on, other than those of If and Loop. */
 static wb__onnx_known known_result(const wb__onnx_run *r, const wb__onnx_node *n)
 {
-    const bool sizes = wb__onnx_reads_sizes(n);
     wb__onnx_known known = WB__ONNX_BY_FILE;
     for (int i = 0; i < n->n_in; i++) {
         const wb__onnx_value *value;
-        if (n->in[i] >= 0) known = WB__MIN(known, slot_of(r, n->in[i], &value)->known);
+        if (n->in[i] >= 0) known = WB__MIN(known, call_value(r, n->in[i], &value)->known);
     }
-    if (sizes) return WB__MAX(known, WB__ONNX_BY_SIZES);
-    return is_random(n) ? WB__ONNX_VARIES : known;
+    if (n->operator->reads_sizes) return WB__MAX(known, WB__ONNX_BY_SIZES);
+    return n->operator->is_random ? WB__ONNX_VARIES : known;
 }
 
 /* Notes the sizes that Shape or Size reads.  False with the error set. */
@@ -341,16 +359,13 @@ static bool note_sizes(wb__onnx_run *r, const wb__onnx_node *n, const wb_tensor 
 static bool set_inputs(wb__onnx_run *r, wb__onnx_call *c, wb__onnx_known known)
 {
     const wb__onnx_node *n = c->node;
-    const bool as_they_are = known != WB__ONNX_VARIES || wb__onnx_is_control(n);
-    const unsigned numbers = as_they_are ? 0 : wb__onnx_number_inputs(n);
+    const bool as_they_are = known != WB__ONNX_VARIES || n->operator->calls_graphs;
     for (int i = 0; i < n->n_in; i++) {
         const wb__onnx_value *value;
         c->in[i] = NULL;
         if (n->in[i] < 0) continue;
-        wb__onnx_slot *s = slot_of(r, n->in[i], &value);
-        const bool plain = as_they_are || s->known == WB__ONNX_VARIES ||
-                           (i < 32 && numbers >> i & 1 && !r->device->backend->is_gpu);
-        c->in[i] = plain ? computed(r, value, s) : as_data(r, value, s);
+        wb__onnx_call_value *s = call_value(r, n->in[i], &value);
+        c->in[i] = as_they_are ? computed(r, value, s) : as_data(r, value, s);
         if (!c->in[i]) return false;
     }
     return true;
@@ -359,17 +374,15 @@ static bool set_inputs(wb__onnx_run *r, wb__onnx_call *c, wb__onnx_known known)
 static bool call_function(wb__onnx_call *c, wb__onnx_known known)
 {
     wb__onnx_run *r = c->run;
-    wb__onnx_apart a;
-    if (!c->node->function)
-        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the operator is not supported");
+    wb__apart a;
     const bool apart = known != WB__ONNX_VARIES;
     r->mistyped = NULL;
-    if (apart) wb__onnx_apart_begin(&a);
-    bool ok = c->node->function(c);
-    if (apart) wb__onnx_apart_end(&a);
+    if (apart) wb__apart_begin(&a, &wb__cpu);
+    bool ok = c->node->operator->function(c);
+    if (apart) wb__apart_end(&a);
     if (ok && r->mistyped)
-        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "its attribute '%.100s' has another type (%d)",
-                               r->mistyped->name, r->mistyped->type);
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "its attribute '%.100s' has another type, %s",
+                               r->mistyped->name, wb__onnx_attr_type_name(r->mistyped->type));
     return ok;
 }
 
@@ -379,15 +392,15 @@ static void take_outputs(const wb__onnx_call *c, wb__onnx_known known, bool cont
     wb__onnx_run *r = c->run;
     for (int i = 0; i < c->n_out; i++)
         if (wb__onnx_wants(c, i))
-            r->frame->slots[c->node->out[i]] =
-                (wb__onnx_slot){c->out[i], NULL, control ? r->out_known[i] : known};
+            r->frame->values[c->node->out[i]] =
+                (wb__onnx_call_value){c->out[i], NULL, control ? r->out_known[i] : known};
 }
 
 static bool call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
                       wb__onnx_known *out_known)
 {
     wb__onnx_call c = {n, n->n_in, n->n_out, list, list + n->n_in, r};
-    const bool control = wb__onnx_is_control(n);
+    const bool control = n->operator->calls_graphs;
     const wb__onnx_known known = control ? WB__ONNX_VARIES : known_result(r, n);
     wb__onnx_known *was = r->out_known;
     r->out_known = out_known;
@@ -396,7 +409,7 @@ static bool call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
         out_known[i] = WB__ONNX_VARIES;
     }
     bool ok = set_inputs(r, &c, known);
-    if (ok && wb__onnx_reads_sizes(n) && known == WB__ONNX_BY_SIZES)
+    if (ok && n->operator->reads_sizes && known == WB__ONNX_BY_SIZES)
         ok = wb__onnx_has(&c, 1) && (!wb__onnx_wants(&c, 0) || note_sizes(r, n, c.in[0]));
     if (ok) ok = call_function(&c, control ? WB__ONNX_VARIES : known);
     if (ok) take_outputs(&c, known, control);
@@ -424,11 +437,11 @@ static bool call_node(wb__onnx_run *r, const wb__onnx_node *n)
 /* Makes the graph the innermost one.  False with the error set. */
 static bool open_frame(wb__onnx_run *r, wb__onnx_frame *f, const wb__onnx_graph *g)
 {
-    *f = (wb__onnx_frame){g, r->frame, wb__alloc_zero((size_t)g->n_values + 1, sizeof *f->slots)};
-    if (!f->slots) return false;
+    *f = (wb__onnx_frame){g, r->frame, wb__alloc_zero((size_t)g->n_values + 1, sizeof *f->values)};
+    if (!f->values) return false;
     for (int v = 0; v < g->n_values; v++)
         if (g->values[v].initializer && g->values[v].parameter < 0)
-            f->slots[v].known = WB__ONNX_BY_FILE;
+            f->values[v].known = WB__ONNX_BY_FILE;
     r->frame = f;
     return true;
 }
@@ -436,7 +449,7 @@ static bool open_frame(wb__onnx_run *r, wb__onnx_frame *f, const wb__onnx_graph 
 static void close_frame(wb__onnx_run *r, wb__onnx_frame *f)
 {
     r->frame = f->outer;
-    wb__free(f->slots);
+    wb__free(f->values);
 }
 
 static bool call_nodes(wb__onnx_run *r, const wb__onnx_graph *g)
@@ -455,11 +468,12 @@ bool wb__onnx_subgraph(wb__onnx_call *c, const wb__onnx_graph *g, int n, wb_tens
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "its graph '%.100s' has %d inputs, and is "
                                "called with %d", g->name, g->n_inputs, n);
     if (!open_frame(r, &f, g)) return false;
-    for (int i = 0; i < n; i++) f.slots[g->inputs[i]] = (wb__onnx_slot){in[i], NULL, in_known[i]};
+    for (int i = 0; i < n; i++)
+        f.values[g->inputs[i]] = (wb__onnx_call_value){in[i], NULL, in_known[i]};
     bool ok = call_nodes(r, g);
     for (int i = 0; ok && i < g->n_outputs; i++) {
         const wb__onnx_value *value;
-        wb__onnx_slot *s = slot_of(r, g->outputs[i], &value);
+        wb__onnx_call_value *s = call_value(r, g->outputs[i], &value);
         out[i] = computed(r, value, s);
         out_known[i] = s->known;
         ok = out[i] != NULL;
@@ -472,7 +486,7 @@ bool wb__onnx_subgraph(wb__onnx_call *c, const wb__onnx_graph *g, int n, wb_tens
 static wb_tensor *output_of(wb__onnx_run *r, int v)
 {
     const wb__onnx_value *value;
-    wb__onnx_slot *s = slot_of(r, v, &value);
+    wb__onnx_call_value *s = call_value(r, v, &value);
     wb_tensor *x = as_data(r, value, s);
     if (!x || s->known == WB__ONNX_VARIES) return x ? wb__unchanged(x) : NULL;
     return x->storage && x->device ? wb__as_constant(x) : x;
@@ -493,9 +507,9 @@ static bool call_graph(wb__onnx_run *r, wb_tensor *const *parameters, wb_tensor 
     const wb__onnx_graph *g = r->state->model->graph;
     wb__onnx_frame f;
     if (!open_frame(r, &f, g)) return false;
-    for (int i = 0; i < g->n_inputs; i++) f.slots[g->inputs[i]].x = in[i];
+    for (int i = 0; i < g->n_inputs; i++) f.values[g->inputs[i]].x = in[i];
     for (int i = 0; i < r->state->n_parameters; i++)
-        f.slots[r->state->parameters[i]].x = parameters[i];
+        f.values[r->state->parameters[i]].x = parameters[i];
     bool ok = call_nodes(r, g);
     for (int i = 0; ok && i < g->n_outputs; i++)
         ok = (out[i] = output_of(r, g->outputs[i])) != NULL;

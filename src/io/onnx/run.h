@@ -5,6 +5,22 @@
 #include "engine/tensor.h"
 #include "io/onnx/model.h"
 
+typedef struct wb__onnx_call wb__onnx_call;
+
+/* A row of ops.def.  Inputs are one bit each. */
+typedef struct wb__onnx_operator {
+    const char *name, *domain;          /* domain "": ONNX's own */
+    int64_t first;                      /* opset */
+    bool (*function)(wb__onnx_call *c); /* computes the outputs; false: failed, the error is set */
+    int inputs;                         /* the most */
+    unsigned constants;                 /* inputs that are no data: read as numbers, or scales and
+                                           zero points; initializers there are no parameters */
+    unsigned statistics;                /* inputs that are running statistics */
+    bool calls_graphs;
+    bool reads_sizes;                   /* the results are sizes of the input */
+    bool is_random;
+} wb__onnx_operator;
+
 /* The call of a node.  in[i] is NULL where an input is left out; out[i] is computed if the node
  * names it (wb__onnx_wants). */
 struct wb__onnx_call {
@@ -36,12 +52,13 @@ int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list
  * starts; returns their count, -1 if the input is left out, or -2 with the error set.  The numbers
  * are known from the file and the sizes of the inputs, or are evaluated now, which cannot be
  * recorded.  The list is valid until the call of the graph ends. */
-int wb__onnx_input_ints(wb__onnx_call *c, int i, const int64_t **list);
+int wb__onnx_input_ints(const wb__onnx_call *c, int i, const int64_t **list);
 /* As wb__onnx_input_ints, for a floating or integer input (the scales of Resize). */
-int wb__onnx_input_reals(wb__onnx_call *c, int i, const double **list);
-/* The same for the single element of a floating or integer input (a ratio, a limit).  Returns false
- * with the error set. */
-bool wb__onnx_input_real(wb__onnx_call *c, int i, double otherwise, double *value);
+int wb__onnx_input_reals(const wb__onnx_call *c, int i, const double **list);
+/* Sets *value to the one number of an integer input; of a floating or integer one.  An input that
+ * is left out leaves it.  Returns false with the error set. */
+bool wb__onnx_input_int(const wb__onnx_call *c, int i, int64_t *value);
+bool wb__onnx_input_real(const wb__onnx_call *c, int i, double *value);
 
 /* Fails with "onnx: FILE: Conv 'name': ..."; returns false. */
 bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format, ...)
@@ -67,10 +84,10 @@ static inline bool wb__onnx_give(wb__onnx_call *c, wb_tensor *y)
     c->out[0] = y;
     return y != NULL;
 }
-/* The operation of a node's operator and version; NULL: not supported. */
-wb__onnx_function *wb__onnx_find(const char *domain, const char *op, int64_t opset);
+/* The operator of a node, in the version; NULL: not supported. */
+const wb__onnx_operator *wb__onnx_find(const char *domain, const char *op, int64_t opset);
 
-#define ONNX_OP(name, first, inputs, function) wb__onnx_function wb__onnx_##function;
+#define ONNX_OP(name, first, function, ...) bool wb__onnx_##function(wb__onnx_call *c);
 #include "io/onnx/ops.def"
 #include "io/onnx/ops_ml.def"
 #undef ONNX_OP

@@ -9,8 +9,10 @@
 static bool has_kind(const wb__wire_field *f)
 {
     switch (f->number) {
-    case 1: case 5: return f->kind == WB__WIRE_VARINT;
-    case 2: case 3: case 4: case 6: case 7: case 8: case 14: case 20: case 25: case 26:
+    case MODEL_IR_VERSION: case MODEL_VERSION: return f->kind == WB__WIRE_VARINT;
+    case MODEL_PRODUCER: case MODEL_PRODUCER_VERSION: case MODEL_DOMAIN: case MODEL_DOC:
+    case MODEL_GRAPH: case MODEL_OPSET: case MODEL_METADATA: case MODEL_TRAINING:
+    case MODEL_FUNCTION: case MODEL_CONFIGURATION:
         return f->kind == WB__WIRE_BYTES;
     default: return false;
     }
@@ -26,7 +28,7 @@ bool wb__onnx_is(const wb__mapping *m)
     wb__wire in = wb__wire_of(NULL, m->data, (size_t)m->bytes);
     while (wb__wire_next(&in, &f)) {
         if (!has_kind(&f)) return false;
-        has_graph = has_graph || f.number == 7;
+        has_graph = has_graph || f.number == MODEL_GRAPH;
     }
     return has_graph && !in.status;
 }

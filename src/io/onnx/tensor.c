@@ -4,12 +4,6 @@
 
 #include <stdio.h>
 
-/* Fields of TensorProto */
-enum {
-    DIMS = 1, TYPE = 2, SEGMENT = 3, FLOATS = 4, INT32S = 5, STRINGS = 6, INT64S = 7, NAME = 8,
-    RAW = 9, DOUBLES = 10, UINT64S = 11, LOCATION = 14
-};
-
 /* bits: of an element, 0: not fixed; field: that of the values, 0: raw_data only; least, most: of
  * the numbers in int32_data */
 typedef struct {
@@ -20,35 +14,35 @@ typedef struct {
 } type_row;
 /* clang-format off */
 static const type_row types[] = {
-    {"unknown",         0, 0,       0,       0, 0},
-    {"float32",        32, FLOATS,  WB_F32,  0, 0},
-    {"uint8",           8, INT32S,  WB_U8,   0, UINT8_MAX},
-    {"int8",            8, INT32S,  WB_I8,   INT8_MIN, INT8_MAX},
-    {"uint16",         16, INT32S,  0,       0, UINT16_MAX},
-    {"int16",          16, INT32S,  0,       INT16_MIN, INT16_MAX},
-    {"int32",          32, INT32S,  WB_I32,  INT32_MIN, INT32_MAX},
-    {"int64",          64, INT64S,  WB_I64,  0, 0},
-    {"string",          0, STRINGS, 0,       0, 0},
-    {"bool",            8, INT32S,  WB_BOOL, 0, 1},
-    {"float16",        16, INT32S,  WB_F16,  0, UINT16_MAX},
-    {"float64",        64, DOUBLES, WB_F64,  0, 0},
-    {"uint32",         32, UINT64S, 0,       0, 0},
-    {"uint64",         64, UINT64S, 0,       0, 0},
-    {"complex64",      64, FLOATS,  0,       0, 0},
-    {"complex128",    128, DOUBLES, 0,       0, 0},
-    {"bfloat16",       16, INT32S,  WB_BF16, 0, UINT16_MAX},
-    {"float8e4m3fn",    8, INT32S,  0,       0, UINT8_MAX},
-    {"float8e4m3fnuz",  8, INT32S,  0,       0, UINT8_MAX},
-    {"float8e5m2",      8, INT32S,  0,       0, UINT8_MAX},
-    {"float8e5m2fnuz",  8, INT32S,  0,       0, UINT8_MAX},
-    {"uint4",           4, INT32S,  0,       0, UINT8_MAX},
-    {"int4",            4, INT32S,  0,       INT8_MIN, UINT8_MAX},
-    {"float4e2m1",      4, INT32S,  0,       0, UINT8_MAX},
-    {"float8e8m0",      8, INT32S,  0,       0, UINT8_MAX},
-    {"uint2",           2, INT32S,  0,       0, UINT8_MAX},
-    {"int2",            2, INT32S,  0,       INT8_MIN, UINT8_MAX},
-    {"float6e2m3",      6, 0,       0,       0, 0},
-    {"float6e3m2",      6, 0,       0,       0, 0},
+    {"unknown",          0, 0,               0,       0, 0},
+    {"float32",         32, TENSOR_FLOATS,   WB_F32,  0, 0},
+    {"uint8",            8, TENSOR_INT32S,   WB_U8,   0, UINT8_MAX},
+    {"int8",             8, TENSOR_INT32S,   WB_I8,   INT8_MIN, INT8_MAX},
+    {"uint16",          16, TENSOR_INT32S,   0,       0, UINT16_MAX},
+    {"int16",           16, TENSOR_INT32S,   0,       INT16_MIN, INT16_MAX},
+    {"int32",           32, TENSOR_INT32S,   WB_I32,  INT32_MIN, INT32_MAX},
+    {"int64",           64, TENSOR_INT64S,   WB_I64,  0, 0},
+    {"string",           0, TENSOR_STRINGS,  0,       0, 0},
+    {"bool",             8, TENSOR_INT32S,   WB_BOOL, 0, 1},
+    {"float16",         16, TENSOR_INT32S,   WB_F16,  0, UINT16_MAX},
+    {"float64",         64, TENSOR_DOUBLES,  WB_F64,  0, 0},
+    {"uint32",          32, TENSOR_UINT64S,  0,       0, 0},
+    {"uint64",          64, TENSOR_UINT64S,  0,       0, 0},
+    {"complex64",       64, TENSOR_FLOATS,   0,       0, 0},
+    {"complex128",     128, TENSOR_DOUBLES,  0,       0, 0},
+    {"bfloat16",        16, TENSOR_INT32S,   WB_BF16, 0, UINT16_MAX},
+    {"float8e4m3fn",     8, TENSOR_INT32S,   0,       0, UINT8_MAX},
+    {"float8e4m3fnuz",   8, TENSOR_INT32S,   0,       0, UINT8_MAX},
+    {"float8e5m2",       8, TENSOR_INT32S,   0,       0, UINT8_MAX},
+    {"float8e5m2fnuz",   8, TENSOR_INT32S,   0,       0, UINT8_MAX},
+    {"uint4",            4, TENSOR_INT32S,   0,       0, UINT8_MAX},
+    {"int4",             4, TENSOR_INT32S,   0,       INT8_MIN, UINT8_MAX},
+    {"float4e2m1",       4, TENSOR_INT32S,   0,       0, UINT8_MAX},
+    {"float8e8m0",       8, TENSOR_INT32S,   0,       0, UINT8_MAX},
+    {"uint2",            2, TENSOR_INT32S,   0,       0, UINT8_MAX},
+    {"int2",             2, TENSOR_INT32S,   0,       INT8_MIN, UINT8_MAX},
+    {"float6e2m3",       6, 0,               0,       0, 0},
+    {"float6e3m2",       6, 0,               0,       0, 0},
 };
 /* clang-format on */
 
@@ -131,8 +125,9 @@ static int find_size(reading *x)
 
 static wb__wire_kind kind_of(int field)
 {
-    return field == FLOATS ? WB__WIRE_FIXED32 : field == DOUBLES ? WB__WIRE_FIXED64
-                                                                 : WB__WIRE_VARINT;
+    return field == TENSOR_FLOATS    ? WB__WIRE_FIXED32
+           : field == TENSOR_DOUBLES ? WB__WIRE_FIXED64
+                                     : WB__WIRE_VARINT;
 }
 
 /* Writes the numbers of one field to `to`, `width` bytes each.  Returns their number; -1 with the
@@ -144,7 +139,7 @@ static int64_t put_numbers(reading *x, wb__wire *list, int width, uint8_t *to)
     uint64_t value;
     for (; wb__wire_number(list, kind_of(x->field), &value); n++) {
         const int32_t low = (int32_t)(uint32_t)value;
-        if (x->field == INT32S && (low < row->least || low > row->most))
+        if (x->field == TENSOR_INT32S && (low < row->least || low > row->most))
             return fail(x, WB_ERROR_FORMAT, "element %lld of int32_data is %d, and the type is %s",
                         (long long)n, (int)low, row->name), -1;
         if (x->t->type == WB__ONNX_UINT32 && value > UINT32_MAX)
@@ -160,7 +155,7 @@ static int copy_numbers(reading *x, int width)
 {
     wb__wire in = x->in, list;
     wb__wire_field f;
-    uint8_t *to = wb__onnx_take(x->r->m, (size_t)x->n_numbers, (size_t)width);
+    uint8_t *to = wb__onnx_alloc(x->r->m, (size_t)x->n_numbers, (size_t)width);
     if (!to) return wb_error_code();
     x->t->data = to;
     while (wb__wire_next(&in, &f)) {
@@ -179,11 +174,11 @@ static int copy_texts(reading *x)
     wb__wire in = x->in;
     wb__wire_field f;
     wb__span text;
-    const char **list = wb__onnx_take(x->r->m, (size_t)x->n_numbers, sizeof *list);
+    const char **list = wb__onnx_alloc(x->r->m, (size_t)x->n_numbers, sizeof *list);
     if (!list) return wb_error_code();
     x->t->data = list;
     while (wb__wire_next(&in, &f)) {
-        if (f.number != STRINGS || !wb__wire_bytes(&in, &f, &text)) continue;
+        if (f.number != TENSOR_STRINGS || !wb__wire_bytes(&in, &f, &text)) continue;
         if (!(*list++ = wb__onnx_copy(x->r->m, text))) return wb_error_code();
     }
     return in.status;
@@ -194,8 +189,8 @@ static bool in_place(reading *x)
 {
     wb__wire in = x->in;
     wb__wire_field f;
-    const int64_t bytes = x->n_numbers * (x->field == FLOATS ? 4 : 8);
-    if (x->field != FLOATS && x->field != DOUBLES) return false;
+    const int64_t bytes = x->n_numbers * (x->field == TENSOR_FLOATS ? 4 : 8);
+    if (x->field != TENSOR_FLOATS && x->field != TENSOR_DOUBLES) return false;
     while (wb__wire_next(&in, &f))
         if ((int)f.number == x->field && (int64_t)f.n == bytes) {
             x->t->data = f.bytes;
@@ -226,7 +221,7 @@ static int take_numbers(reading *x)
 static void count_values(reading *x, wb__wire *in, const wb__wire_field *f)
 {
     wb__wire list;
-    if (f->number == STRINGS) {
+    if (f->number == TENSOR_STRINGS) {
         x->n_numbers++;
     } else {
         if (!wb__wire_list(in, f, kind_of((int)f->number), &list)) return;
@@ -246,22 +241,24 @@ static int read_fields(reading *x)
     int64_t type = 0, place = 0;
     while (wb__wire_next(&in, &f))
         switch (f.number) {
-        case DIMS: read_dims(x, &in, &f); break;
-        case TYPE: wb__wire_int(&in, &f, &type); break;
-        case SEGMENT: wb__wire_fail(&in, f.at, "a tensor is a segment of another one; segments "
-                                    "are not read"); break;
-        case FLOATS: case INT32S: case STRINGS: case INT64S: case DOUBLES: case UINT64S:
+        case TENSOR_DIMS: read_dims(x, &in, &f); break;
+        case TENSOR_TYPE: wb__wire_int(&in, &f, &type); break;
+        case TENSOR_SEGMENT:
+            wb__wire_fail(&in, f.at, "a tensor is a segment of another one; segments are not read");
+            break;
+        case TENSOR_FLOATS: case TENSOR_INT32S: case TENSOR_STRINGS: case TENSOR_INT64S:
+        case TENSOR_DOUBLES: case TENSOR_UINT64S:
             count_values(x, &in, &f);
             break;
-        case NAME: wb__wire_text(&in, &f, &x->name); break;
-        case RAW: x->has_raw = wb__wire_bytes(&in, &f, &x->raw); break;
-        case LOCATION: wb__wire_int(&in, &f, &place); break;
+        case TENSOR_NAME: wb__wire_text(&in, &f, &x->name); break;
+        case TENSOR_RAW: x->has_raw = wb__wire_bytes(&in, &f, &x->raw); break;
+        case TENSOR_LOCATION: wb__wire_int(&in, &f, &place); break;
         default: break;
         }
     if (in.status) return in.status;
-    if (place != 0 && place != 1)
+    if (place != 0 && place != LOCATION_EXTERNAL)
         return fail(x, WB_ERROR_FORMAT, "has data_location %lld", (long long)place);
-    x->external = place == 1;
+    x->external = place == LOCATION_EXTERNAL;
     x->t->type = type > 0 && type < (int64_t)WB__COUNT(types) ? (wb__onnx_type)type : 0;
     return x->t->type ? 0 : fail(x, WB_ERROR_FORMAT, "has type %lld, which is none of ONNX's",
                                  (long long)type);

@@ -203,15 +203,6 @@ static int write_nodes(wb__exporter *w)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Fields of the messages */
-enum {
-    MODEL_IR = 1, MODEL_PRODUCER = 2, MODEL_VERSION = 3, MODEL_GRAPH = 7, MODEL_OPSET = 8,
-    OPSET_VERSION = 2, OPSET_DOMAIN = 1, GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11,
-    GRAPH_OUTPUT = 12, INFO_NAME = 1, INFO_TYPE = 2, TYPE_TENSOR = 1, TENSOR_TYPE_ELEMENT = 1,
-    TENSOR_TYPE_SHAPE = 2, SHAPE_DIM = 1, DIM_VALUE = 1, DIM_NAME = 2, TENSOR_DIMS = 1,
-    TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9
-};
-
 static void put_port(wb__wire_out *o, uint32_t field, const wb__export_port *p)
 {
     const size_t info = wb__wire_begin(o, field);
@@ -299,9 +290,9 @@ static int write_model(wb__exporter *w, const char *name)
     int64_t bytes = 0;
     if (!ends) return WB_ERROR_MEMORY;
     put_graph(w, name, &graph, ends, &bytes);
-    wb__wire_put_int(&all, MODEL_IR, IR_VERSION);
+    wb__wire_put_int(&all, MODEL_IR_VERSION, IR_VERSION);
     wb__wire_put_text(&all, MODEL_PRODUCER, "weber");
-    wb__wire_put_text(&all, MODEL_VERSION, wb_version());
+    wb__wire_put_text(&all, MODEL_PRODUCER_VERSION, wb_version());
     const size_t opset = wb__wire_begin(&all, MODEL_OPSET);
     wb__wire_put_text(&all, OPSET_DOMAIN, "");
     wb__wire_put_int(&all, OPSET_VERSION, OPSET);

@@ -3,14 +3,6 @@
 
 #include <string.h>
 
-/* Fields of the messages */
-enum {
-    GRAPH_NODE = 1, NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP = 4, NODE_ATTR = 5,
-    ATTR_NAME = 1, ATTR_FLOAT = 2, ATTR_INT = 3, ATTR_TEXT = 4, ATTR_TENSOR = 5, ATTR_INTS = 8,
-    ATTR_TYPE = 20,
-    TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_RAW = 9
-};
-
 int wb__export_type_of(wb_dtype dtype)
 {
     static const int types[WB_DTYPE_COUNT] = {
@@ -111,7 +103,7 @@ void wb__export_put_float(wb__exporter *w, const char *name, double value)
 void wb__export_put_text(wb__exporter *w, const char *name, const char *value)
 {
     const size_t at = begin_attr(w, name, WB__ONNX_IS_STRING);
-    wb__wire_put_text(&w->nodes, ATTR_TEXT, value);
+    wb__wire_put_text(&w->nodes, ATTR_STRING, value);
     wb__wire_end(&w->nodes, at);
 }
 

@@ -10,6 +10,7 @@
 #ifndef WB__ONNX_WRITER_H
 #define WB__ONNX_WRITER_H
 
+#include "io/onnx/fields.h"
 #include "io/onnx/model.h"
 #include "io/onnx/wire.h"
 #include "nn/layer.h"

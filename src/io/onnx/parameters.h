@@ -1,6 +1,6 @@
-/* What a layer keeps of a file of ONNX (keep.c). */
-#ifndef WB__ONNX_KEEP_H
-#define WB__ONNX_KEEP_H
+/* What a layer keeps of a file of ONNX (parameters.c). */
+#ifndef WB__ONNX_PARAMETERS_H
+#define WB__ONNX_PARAMETERS_H
 
 #include "io/onnx/model.h"
 #include "io/onnx/wire.h"
@@ -13,7 +13,7 @@ int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts);
 /* Writes the model, whose bytes are `data`, without the values of its parameters and of what is not
  * used.  Values in other files become those of this one.  Returns 0 or an error code; the
  * caller frees *out with wb__wire_free in both cases. */
-int wb__onnx_keep_model(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
+int wb__onnx_put_without_parameters(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
                         size_t bytes, wb__wire_out *out);
 
 #endif

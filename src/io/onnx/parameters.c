@@ -1,6 +1,6 @@
 /* Which initializers of a file are parameters, and the bytes of the file that a layer keeps: the
  * model without the values of its parameters. */
-#include "io/onnx/keep.h"
+#include "io/onnx/parameters.h"
 
 #include "io/onnx/frame.h"
 #include "io/onnx/read.h"
@@ -20,10 +20,9 @@ typedef struct uses {
 
 static void add_use(const uses *u, int v, unsigned use)
 {
-    while (u->outer && u->graph->values[v].outer >= 0) {
-        v = u->graph->values[v].outer;
-        u = u->outer;
-    }
+    const wb__onnx_graph *owner = u->graph;
+    v = wb__onnx_owner(&owner, v);
+    while (u->graph != owner) u = u->outer;
     u->of[v] |= (uint8_t)use;
 }
 
@@ -51,15 +50,14 @@ static bool find_uses(uses *u)
     for (int i = 0; i < g->n_outputs; i++) add_use(u, g->outputs[i], READ | DATA);
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const wb__onnx_node *n = &g->nodes[i];
-        const bool control = wb__onnx_is_control(n);
-        const unsigned numbers = wb__onnx_number_inputs(n);
-        unsigned use = control ? DATA : 0;
-        for (int k = 0; k < n->n_out && !control; k++)
+        const wb__onnx_operator *of = n->operator;
+        unsigned use = of->calls_graphs ? DATA : 0;
+        for (int k = 0; k < n->n_out && !of->calls_graphs; k++)
             if (n->out[k] >= 0) use |= u->of[n->out[k]] & (DATA | NUMBERS);
-        if (wb__onnx_reads_sizes(n)) use = 0;
+        if (of->reads_sizes) use = 0;
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] >= 0)
-                add_use(u, n->in[k], READ | (k < 32 && numbers >> k & 1 ? NUMBERS : use));
+                add_use(u, n->in[k], READ | (k < 32 && of->constants >> k & 1 ? NUMBERS : use));
         if (!find_inner(u, n)) return false;
     }
     return true;
@@ -97,14 +95,6 @@ int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts)
 }
 
 /* ---- the bytes that are kept ----------------------------------------------------------------- */
-
-/* Fields of the messages */
-enum {
-    MODEL_DOC = 6, MODEL_GRAPH = 7, MODEL_NOTES = 14, MODEL_FUNCTION = 25, GRAPH_NODE = 1,
-    GRAPH_INITIALIZER = 5, GRAPH_DOC = 10, GRAPH_INFO = 13, FUNCTION_NODE = 7, NODE_ATTR = 5,
-    ATTR_TENSOR = 5, ATTR_GRAPH = 6, ATTR_TENSORS = 10, ATTR_GRAPHS = 11, TENSOR_DIMS = 1,
-    TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9, TENSOR_LOCATION = 14
-};
 
 /* What is being written */
 typedef struct {
@@ -154,7 +144,8 @@ static bool is_external(wb__wire in)
 {
     wb__wire_field f;
     bool is = false;
-    while (wb__wire_next(&in, &f)) is |= f.number == TENSOR_LOCATION && f.value == 1;
+    while (wb__wire_next(&in, &f))
+        is |= f.number == TENSOR_LOCATION && f.value == LOCATION_EXTERNAL;
     return is;
 }
 
@@ -201,7 +192,7 @@ static int put_graph(const keeping *k, wb__wire in)
     return in.status;
 }
 
-int wb__onnx_keep_model(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
+int wb__onnx_put_without_parameters(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
                         size_t bytes, wb__wire_out *out)
 {
     const keeping k = {m, parts, {m->path, data}, out};
@@ -215,7 +206,7 @@ int wb__onnx_keep_model(wb__onnx_model *m, const wb__onnx_part *parts, const voi
             wb__wire_end(out, begun);
         } else if (f.number == MODEL_FUNCTION && f.kind == WB__WIRE_BYTES) {
             in.status = put_message(&k, FUNCTION, &f);
-        } else if (f.number != MODEL_DOC && f.number != MODEL_NOTES) {
+        } else if (f.number != MODEL_DOC && f.number != MODEL_METADATA) {
             copy_field(out, &f);
         }
     }
