@@ -81,7 +81,9 @@ static wb_tensor *resized(wb_tensor *x, int axis, int64_t n)
     return x ? wb__as_constant(x) : NULL;
 }
 
-/* Sets the inputs of the writer.  Returns 0 or an error code. */
+/* Sets the inputs of the writer.  The sizes of the batch are the smallest that are not special, and
+ * a larger one with many divisors, so that quotients and remainders are not linear in these three;
+ * and 1.  Returns 0 or an error code. */
 static int set_inputs(wb__exporter *w, int n, wb_tensor *const *x, const int *axes, bool fixed)
 {
     int64_t batch = 0;
@@ -89,7 +91,8 @@ static int set_inputs(wb__exporter *w, int n, wb_tensor *const *x, const int *ax
         if (axes[i] >= 0) batch = x[i]->dims[axes[i]];
     w->records = fixed || !batch ? 1 : WB__ONNX_RECORDS;
     for (int r = 0; r < w->records; r++)
-        w->batch[r] = w->records == 1 ? batch : WB__MAX(batch, 2) + r;
+        w->batch[r] = w->records == 1 ? batch : r == 2 ? batch / 12 * 24 + 24 : 2 + r;
+    w->batch[WB__ONNX_RECORDS] = 1;
     for (int i = 0; i < n; i++) {
         wb__export_port *p = &w->inputs[w->n_inputs++];
         p->batch_axis = w->records == 1 ? -1 : axes[i];
@@ -98,8 +101,10 @@ static int set_inputs(wb__exporter *w, int n, wb_tensor *const *x, const int *ax
         for (int k = 0; k < p->ndim; k++)
             p->dims[k] = k == p->batch_axis ? (wb__export_size){1, 0}
                                             : (wb__export_size){0, x[i]->dims[k]};
-        for (int r = 0; r < w->records; r++)
-            if (!(p->x[r] = resized(x[i], p->batch_axis, w->batch[r]))) return (int)wb_error_code();
+        for (int r = 0; r <= WB__ONNX_RECORDS; r++)
+            if ((r < w->records || w->records > 1) &&
+                !(p->x[r] = resized(x[i], p->batch_axis, w->batch[r])))
+                return (int)wb_error_code();
     }
     return 0;
 }

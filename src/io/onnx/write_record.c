@@ -150,7 +150,7 @@ static bool find_size(const wb__exporter *w, const int64_t *v, wb__export_size *
     if (w->records == 1) return true;
     const uint64_t k = (uint64_t)v[1] - (uint64_t)v[0];     /* v may be the bits of a double */
     *size = (wb__export_size){(int64_t)k, (int64_t)((uint64_t)v[0] - k * (uint64_t)w->batch[0])};
-    return (uint64_t)v[2] - (uint64_t)v[1] == k;
+    return (uint64_t)v[2] - (uint64_t)v[1] == k * (uint64_t)(w->batch[2] - w->batch[1]);
 }
 
 static int differs(wb__exporter *w, const char *what)
@@ -250,9 +250,9 @@ static int make_steps(wb__exporter *w, const graph *g)
                             "operations with a batch of %lld and by %d with one of %lld: .fixed = "
                             "true writes the sizes of the example", w->path, g[0].n,
                             (long long)w->batch[0], g[r].n, (long long)w->batch[r]);
-    w->n_steps = g[0].n;
     w->steps = wb__alloc_zero((size_t)g[0].n + 1, sizeof *w->steps);
     if (!w->steps) return WB_ERROR_MEMORY;
+    w->n_steps = g[0].n;
     for (int i = 0; i < w->n_steps; i++) {
         wb__export_step *s = &w->steps[i];
         s->layer = "";
@@ -349,6 +349,54 @@ static int set_outputs(wb__exporter *w, const graph *g)
     return 0;
 }
 
+/* Whether the tensor of a call with a batch of 1 has the sizes, the starts of slices and parts, and
+ * the number that the step has in the file for this batch.  Without x: whether these are sizes. */
+static bool fits_single(wb__exporter *w, int step, const wb_tensor *x)
+{
+    const wb__export_step *s = &w->steps[step];
+    const wb_tensor *a = s->x[0];
+    const int starts = a->op == WB__OP_slice ? 1 : a->op == WB__OP_concat ? s->n_in : 0;
+    bool fits = !x || x->ndim == a->ndim, same = true;
+    for (int i = 0; fits && i < a->ndim * (1 + starts); i++) {
+        const wb__export_size n = i < a->ndim ? s->dims[i] : wb__export_attr(w, step, i - a->ndim);
+        const int64_t single = n.k + n.c;
+        fits = !x ? single >= 0 : single == (i < a->ndim ? x->dims[i] : x->attr[i - a->ndim]);
+    }
+    for (int r = 1; r < w->records; r++) same &= s->x[r]->number[0].u == a->number[0].u;
+    return fits && (!x || a->op != WB__OP_literal || !same || x->number[0].u == a->number[0].u);
+}
+
+/* Compares a call with a batch of 1.  It may have other operations, such as no expansion; then only
+ * the outputs are compared.  Returns 0 or an error code. */
+static int compare_single(wb__exporter *w, const graph *g)
+{
+    bool same = g->n == w->n_steps, fits = g->n_out == w->n_outputs;
+    for (int i = 0; same && i < g->n; i++) same = g->node[i]->op == w->steps[i].x[0]->op;
+    for (int i = 0; fits && i < w->n_steps; i++)
+        fits = fits_single(w, w->at = i, same ? g->node[i] : NULL);
+    for (int i = 0; fits && i < w->n_outputs; i++)
+        fits = fits_single(w, w->at = w->outputs[i].step, g->outputs[i]);
+    if (!fits)
+        wb__export_cannot(w, "is with a batch of 1 not what it is with other sizes of the batch: "
+                          ".fixed = true writes the file for the batch of the example alone");
+    return w->status;
+}
+
+/* Calls the model with a batch of 1, which need not work.  Returns 0 or an error code. */
+static int record_single(wb__exporter *w, wb_layer *model)
+{
+    graph g = {0};
+    if (w->records == 1) return 0;
+    int status = 0;
+    g.n_out = call(w, model, WB__ONNX_RECORDS, g.outputs);
+    if (g.n_out < 0 && wb_error_code() == WB_ERROR_MEMORY) status = WB_ERROR_MEMORY;
+    else if (g.n_out < 0) wb_clear_error();
+    else status = walk(&g) ? compare_single(w, &g) : WB_ERROR_MEMORY;
+    w->at = -1;
+    graph_free(&g);
+    return status;
+}
+
 int wb__export_record(wb__exporter *w, wb_layer *model)
 {
     graph g[WB__ONNX_RECORDS] = {0};
@@ -367,6 +415,7 @@ int wb__export_record(wb__exporter *w, wb_layer *model)
     }
     w->at = -1;
     if (!status) status = set_outputs(w, &g[0]);
+    if (!status) status = record_single(w, model);
     for (int r = 0; r < WB__ONNX_RECORDS; r++) graph_free(&g[r]);
     return status;
 }

@@ -79,14 +79,13 @@ static const char *slice(wb__exporter *w, int step, int of)
         const wb__export_size from = wb__export_attr(w, step, i);
         const wb__export_size size = s->dims[i], all = x->dims[i];
         const int64_t by = wb__export_fixed_attr(w, step, ndim + i);
-        const wb__export_size behind = {from.k + size.k * by,
-                                      from.c + (size.c - 1) * by + (by > 0 ? 1 : -1)};
+        const wb__export_size behind = {from.k + size.k * by, from.c + size.c * by};
         if (wb__export_is(from, 0) && by == 1 && wb__export_same(size, all)) continue;
         axes[n] = i;
         steps[n] = by;
         start[n] = bound(from, all, INT64_MAX);
         end[n] = bound(behind, all, INT64_MAX);
-        if (by < 0 && wb__export_is(behind, -1)) end[n] = (wb__export_size){0, INT64_MIN};
+        if (by < 0 && !behind.k && behind.c < 0) end[n] = (wb__export_size){0, INT64_MIN};
         if (wb__export_is(size, 0)) start[n] = end[n] = (wb__export_size){0, 0};
         n++;
     }
@@ -148,49 +147,74 @@ static const char *gap(wb__exporter *w, int step, int a, wb__export_size n)
     return wb__export_filled(w, zero, s->x[0]->ndim, dims);
 }
 
-/* The part that begins at the size `at` along axis a; -1: there is none.  Parts that have no
- * elements are left out. */
-static int part_at(wb__exporter *w, int step, int a, const wb__export_size *at)
+/* A part that has elements, and where it is along axis a */
+typedef struct { int step; wb__export_size start, end; } segment;
+
+static int64_t at_batch(wb__export_size n, int64_t batch) { return n.k * batch + n.c; }
+
+/* Whether p is before q in all recordings.  Parts do not overlap, and each has elements in one of
+ * the recordings. */
+static bool is_before(const wb__exporter *w, const segment *p, const segment *q)
 {
-    int first = -1;
-    wb__export_size best = {0, INT64_MAX};
+    bool before = true;
+    for (int r = 0; r < w->records; r++)
+        before &= at_batch(p->end, w->batch[r]) <= at_batch(q->start, w->batch[r]);
+    return before;
+}
+
+/* Sets `list` to the parts in their order along axis a; returns their number, or -1 after a
+ * failure: the order is another one with another size of the batch. */
+static int segments_of(wb__exporter *w, int step, int a, segment *list)
+{
+    int n = 0;
     for (int k = 0; k < w->steps[step].n_in; k++) {
-        const wb__export_size start = start_of(w, step, k, a);
-        const int64_t b = w->batch[0], value = start.k * b + start.c;
-        if (wb__export_is(w->steps[w->steps[step].in[k]].dims[a], 0) || value < at->k * b + at->c ||
-            value >= best.k * b + best.c)
-            continue;
-        first = k;
-        best = start;
+        const int part = w->steps[step].in[k];
+        const wb__export_size start = start_of(w, step, k, a), size = w->steps[part].dims[a];
+        const segment s = {part, start, {start.k + size.k, start.c + size.c}};
+        int at = n;
+        if (wb__export_is(size, 0)) continue;
+        for (; at && is_before(w, &s, &list[at - 1]); at--) list[at] = list[at - 1];
+        list[at] = s;
+        n++;
     }
-    return first;
+    for (int i = 1; i < n; i++)
+        if (!is_before(w, &list[i - 1], &list[i]))
+            return wb__export_cannot(w, "has parts in another order with another size of the "
+                                     "batch: .fixed = true writes the sizes of the example"), -1;
+    return n;
+}
+
+/* Adds zeros from one size to another along axis a, unless they are equal. */
+static void add_gap(wb__exporter *w, int step, int a, wb__export_size from, wb__export_size to,
+                    const char **in, int *n)
+{
+    if (!wb__export_same(from, to))
+        in[(*n)++] = gap(w, step, a, (wb__export_size){to.k - from.k, to.c - from.c});
 }
 
 /* The parts in their order along axis a, with zeros between them */
 static const char *joined(wb__exporter *w, int step, int a)
 {
-    const wb__export_step *s = &w->steps[step];
-    const char **in = wb__alloc((2 * (size_t)s->n_in + 1) * sizeof *in);
-    if (!in) return wb__export_failed(w, WB_ERROR_MEMORY);
+    const size_t most = (size_t)w->steps[step].n_in;
+    segment *list = wb__alloc(most * sizeof *list);
+    const char **in = wb__alloc((2 * most + 1) * sizeof *in), *y = "";
+    const int parts = list && in ? segments_of(w, step, a, list)
+                                 : (wb__export_failed(w, WB_ERROR_MEMORY), -1);
     wb__export_size at = {0, 0};
     int n = 0;
-    for (int k; (k = part_at(w, step, a, &at)) >= 0 && n < 2 * s->n_in;) {
-        const wb__export_size start = start_of(w, step, k, a), size = w->steps[s->in[k]].dims[a];
-        if (!wb__export_same(start, at))
-            in[n++] = gap(w, step, a, (wb__export_size){start.k - at.k, start.c - at.c});
-        in[n++] = wb__export_value(w, s->in[k]);
-        at = (wb__export_size){start.k + size.k, start.c + size.c};
+    for (int i = 0; i < parts; i++) {
+        add_gap(w, step, a, at, list[i].start, in, &n);
+        in[n++] = wb__export_value(w, list[i].step);
+        at = list[i].end;
     }
-    if (!wb__export_same(at, s->dims[a]))
-        in[n++] = gap(w, step, a, (wb__export_size){s->dims[a].k - at.k, s->dims[a].c - at.c});
-    const char *y;
-    if (n) {
+    if (parts >= 0) {
+        add_gap(w, step, a, at, w->steps[step].dims[a], in, &n);
+        if (!n) in[n++] = gap(w, step, a, at);
         wb__export_begin(w, "Concat", n, in);
         wb__export_put_int(w, "axis", a);
         y = wb__export_end(w);
-    } else {
-        y = gap(w, step, a, s->dims[a]);
     }
+    wb__free(list);
     wb__free(in);
     return y;
 }
@@ -219,8 +243,9 @@ static const char *varying_number(wb__exporter *w, int step, wb_dtype t)
             const double x = w->steps[step].x[r]->number[0].f;
             v[r] = inverse ? 1 / x : x;
         }
-        const double k = v[1] - v[0], c = v[0] - k * (double)w->batch[0];
-        if (!(fabs(v[2] - v[1] - k) <= 1e-9 * fabs(v[2]))) continue;
+        const double first = (double)w->batch[0], last = (double)w->batch[2];
+        const double k = (v[2] - v[0]) / (last - first), c = v[0] - k * first;
+        if (!(fabs(k * (double)w->batch[1] + c - v[1]) <= 1e-9 * fabs(v[1]))) continue;
         const char *y = wb__export_size_number(w, (wb__export_size){1, 0});
         y = wb__export_cast(w, y, WB_I64, WB_F64);
         y = WB__PUT(w, "Mul", y, wb__export_number(w, WB_F64, k));

@@ -2,9 +2,11 @@
  *
  * A model is called three times, with batches of different sizes, and nothing is evaluated
  * (write_record.c): each call gives a graph of tensors.  The three graphs have the same nodes, and
- * a size that differs is k · batch + c.  Then each node becomes operators of ONNX (write_ops.c and
- * the files beside it), in the order in which inputs come before their readers; some groups of
- * nodes become one operator (write_match.c).  write_put.c writes nodes and constants.
+ * a size that differs is k · batch + c.  A fourth call, with a batch of 1, may have other nodes,
+ * such as no expansion, but no other outputs.  Then each node becomes operators of ONNX
+ * (write_ops.c and the files beside it), in the order in which inputs come before their readers;
+ * some groups of nodes become one operator (write_match.c).  write_put.c writes nodes and
+ * constants.
  *
  * bf16 is carried as f32: what is computed is cast where it is a result of the model. */
 #ifndef WB__ONNX_WRITER_H
@@ -65,7 +67,7 @@ typedef struct {
     int ndim;
     wb__export_size dims[WB_MAX_DIMS];
     int batch_axis;                     /* of an input; -1: none */
-    wb_tensor *x[WB__ONNX_RECORDS];     /* of an input: what the model is called with */
+    wb_tensor *x[WB__ONNX_RECORDS + 1]; /* of an input: what the model is called with */
     int step;                           /* of an output */
 } wb__export_port;
 
@@ -80,7 +82,7 @@ typedef struct { wb_dtype dtype; int ndim; size_t bytes; char data[32]; const ch
 typedef struct {
     const char *path;
     int records;                        /* 1 (.fixed) or WB__ONNX_RECORDS */
-    int64_t batch[WB__ONNX_RECORDS];    /* the sizes of the batch */
+    int64_t batch[WB__ONNX_RECORDS + 1];    /* the sizes of the batch; the last one is 1 */
     int n_inputs, n_outputs, n_steps, n_parameters, parameters_capacity;
     wb__export_port inputs[WB__OUTPUTS], outputs[WB__OUTPUTS];
     wb__export_step *steps;
