@@ -1,5 +1,5 @@
-/* Models of ONNX with numbers that no exporter writes: what they do is an error that names the node,
- * or what the standard says. */
+/* Models of ONNX with numbers that no exporter writes.  They are errors that name the node, or mean
+ * what the standard gives. */
 #include "onnx_model.h"
 
 #include <math.h>
