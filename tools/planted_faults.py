@@ -75,7 +75,7 @@ TABLE = [
      "== bytes;", ["onnx_models"]),
     ("a fixed index of ONNX may be out of range", "src/io/onnx/ops_index.c", "if (list[i] < -n[i % k] || list[i] >= n[i % k])", "if (list[i] < -n[i % k])", ["onnx_hostile"]),
     ("NaN is quantised to 0", "src/io/onnx/ops_quantise.c", "y = wb_where(wb_ge(y, least), y, least);", "y = wb_maximum(y, least);", ["onnx_hostile"]),
-    ("what counts the values of an input is recorded", "src/io/onnx/ops_select.c", "wb__onnx_copy_values(c, 0, y, values, dtype)", "!wb_copy_out(y, values, (size_t)y->size * wb_dtype_bytes(dtype))", ["onnx_hostile"]),
+    ("what counts the values of an input is recorded", "src/io/onnx/ops_select.c", "wb__onnx_copy_values(c, 0, y, values, dtype)", "(c && !wb_copy_out(y, values, (size_t)y->size * wb_dtype_bytes(dtype)))", ["onnx_hostile"]),
     ("an input that an operator of ONNX lacks is ignored", "src/io/onnx/find.c", "if (n->operator) status = check_inputs(model, n);", "if (n->operator) {}", ["onnx_models"]),
     ("parameters of ONNX may change their dtype", "src/io/onnx/layer.c", "x->flags |= WB__TYPED | (", "x->flags |= (", ["onnx_models"]),
     ("a weight that decides is a constant", "src/io/onnx/parameters.c", "!(use & NUMBERS && t->size == 1)", "!(use & NUMBERS)", ["onnx_models"]),
@@ -934,7 +934,7 @@ TABLE = [
      "s->collective == WB__COLLECT_REDUCE_SCATTER ? out : in", "s->collective == WB__COLLECT_REDUCE_SCATTER ? out / 2 : in", ["ranks*3"]),
     # Files of ONNX
     ("a file of ONNX has the padding in Weber's order", "src/io/onnx/write_product.c", "{p[0], p[2], p[1], p[3]}", "{p[0], p[1], p[2], p[3]}", ["onnx_written"]),
-    ("any size of a model counts as k batch + c", "src/io/onnx/write_record.c", "return (uint64_t)v[2] - (uint64_t)v[1] == k", "return v[2] >= 0 || k", ["onnx_write"]),
+    ("any size of a model counts as k batch + c", "src/io/onnx/write_record.c", "return (uint64_t)v[2] - (uint64_t)v[1] == k", "return v[2] >= 0 || (uint64_t)v[1] == k", ["onnx_write"]),
     ("a reversed slice of a file of ONNX ends at its last element", "src/io/onnx/write_shape.c", "if (by < 0 && !behind.k && behind.c < 0)", "if (by < -99 && !behind.k)",
      ["onnx_written"]),
     ("rows of a negative index are those from the end in a file of ONNX", "src/io/onnx/write_rows.c", "    if (!inside) return y;", "    if (y) return y;", ["onnx_written"]),
@@ -943,7 +943,7 @@ TABLE = [
     ("a model that is saved as a file of ONNX leaves assignments", "src/io/onnx/write_record.c", "    wb__forget_pending(0);\n    wb__rng", "    wb__rng", ["onnx_write"]),
     ("a sum times a number is a mean in a file of ONNX", "src/io/onnx/write_match.c", "number[0].f != 1 / n) return false;", "number[0].f < -n) return false;", ["onnx_written"]),
     ("a model is saved for sizes of the batch that are near to one another", "src/io/onnx/write.c", "batch / 12 * 24 + 24", "4", ["onnx_batch"]),
-    ("a batch of 1 may have other outputs than its file of ONNX", "src/io/onnx/write_record.c", "    if (!status) status = record_single(w, model);\n", "", ["onnx_write"]),
+    ("a batch of 1 may have other outputs than its file of ONNX", "src/io/onnx/write_record.c", "    if (!fits)\n        wb__export_cannot(w, \"is with a", "    if (!w)\n        wb__export_cannot(w, \"is with a", ["onnx_write"]),
     ("a slice of a file of ONNX with a step ends at its last element", "src/io/onnx/write_shape.c", "from.c + size.c * by};", "from.c + (size.c - 1) * by};", ["onnx_batch"]),
     ("a part of a file of ONNX begins where the one before begins", "src/io/onnx/write_shape.c", "        at = list[i].end;", "        at = list[i].start;", ["onnx_batch"]),
     # Ranks that are threads of one process.
