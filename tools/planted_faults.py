@@ -88,7 +88,6 @@ TABLE = [
     ("values of a branch stay in another file", "src/io/onnx/parameters.c", "if (kind == TENSOR && is_external(in)) {", "if (kind == OTHER && is_external(in)) {", ["onnx_control"]),
     ("If calls the other graph", "src/io/onnx/ops_control.c", "yes ? \"then_branch\" : \"else_branch\"",
      "yes ? \"else_branch\" : \"then_branch\"", ["onnx_control"]),
-    ("values of a branch stay in another file", "src/io/onnx/parameters.c", "if (kind == TENSOR && is_external(in)) {", "if (kind == OTHER && is_external(in)) {", ["onnx_control"]),
     ("a Loop makes one iteration more", "src/io/onnx/ops_control.c", "l->goes_on && l->done < l->most",
      "l->goes_on && l->done <= l->most", ["onnx_control"]),
     ("a constant goes to no other device", "src/io/onnx/run.c", "        return s->data = constant_on(r->state, r->device, value->initializer);",
