@@ -200,8 +200,8 @@ WB_API wb_engine_stats wb_stats(void);
  * with wb_distributed_run it keeps this number for each rank.  Before the first call it is 64.  The
  * least recently used plan is freed first. */
 WB_API void wb_set_plan_cache(int plans);
-/** Sets how many bytes the process spends on prepared weights; 0: none.  Before the first call there
- * is no limit.
+/** Sets how many bytes the process spends on prepared weights; 0: none.  Before the first call
+ * there is no limit.
  *
  * On the CPU, products with few rows and convolutions read their weights in another order than the
  * tensor has, and reorder them in each evaluation.  When an evaluation reads weights that have not

@@ -85,8 +85,8 @@ static int matmul(const wb__step *s, library_kernel *k)
     const int last = c->ndim - 1;
     wb__matmul_desc d = {
         .dtype = a->dtype, .batch = {1, 1}, .m = c->dims[last - 1], .n = c->dims[last],
-        .k = a->dims[a->ndim - 1], .has_bias = s->n_views > 3, .packed = s->packed, .kept = s->form > 0,
-        .act = s->epilogue,
+        .k = a->dims[a->ndim - 1], .has_bias = s->n_views > 3, .packed = s->packed,
+        .kept = s->form > 0, .act = s->epilogue,
         .round = s->precision == WB__PRECISION_MEDIUM && a->dtype == WB_F32,
     };
     int64_t dim[WB_MAX_DIMS], stride[WB_MAX_DIMS][3];

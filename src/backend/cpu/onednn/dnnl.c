@@ -1,8 +1,8 @@
 /* oneDNN's matrix product and convolution as prepared operations.
  *
- * x and y keep the layout that they have in the engine.  A run reorders the weights of a convolution
- * to the layout that oneDNN chooses, unless it gets them in this layout, as a prepared form.
- * oneDNN's scratch memory is in the operation's workspace.
+ * x and y keep the layout that they have in the engine.  A run reorders the weights of a
+ * convolution to the layout that oneDNN chooses, unless it gets them in this layout, as a prepared
+ * form.  oneDNN's scratch memory is in the operation's workspace.
  *
  * Each run needs a run_set: memory objects of oneDNN for its pointers.  Up to SETS idle sets are
  * kept in a list without a lock.  A run creates a set only if the list is empty.
@@ -128,7 +128,7 @@ static run_set *make_set(const dnnl_op *p)
     }
     if (!bad) return s;
     drop_set(s);
-    return NULL;
+    return wb__fail_null(WB_ERROR_MEMORY, "oneDNN: out of memory for a run of %s", p->impl);
 }
 
 static run_set *take_set(dnnl_op *p)
@@ -157,7 +157,7 @@ int wb__dnnl_piece_reserve(wb__cpu_op *op, int n)
     for (int i = 0; i < WB__MIN(n, SETS); i++) {
         if (atomic_load(&p->sets[i])) continue;
         run_set *s = make_set(p);
-        if (!s) return wb__fail(WB_ERROR_MEMORY, "oneDNN: out of memory for runs of %s", p->impl);
+        if (!s) return WB_ERROR_MEMORY;
         atomic_store(&p->sets[i], s);
     }
     return 0;
@@ -212,10 +212,7 @@ static void run_form(const wb__cpu_op *op, void *const *buffers, const void *for
 {
     dnnl_op *p = (dnnl_op *)op;         /* only the list of sets changes, atomically */
     run_set *s = take_set(p);
-    if (!s) {
-        wb__fail(WB_ERROR_MEMORY, "oneDNN: out of memory for a run of %s", p->impl);
-        return;
-    }
+    if (!s) return;
     const int before = use_one_thread();
     for (int i = 0; i < p->count; i++) {
         const operand *o = &p->operands[i];
@@ -245,7 +242,7 @@ static int make_form(const wb__cpu_op *op, const void *from, void *form)
 {
     dnnl_op *p = (dnnl_op *)op;
     run_set *s = take_set(p);
-    if (!s) return wb__fail(WB_ERROR_MEMORY, "oneDNN: out of memory for weights of %s", p->impl);
+    if (!s) return WB_ERROR_MEMORY;
     const int before = use_one_thread();
     place(s, p->from, from);
     place(s, p->to, form);
@@ -253,8 +250,7 @@ static int make_form(const wb__cpu_op *op, const void *from, void *form)
                            || dnnl_stream_wait(s->stream);
     use_threads(before);
     give_set(p, s);
-    return !bad ? 0 : wb__fail(WB_ERROR_INTERNAL, "oneDNN: the reorder of weights of %s failed",
-                               p->impl);
+    return bad ? wb__fail(WB_ERROR_INTERNAL, "oneDNN: reordering for %s failed", p->impl) : 0;
 }
 
 /* Lets the operation read its reordered weights as a prepared form. */
@@ -339,11 +335,10 @@ static bool has_bf16(void)
 #endif
 }
 
-static dnnl_op *begin(const char **reason)
+static dnnl_op *begin(void)
 {
     dnnl_op *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return NULL;
-    (void)reason;
     p->op.run = run_dnnl;
     p->op.destroy = destroy_dnnl;
     p->threads_before = use_one_thread();
@@ -367,12 +362,10 @@ static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char *
         refusal = "oneDNN could not make the primitive";
     use_threads(p->threads_before);
     if (!refusal) {
-        run_set *s = make_set(p);
-        if (!s) {
+        if (wb__dnnl_piece_reserve(&p->op, 1)) {
             destroy_dnnl(&p->op);
-            return wb__fail(WB_ERROR_MEMORY, "oneDNN: out of memory");
+            return WB_ERROR_MEMORY;
         }
-        atomic_store(&p->sets[0], s);
         p->op.impl = p->impl;
         if (p->reorder && p->reorder_first) keep_form(p);
         *op = &p->op;
@@ -452,7 +445,7 @@ int wb__dnnl_matmul_piece(const wb__matmul_desc *asked, wb__cpu_op **op, const c
         *reason = lacks;
         return 0;
     }
-    dnnl_op *p = begin(reason);
+    dnnl_op *p = begin();
     if (!p) return WB_ERROR_MEMORY;
     const int64_t batch = d->batch[0] * d->batch[1];
     const char *refusal = NULL;
@@ -595,7 +588,7 @@ int wb__dnnl_conv_piece(const wb__conv_desc *d, bool wide_weights, wb__cpu_op **
         *reason = "oneDNN 2.6 computes this gradient wrongly in bf16";
     else if (d->groups < 1 || d->c % d->groups || d->k % d->groups) return 0;
     else {
-        dnnl_op *p = begin(reason);
+        dnnl_op *p = begin();
         if (!p) return WB_ERROR_MEMORY;
         const char *refusal = NULL;
         if (!describe_conv(p, d, type, wide_weights ? dnnl_f32 : type))
