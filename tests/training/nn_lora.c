@@ -420,7 +420,7 @@ TEST_IN_SCOPE(alpha_of_zero)
 /* A LoRA, a Quantised and both count as one layer, and have one. */
 TEST_IN_SCOPE(counts_of_layers)
 {
-    wb_layer *m = wb_Chain(wb_Dense(4, 4), wb_Dense(4, 4), wb_relu), *q = wb_quantise(m);
+    wb_layer *m = wb_Chain(wb_Dense(64, 64), wb_Dense(64, 4), wb_relu), *q = wb_quantise(m);
     wb_layer *l = wb_add_lora(m, .rank = 1), *both = wb_add_lora(q, .rank = 1);
     assert_int_equal(wb_layer_count(m), 3);
     assert_int_equal(wb_layer_count(q), 3);
