@@ -203,7 +203,7 @@ WB_API void wb_set_plan_cache(int plans);
 /** Sets how many bytes the process spends on prepared weights; 0: none.  Before the first call
  * there is no limit.
  *
- * On the CPU, products with few rows and convolutions read their weights in another order than the
+ * On the CPU, products with 2 to 512 rows and convolutions read their weights in another order than the
  * tensor has, and reorder them in each evaluation.  When an evaluation reads weights that have not
  * been written since two others read them, as in inference or with frozen layers, the library keeps
  * them reordered: about the bytes of the weights again, and four times these for convolutions by
