@@ -19,9 +19,10 @@ extern "C" {
 WB_API int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale);
 
 /** y = x·(scale w)ᵀ + b, with the rows of x quantised too, so that integers are multiplied.  The
- * range of a row, to which 0 belongs, has 255 steps of s; the integer z is 0 exactly:
- *   s[i] = (max(0, x[i]) - min(0, x[i])) / 255     z[i] = floor(1/2 - min(0, x[i]) / s[i])
- *   q[i] = floor(x[i] / s[i] + z[i] + 1/2), in 0 .. 255
+ * range from low[i] to high[i] of row i has 255 steps of s[i]; the integer z[i] means exactly 0:
+ *   low[i] = min(0, x[i,k] of all k)     high[i] = max(0, x[i,k] of all k)
+ *   s[i] = (high[i] - low[i]) / 255     z[i] = floor(1/2 - low[i] / s[i])
+ *   q[i,k] = floor(x[i,k] / s[i] + z[i] + 1/2), in 0 .. 255
  *   y[i,j] = (sum over k of (q[i,k] - z[i]) w[j,k]) · s[i] · scale[j] + b[j]
  *   x [..., in] floating   w [out, in] i8   scale [out] f32   b [out] as x, or WB_NONE   y as x
  * The CPU sums integers exactly, by AVX512-VNNI, AVX-VNNI or AVX2 where the processor has them;
@@ -51,7 +52,7 @@ typedef struct wb_quantise_options {
  * with `model`, which stays as it is: convolutions and recurrent layers keep their weights, and so
  * does a Dense or Embedding with rows of fewer than 64 elements, with which f32 is faster.  A
  * weight that layers share is quantised once.  It is saved and loaded as any model (safetensors),
- * moved, compiled, and may get adapters (wb_add_lora); wb_to with a .dtype leaves integers and
+ * moved, compiled, and may get adapters (wb_add_lora); wb_to with a .dtype keeps integers and
  * scales.  Errors: .bits is not 8; a path matches no layer, or none that it matches can be
  * quantised; a weight has NaN or infinity; a row is longer than 65536. */
 WB_API void *wb_object_quantise(void *model, const wb_quantise_options *o);
@@ -62,7 +63,7 @@ WB_API void *wb_object_quantise(void *model, const wb_quantise_options *o);
 typedef struct wb_LoRA_options {
     WB_OPTIONS_HEAD(wb_LoRA_options)
     int64_t rank WB_IS(8);
-    double alpha WB_IS(WB_DEFAULT);         /* the default is rank; .alpha = 0 is 0: no change */
+    double alpha WB_IS(WB_DEFAULT);         /* the default is rank; 0: no change of weight */
     double dropout WB_IS(0);                /* of the adapter's input, in train mode; below 1 */
     wb_initialiser init WB_IS(NULL);     /* of A; NULL: normal, of deviation 1/sqrt(columns) */
     WB_BY_PLACE
@@ -113,7 +114,7 @@ WB_API void *wb_object_merge_lora(void *model);
 /** Saves the adapters of a model alone, and what else is trained in it (.train of wb_add_lora):
  * safetensors, whose notes have rank and alpha of each layer, and the ties of what is saved
  * (wb_tie).  Returns 0 or an error code.  Errors:
- * a model without adapters; a file that cannot be written, which is then as it was. */
+ * a model without adapters; a file that cannot be written, which then has its old contents. */
 WB_API int wb_save_lora(const char *path, void *model);
 /** A layer or tree like `model`, the base, with the adapters and values of a file of wb_save_lora:
  * wb_load_lora(path, model).  It shares tensors with `model` and freezes them as wb_add_lora does.

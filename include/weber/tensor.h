@@ -200,16 +200,17 @@ WB_API wb_engine_stats wb_stats(void);
  * with wb_distributed_run it keeps this number for each rank.  Before the first call it is 64.  The
  * least recently used plan is freed first. */
 WB_API void wb_set_plan_cache(int plans);
-/** Sets how many bytes the process spends on prepared weights; 0: none.  Before the first call
- * there is no limit.
+/** Sets how many bytes the process spends on prepared weights; 0 or less: none.  Before the first
+ * call there is no limit.
  *
- * On the CPU, products with 2 to 512 rows and convolutions read their weights in another order than the
- * tensor has, and reorder them in each evaluation.  When an evaluation reads weights that have not
- * been written since two others read them, as in inference or with frozen layers, the library keeps
- * them reordered: about the bytes of the weights again, and four times these for convolutions by
- * Winograd's algorithm.  This memory is freed when the weights are written or freed.  Results have
- * the same bits with and without it.  Weights above the limit are not prepared; a lower limit frees
- * nothing at once. */
+ * On the CPU, products with 2 to 512 rows and convolutions read their weights in another order than
+ * the tensor has, and reorder them in each evaluation.  When an evaluation reads weights that have
+ * not been written since two others read them, as in inference or with frozen layers, the library
+ * keeps them reordered: about the bytes of the weights again, and four times these for convolutions
+ * by Winograd's algorithm.  The library frees this memory when the weights are written or freed.
+ * Results have the same bits with and without it.  Weights above the limit are not prepared; a
+ * lower limit frees nothing at once.  Weights of wb_borrow, weights that another library uses
+ * (DLPack), and those on other devices are never prepared. */
 WB_API void wb_set_prepared_weights(int64_t bytes);
 
 /* ---- compiled functions ---------------------------------------------------------------------- */

@@ -370,9 +370,10 @@ struct wb__backend {
      * with b; else 0.  All products with this b accept the form.  The engine packs what several
      * products of a plan read (packs.c).  The views have no buffers. */
     int64_t (*packed_bytes)(const wb_device *d, const wb__step *step);
-    /* Writes the prepared form of a kernel's view 1, from the leaf in the memory `leaf`.  A launch
-     * reads the form instead of the leaf if the buffer `form` of the step is not NULL.  The results
-     * have the same bits with and without it. */
+    /* Writes the prepared form of a kernel's view 1 to `form`, which has form_bytes, from the
+     * values of the leaf, whose buffer is `leaf`.  Returns 0 or an error code.  A launch reads the
+     * form instead of the leaf if the buffer `form` of the step is not NULL.  The results have the
+     * same bits with and without it.  NULL: no kernel of the backend has a form. */
     int (*prepare_form)(const wb_device *d, const wb__kernel *kernel, const void *leaf, void *form);
     /* Whether graphs of the device may run steps at the same time (`after` of wb__sequence). */
     bool (*branches)(const wb_device *d);

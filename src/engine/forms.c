@@ -2,10 +2,10 @@
  * kernel reads them.
  *
  * Without a form, a kernel reorders the weights in each run.  Forms belong to the storage of the
- * values, so that all plans and threads share them, and wb__storage_written drops them.  A form is
- * made when FEWEST runs have read the values since they were written: weights that are trained
- * change at every step and never have one.  Forms change no bits of a result.  Memory that others
- * may write, borrowed or lent, has no forms. */
+ * values, so that all plans and threads share them, and wb__storage_written drops them.  The run
+ * that is number FEWEST to read the values since they were written makes a form: weights that are
+ * trained change at every step and never have one.  Forms change no bits of a result.  Borrowed and
+ * lent memory has no forms, since the program may write it without the library. */
 #include "engine/request.h"
 
 #include <pthread.h>
@@ -20,11 +20,11 @@ struct wb__form {
     void *memory;
 };
 
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic int64_t total, most = INT64_MAX;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int64_t total, limit = INT64_MAX;      /* in bytes, of all forms */
 static _Atomic uint64_t runs;
 
-void wb_set_prepared_weights(int64_t bytes) { most = WB__MAX(bytes, 0); }
+void wb_set_prepared_weights(int64_t bytes) { limit = WB__MAX(bytes, 0); }
 
 int64_t wb__forms_bytes(void) { return total; }
 uint64_t wb__form_run(void) { return ++runs; }
@@ -41,6 +41,7 @@ void wb__forms_drop(wb__storage *s)
     }
 }
 
+/* Returns the form of the kernel, or NULL. */
 static void *find(wb__storage *s, const wb__kernel *k, int64_t offset)
 {
     const wb__form *f = atomic_load_explicit(&s->forms, memory_order_acquire);
@@ -49,10 +50,11 @@ static void *find(wb__storage *s, const wb__kernel *k, int64_t offset)
     return f ? f->memory : NULL;
 }
 
-/* With the lock held.  NULL: no memory, or the limit is reached; the kernel then runs without. */
+/* Makes the form of the kernel; the caller holds the lock.  Returns NULL, and sets no error, if
+ * there is no memory or the limit is reached: the kernel then runs without the form. */
 static void *make(wb__storage *s, const wb__kernel *k, int64_t offset)
 {
-    if ((int64_t)k->form_bytes > most - total) return NULL;
+    if ((int64_t)k->form_bytes > limit - total) return NULL;
     const wb__backend *b = s->device->backend;
     wb__form *f = wb__alloc(sizeof *f);
     void *memory = f ? b->allocate(s->device, k->form_bytes) : NULL;
@@ -76,13 +78,13 @@ void *wb__form_of(const wb__plan *p, int i, const wb_tensor *leaf, uint64_t run)
     if (!s || s->borrowed || atomic_load_explicit(&s->lent, memory_order_relaxed)) return NULL;
     if (atomic_exchange_explicit(&s->read_by, run, memory_order_relaxed) != run &&
         atomic_load_explicit(&s->reads, memory_order_relaxed) < FEWEST)
-        atomic_fetch_add_explicit(&s->reads, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&s->reads, 1, memory_order_relaxed);  /* once in each run */
     const int64_t offset = leaf->op == WB__OP_variable ? 0 : leaf->offset;
     void *form = find(s, k, offset);
     if (form || atomic_load_explicit(&s->reads, memory_order_relaxed) < FEWEST) return form;
-    pthread_mutex_lock(&making);
+    pthread_mutex_lock(&lock);
     form = find(s, k, offset);          /* another thread may have made it */
     if (!form) form = make(s, k, offset);
-    pthread_mutex_unlock(&making);
+    pthread_mutex_unlock(&lock);
     return form;
 }

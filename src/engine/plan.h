@@ -82,7 +82,7 @@ typedef struct {
     bool tried;
 } wb__plan_phase;
 
-/* The prepared form of a leaf, which a kernel may read in place of the leaf. */
+/* The prepared form of a leaf, which a kernel may read in place of the leaf: indices of both. */
 typedef struct { int leaf, kernel; } wb__plan_form;
 
 /* A plan.  The buffers of a run are, in this order: leaves, written variables that are no leaf,

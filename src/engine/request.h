@@ -67,11 +67,12 @@ void wb__guard_take_writes(wb__thread *t);
 void wb__guard_begin_late(wb_tensor *guard, const char *by);
 void wb__guard_forget(void);            /* when a thread ends */
 
-/* Prepared forms (forms.c).  wb__form_run: the number of a run, for wb__form_of.  wb__form_of: the
- * buffer of form i of the plan, for a run in which its leaf is this tensor; NULL: it has none. */
+/* Prepared forms (forms.c).  Returns a number for wb__form_of that no earlier run of a plan has. */
 uint64_t wb__form_run(void);
+/* Returns form i of the plan, which the storage of `leaf` owns, for a run that reads `leaf`.  The
+ * form is made if the values were read often enough.  NULL: there is none, and no error is set. */
 void *wb__form_of(const wb__plan *p, int i, const wb_tensor *leaf, uint64_t run);
-int64_t wb__forms_bytes(void);          /* of all forms */
+int64_t wb__forms_bytes(void);          /* the memory of all forms of the process */
 
 /* Runs a plan.  Buffer i begins at byte offsets[i] of buffers[i].
  *

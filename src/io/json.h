@@ -28,8 +28,9 @@ typedef struct {
  * The reader does not recurse. A repeated key is an error. */
 wb__json *wb__json_read(const char *text, const char **reason);
 
-/* The same for the text of a file, `bytes` long, and for a file of settings, of at most 64 MiB. On
- * failure they set the error, which names the file. */
+/* wb__json_of: the same for a text of `bytes` bytes, which a final 0 follows, of the file `path`.
+ * wb__json_file: the same for the whole file, of at most 64 MiB. NULL with the error set, which
+ * names the file. */
 wb__json *wb__json_of(const char *path, const char *text, int64_t bytes);
 wb__json *wb__json_file(const char *path);
 

@@ -80,7 +80,7 @@ static bool put_pair(const wb_layer *l, void *ctx)
            wb__branch_put_copy(&p->values->node, p->n++, name, v);
 }
 
-/* An error for a Transformer with fewer positions than the cache. */
+/* Fails if the layer is a Transformer with fewer positions than the cache. */
 static int compare_positions(wb_layer *l, const char *path, void *ctx)
 {
     const plan *p = ctx;

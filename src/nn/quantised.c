@@ -1,6 +1,6 @@
 /* Quantised: a Dense or Embedding with an i8 weight. Its child "layer" is the layer, whose weight
- * is i8; "scale" has an f32 for each row; "like" is one number, whose dtype the layer computes in,
- * as that of an unquantised weight. wb_quantise makes them. */
+ * is i8; "scale" has an f32 for each row; "like" is one number, whose dtype is that of the layer's
+ * results, as the weight's dtype is in other layers. wb_quantise makes them. */
 #include "nn/layer.h"
 
 #include "weber/adapt.h"
@@ -10,8 +10,10 @@ extern const wb__layer_type wb__quantised_type, wb__dense_type, wb__embedding_ty
 typedef struct { size_t size; int64_t bits; } quantised_options;
 #define OPTIONS(X) X(quantised_options, bits, INT, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+enum { LAYER, SCALE, LIKE };            /* children of a Quantised */
+enum { WEIGHT };                        /* child of a Dense or Embedding */
 enum {
-    LAYER, SCALE, LIKE, WEIGHT = 0, BITS = 8,
+    BITS = 8,
     LEAST = 64                          /* elements of a row; with fewer, f32 is far faster */
 };
 
@@ -44,7 +46,7 @@ static bool takes(const wb_layer *l)
     return l->type == &wb__dense_type || l->type == &wb__embedding_type;
 }
 
-/* Makes the layer from a layer whose weight becomes q. */
+/* Makes a Quantised of a layer, whose weight becomes q. NULL with the error set. */
 static wb_layer *make(wb_layer *layer, wb_tensor *q, wb_tensor *scale, wb_tensor *like)
 {
     wb_layer *l = wb__layer_new(&wb__quantised_type,

@@ -222,13 +222,13 @@ static int pool(const wb__step *s, library_kernel *k)
     return wb__cpu_pool(&d, &k->op);
 }
 
-/* Lets the kernel read the prepared form of view 1, if its operation has one. */
-static void keep_form(library_kernel *k, const wb__step *s)
+/* Lets the kernel read the prepared form of view 1, which its operation has. */
+static void enable_form(library_kernel *k, const wb__step *s)
 {
     const int64_t about[] = {(int64_t)k->op->form_key, k->views[1].offset, k->views[1].dtype};
     k->form = s->form;
     k->head.base.form_bytes = k->op->form_bytes;
-    k->head.base.form_key = wb__cpu_form_key(0, sizeof about, about);
+    k->head.base.form_key = wb__cpu_form_key(WB__CPU_FORM_STEP, sizeof about, about);
 }
 
 int wb__cpu_prepare_form(const wb_device *device, const wb__kernel *kernel, const void *leaf,
@@ -259,7 +259,7 @@ int wb__cpu_library(const wb__step *s, wb__cpu_kernel **kernel)
     k->head.base.impl = k->op ? k->op->impl : "nothing";
     k->head.base.reason = k->op ? k->op->reason : NULL;
     k->head.base.workspace = WB__MAX(k->op ? k->op->workspace : 0, k->copies_at);
-    if (s->form && k->op && k->op->form_bytes && !k->n_loops) keep_form(k, s);
+    if (s->form && k->op && k->op->form_bytes && !k->n_loops) enable_form(k, s);
     for (int i = 0; i < 3; i++)
         if (k->copy[i])
             k->head.base.workspace = WB__MAX(k->head.base.workspace,

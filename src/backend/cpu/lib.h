@@ -30,7 +30,8 @@ typedef struct {
     int64_t a_s[2], b_s[2], c_s[2];
     bool has_bias, round;
     bool packed;            /* B is in its packed form; the batch has one product */
-    bool kept;              /* B may have a prepared form (wb__cpu_op), and one that pays is used */
+    bool kept;              /* B may have a prepared form (wb__cpu_op): where the product is faster
+                               with one, it has form_bytes */
     wb__op act;
 } wb__matmul_desc;
 
@@ -87,14 +88,15 @@ struct wb__cpu_op {
     int (*make_form)(const wb__cpu_op *op, const void *from, void *form);
     void (*run_form)(const wb__cpu_op *op, void *const *buffers, const void *form, void *workspace);
 };
-/* A form_key: which kind of form, and what else decides its values. */
-enum { WB__CPU_FORM_PACKED = 1, WB__CPU_FORM_WINOGRAD, WB__CPU_FORM_DNNL };
-static inline uint64_t wb__cpu_form_key(int kind, size_t bytes, const void *what)
+/* Returns a form_key: the hash of the kind of form and of the `bytes` of data, which are all other
+ * facts that decide the values of the form. */
+enum { WB__CPU_FORM_STEP, WB__CPU_FORM_PACKED, WB__CPU_FORM_WINOGRAD, WB__CPU_FORM_DNNL };
+static inline uint64_t wb__cpu_form_key(int kind, size_t bytes, const void *data)
 {
     uint64_t key = (uint64_t)kind;
     for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
         uint64_t word = 0;
-        memcpy(&word, (const char *)what + at, WB__MIN(bytes - at, sizeof word));
+        memcpy(&word, (const char *)data + at, WB__MIN(bytes - at, sizeof word));
         key = wb__mix(key, word);
     }
     return key;

@@ -1,4 +1,4 @@
-/* Computing something in the middle of a graph that is being built.  See apart.h. */
+/* The state of a thread is set aside and restored; see apart.h. */
 #include "engine/compiled/apart.h"
 
 void wb__apart_begin(wb__apart *a, const wb_device *d)

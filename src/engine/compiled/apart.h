@@ -1,10 +1,10 @@
-/* Computing something in the middle of a graph that is being built. */
+/* Evaluates tensors while the program builds a graph, without a trace in that graph. */
 #ifndef WB__APART_H
 #define WB__APART_H
 
 #include "engine/tensor.h"
 
-/* What the thread had before wb__apart_begin */
+/* The state of the thread before wb__apart_begin */
 typedef struct {
     wb_tensor *guard, **pending;
     int n_pending, pending_capacity;
@@ -13,8 +13,9 @@ typedef struct {
     const wb_device *device;
 } wb__apart;
 
-/* Between these calls the thread computes on d, outside of a recording and without the pending
- * writes and their guard, which stay as they are; no automatic evaluation starts. */
+/* Between these calls d is the thread's device, the thread does not record, and it has no pending
+ * writes and no guard; no automatic evaluation starts.  wb__apart_end restores the state; no write
+ * may be pending then. */
 void wb__apart_begin(wb__apart *a, const wb_device *d);
 void wb__apart_end(const wb__apart *a);
 

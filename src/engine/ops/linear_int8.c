@@ -110,7 +110,7 @@ int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale)
 static int times(wb__ir *ir, int a, int b) { return wb__ir_elementwise(ir, WB__OP_mul, a, b); }
 static int number(wb__ir *ir, double x) { return wb__ir_literal(ir, x, WB_F32); }
 
-/* Adds x - zero of quantised x [m, k], and the scale of each row times WB__INT8_DOWN. */
+/* Returns q - z of x [m, k], and sets *scale to s · WB__INT8_DOWN, [m, 1]. */
 static int quantise(wb__ir *ir, int x, int *scale)
 {
     const int nought = number(ir, 0), part = number(ir, one_of_255), half = number(ir, 0.5);

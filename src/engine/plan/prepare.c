@@ -114,8 +114,9 @@ static bool keep_branches(const wb__programs *s, wb__plan *p)
     return p->after;
 }
 
-/* The leaf that is view 1 of the step and whose values may be kept in a prepared form: it is a
- * whole tensor, and this plan does not write it.  -1: there is none. */
+/* Returns the index of the leaf that view 1 of the step reads, if it may have a prepared form: the
+ * step is a product or convolution that reads all of the leaf's tensor, and this plan does not
+ * write it.  Returns -1 otherwise. */
 static int constant_leaf(const wb__attempt *a, const wb__plan_step *d)
 {
     const wb__request *r = a->request;

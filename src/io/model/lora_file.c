@@ -27,7 +27,7 @@ typedef struct {
     wb__ties ties;
 } saving;
 
-/* Writes the numbers of the layer whose path has n bytes. */
+/* Writes rank, alpha and dropout of a LoRA. Its path is the first n bytes of `path`. */
 static void put_numbers(wb__json_out *out, const wb_layer *l, const char *path, int n)
 {
     int64_t rank;
@@ -50,7 +50,7 @@ static void put_numbers(wb__json_out *out, const wb_layer *l, const char *path, 
     wb__free(key);
 }
 
-/* Adds the factors of all LoRAs, also those that are frozen, and what else is trained. */
+/* Adds a tensor that is a factor of a LoRA, frozen or not, or that is trained. */
 static int add_leaf(const wb__leaf *leaf, void *ctx)
 {
     saving *s = ctx;
@@ -123,7 +123,8 @@ typedef struct {
     wb__pointer_map trained;            /* tensors that are in the file by their path */
 } loading;
 
-/* Reads the numbers of a layer. False, with the error set: they are wrong. */
+/* Reads rank, alpha and dropout of a layer, the last two into `number`. False with the error set:
+ * they are wrong. */
 static bool read_numbers(const loading *t, const char *layer, const wb__json *at, int64_t *rank,
                          double *number)
 {
@@ -164,9 +165,9 @@ static void *adapt(void *branch, const char *path, void *ctx)
     return wb__pointer_map_put(&t->inside, branch, 0) ? made : NULL;
 }
 
-/* Ties tensors as in the file. Whether each layer and tensor of the file is in the model, with
- * the same shape and dtype. Otherwise sets the error. */
-static bool fits(loading *t, void *model)
+/* Ties tensors as in the file, and compares: each layer and tensor of the file must be in the
+ * model, with the same shape and dtype. False with the error set. */
+static bool tie_and_compare(loading *t, void *model)
 {
     const wb__json *layers = wb__json_get(t->root, "layers"), *at = NULL;
     if (t->n_layers != wb__json_members(layers)) WB__JSON_EACH_MEMBER(layers, at, i) {
@@ -236,7 +237,7 @@ static void *load(loading *t, void *model)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: the adapters are of version %lld; %d is known",
                              t->path, (long long)wb__json_integer(version), VERSION);
     void *made = wb__fmap_replacing(model, adapt, t);
-    return made && fits(t, made) && load_values(t, made) ? made : NULL;
+    return made && tie_and_compare(t, made) && load_values(t, made) ? made : NULL;
 }
 
 void *wb_object_load_lora(const char *path, void *model)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { ANY = INT_MAX };
+/* The bits of the inputs first .. last, and of one input */
 #define INPUTS(first, last) ((2u << (last)) - (1u << (first)))
 #define INPUT(i) INPUTS(i, i)
 #define ONNX_OP(operator, since, call, ...) \

@@ -66,9 +66,10 @@ typedef struct {
 bool wb__onnx_state_init(wb__onnx_state *s);
 void wb__onnx_state_clear(wb__onnx_state *s);   /* frees constants, traces, the lock */
 
-/* Returns the constant that is kept for the key, or NULL.  It belongs to the state. */
+/* Returns the constant that is cached for the key, or NULL.  The state owns it. */
 wb_tensor *wb__onnx_cached(wb__onnx_state *s, const wb_device *d, const void *key);
-/* Keeps x, an evaluated constant on d, for the key, and returns the constant that is kept. */
+/* Caches x, an evaluated constant on d, for the key, unless the key has one; returns the constant
+ * that is cached, or x if there is no cache for d.  NULL: failed, or x is NULL. */
 wb_tensor *wb__onnx_cache(wb__onnx_state *s, const wb_device *d, const void *key, wb_tensor *x);
 
 /* Returns the trace for these inputs, which the caller gives back.  NULL with the error set. */
@@ -130,7 +131,8 @@ wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i);
 int wb__onnx_numbers(const wb__onnx_call *c, const char *what, const wb__onnx_value *value,
                      wb_tensor *x, wb__onnx_known known, const int64_t **list);
 /* Copies the elements of x, which is made of input i alone, to `to`, as `dtype`.  False with the
- * error set: among others, they depend on the values of the inputs, and the thread records. */
+ * error set; it is also an error to do this while the thread records, if the elements depend on the
+ * values of the inputs. */
 bool wb__onnx_copy_values(const wb__onnx_call *c, int i, wb_tensor *x, void *to, wb_dtype dtype);
 /* Returns x for nodes that vary, on the device of the call.  NULL with the error set. */
 wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor *x,

@@ -32,9 +32,9 @@ int wb__onnx_axes(wb__onnx_call *c, int64_t since, int i, int ndim, int list[WB_
  * that to read them evaluates nothing that depends on the values of the inputs. */
 bool wb__onnx_is_fixed(const wb__onnx_call *c, int i);
 
-/* Returns the one number of input i, of the dtype of input 0, as a tensor without axes: as a
- * literal, which is a number of the plan, if it is fixed and a double holds it.  NULL with the
- * error set. */
+/* Returns input i, which has one element and the dtype of input 0, as a tensor without axes.  It is
+ * a literal, so that the plan need not read it, if the input is fixed and a double has its value.
+ * NULL with the error set. */
 wb_tensor *wb__onnx_number(const wb__onnx_call *c, int i);
 
 /* Returns Weber's dtype for the type in an attribute, or `otherwise` without the attribute (0: it

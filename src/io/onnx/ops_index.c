@@ -1,6 +1,6 @@
-/* Elements taken and replaced by index.  A negative index counts from the end.  ONNX forbids an
- * index outside of the axis: one that is fixed is an error.  One that depends on the values of the
- * inputs takes zeros and replaces nothing, as in Weber's own operations, and is an error with
+/* Gathers and scatters elements by index.  A negative index counts from the end.  ONNX forbids an
+ * index outside of the axis: if it is fixed, it is an error.  If it depends on the values of the
+ * inputs, it gathers zeros and scatters nothing, as in Weber's own operations, and is an error with
  * WEBER_DEBUG=check. */
 #include "io/onnx/ops_common.h"
 #include "weber/indexing.h"
@@ -133,7 +133,7 @@ static bool read_rows(const wb__onnx_call *c, int first, rows_of *r)
     return in_range(c, r->k, x->dims + first);
 }
 
-/* Returns the places of the rows among those of x, or -1: [count]. */
+/* Returns the positions of the rows among the rows of x, [count]; -1: it has no such row. */
 static wb_tensor *row_places(const wb__onnx_call *c, const rows_of *r)
 {
     const wb_tensor *x = c->in[0];

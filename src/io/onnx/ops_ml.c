@@ -1,6 +1,6 @@
 /* Operators of the domain ai.onnx.ml: linear models and the preparation of features, which
- * exporters of scikit-learn write.  Their numbers are attributes, so they are not trained.  Texts
- * are refused, since tensors have numbers only. */
+ * exporters of scikit-learn write.  Their coefficients are attributes, so they are not trained.
+ * Strings are refused, since tensors have numbers only. */
 #include "io/onnx/frame.h"
 #include "io/onnx/ops_common.h"
 #include "weber/indexing.h"
@@ -46,8 +46,8 @@ static wb_tensor *numbers_of(const wb__onnx_call *c, const char *what)
     return NULL;
 }
 
-/* Sets *list to `n` floats of an attribute, in the dtype t; NULL without the attribute.  With `one`
- * there may be one in their place. */
+/* Sets *list to the `n` floats of an attribute, in the dtype t; NULL without the attribute.  If
+ * `one`, the attribute may have one float for all.  False with the error set. */
 static bool read_floats(const wb__onnx_call *c, const char *name, int64_t n, bool one, wb_dtype t,
                         wb_tensor **list)
 {
@@ -125,7 +125,8 @@ bool wb__onnx_binarizer(wb__onnx_call *c)
     return wb__onnx_give(c, wb__as(y, (wb_dtype)x->dtype));
 }
 
-/* Elements that equal one value, which may be NaN, become that of their feature, or one for all. */
+/* Elements that equal the replaced value, which may be NaN, become the imputed value of their
+ * feature, or the only imputed value. */
 bool wb__onnx_imputer(wb__onnx_call *c)
 {
     if (!wb__onnx_only(c, "imputed_value_floats imputed_value_int64s replaced_value_float "
@@ -194,8 +195,8 @@ static wb_tensor *equal_keys(wb_tensor *x, wb_tensor *keys)
     return wb_or(same, wb_and(wb_ne(x, x), wb_ne(keys, keys)));
 }
 
-/* 1 at the place of the category that x is, else 0.  Floats are cut to integers.  With zeros 0 each
- * x must be a category; the numbers of others are NaN then. */
+/* y[..., k] is 1 if x[...] is category k, else 0.  Floats are truncated to integers.  If `zeros` is
+ * 0, y is NaN for an x that is no category. */
 bool wb__onnx_one_hot_encoder(wb__onnx_call *c)
 {
     if (!wb__onnx_only(c, "cats_int64s cats_strings zeros") || !wb__onnx_has(c, 1)) return false;
@@ -246,7 +247,8 @@ bool wb__onnx_label_encoder(wb__onnx_call *c)
     return wb__onnx_give(c, wb_take(wb_concat(0, default_of(c, values), values), place));
 }
 
-/* A map from classes to columns, in whose place stays the matrix. */
+/* ONNX makes a sequence of maps, one for each row, from classes to elements.  The matrix takes the
+ * place of the sequence. */
 bool wb__onnx_zip_map(wb__onnx_call *c)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, "classlabels_int64s");
@@ -326,9 +328,10 @@ bool wb__onnx_linear_regressor(wb__onnx_call *c)
     return y && give_f32(c, transformed(c, y));
 }
 
-/* The class of the greatest score, and the scores.  Classes that are texts are not given: a node
- * that reads them fails.  A single row of coefficients is that of the second of two classes, whose
- * scores are -y and y; without LOGISTIC programs differ in what they are. */
+/* The class of the greatest score, and the scores.  Classes that are strings are not computed: a
+ * node that reads them fails.  A single row of coefficients belongs to the second of two classes:
+ * the scores are -y and y.  Without LOGISTIC other programs disagree about these scores, so that is
+ * refused. */
 bool wb__onnx_linear_classifier(wb__onnx_call *c)
 {
     if (!wb__onnx_only(c, "classlabels_ints classlabels_strings coefficients intercepts "

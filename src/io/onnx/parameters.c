@@ -193,7 +193,7 @@ static int put_graph(const keeping *k, wb__wire in)
 }
 
 int wb__onnx_put_without_parameters(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
-                        size_t bytes, wb__wire_out *out)
+                                    size_t bytes, wb__wire_out *out)
 {
     const keeping k = {m, parts, {m->path, data}, out};
     wb__wire in = wb__wire_of(&k.file, data, bytes), graph;

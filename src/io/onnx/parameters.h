@@ -1,4 +1,4 @@
-/* What a layer keeps of a file of ONNX (parameters.c). */
+/* The parameters of a file of ONNX, and the bytes of the file that a layer keeps (parameters.c). */
 #ifndef WB__ONNX_PARAMETERS_H
 #define WB__ONNX_PARAMETERS_H
 
@@ -14,6 +14,6 @@ int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts);
  * used.  Values in other files become those of this one.  Returns 0 or an error code; the
  * caller frees *out with wb__wire_free in both cases. */
 int wb__onnx_put_without_parameters(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
-                        size_t bytes, wb__wire_out *out);
+                                    size_t bytes, wb__wire_out *out);
 
 #endif

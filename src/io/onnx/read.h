@@ -28,8 +28,8 @@ typedef struct {
     const uint8_t *at, *end;            /* the message */
     const char *name;
     int n_inputs;
-    wb__name_set formals;                  /* inputs, then outputs */
-    wb__name_set defaults;                 /* attributes with a default value */
+    wb__name_set formals;               /* inputs, then outputs */
+    wb__name_set defaults;              /* attributes with a default value */
     wb__span *default_at;               /* their messages */
     wb__opsets opsets;
 } wb__local;
@@ -42,7 +42,7 @@ typedef struct wb__onnx_scope {
     int depth;
     const char *prefix;
     wb__span *actual;                   /* the names for the formals; n = 0: left out */
-    wb__name_set attrs;                    /* of the call */
+    wb__name_set attrs;                 /* of the call */
     wb__span *attr_at;                  /* their messages */
 } wb__onnx_scope;
 
@@ -51,7 +51,7 @@ typedef struct wb__onnx_reader {
     wb__wire_file file;
     bool bare;                          /* initializers may lack values (wb__onnx_read) */
     wb__opsets opsets;
-    wb__name_set functions;                /* by wb__local_key */
+    wb__name_set functions;             /* by wb__local_key */
     wb__local *locals;
     int n_calls;                        /* of functions: the number in their prefixes */
     size_t expanded;                    /* bytes of the functions' messages, once per call */
@@ -73,7 +73,7 @@ typedef struct wb__onnx_building {
     struct wb__onnx_building *outer;
     const wb__onnx_scope *scope;
     int depth;
-    wb__name_set names;                    /* of the values, with their numbers */
+    wb__name_set names;                 /* of the values, with their numbers */
     int value_capacity;
     wb__raw_node *raw;
     int raw_capacity;
@@ -91,7 +91,8 @@ int wb__onnx_fail(const wb__onnx_reader *r, int code, const char *format, ...) W
  * memory. */
 bool wb__onnx_reserve(wb__onnx_model *m, void *list, int *capacity, int n, size_t each);
 const char *wb__onnx_copy(wb__onnx_model *m, wb__span text);    /* ended by 0 */
-/* Files of external data, which the model owns, by their paths without links; NULL: not kept. */
+/* Mappings of files of external data, which the model owns.  wb__onnx_add_mapping returns 0 or an
+ * error code.  wb__onnx_find_mapping finds one by the path without links; NULL: there is none. */
 int wb__onnx_add_mapping(wb__onnx_model *m, wb__mapping *file);
 wb__mapping *wb__onnx_find_mapping(const wb__onnx_model *m, const char *path);
 /* The number of a text in the set; -1: it is not there. */

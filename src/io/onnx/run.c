@@ -182,9 +182,9 @@ wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor
     }
     const wb__onnx_event *e = wb__trace_next(r->trace, WB__ONNX_DATA, value);
     if (e) return e->x;
-    wb_tensor *settled = wb__onnx_evaluated_on(x, r->device);
-    e = settled ? wb__trace_add(r->trace, (wb__onnx_event){.kind = WB__ONNX_DATA, .value = value,
-                                                          .x = settled}) : NULL;
+    wb_tensor *y = wb__onnx_evaluated_on(x, r->device);
+    e = y ? wb__trace_add(r->trace,
+                          (wb__onnx_event){.kind = WB__ONNX_DATA, .value = value, .x = y}) : NULL;
     return e ? e->x : NULL;
 }
 
@@ -386,7 +386,7 @@ static bool call_function(wb__onnx_call *c, wb__onnx_known known)
     return ok;
 }
 
-/* Takes the results of a call into the graph.  One that is NULL must not be read. */
+/* Puts the results of a call into the graph.  A node that reads a result that is NULL fails. */
 static void take_outputs(const wb__onnx_call *c, wb__onnx_known known, bool control)
 {
     wb__onnx_run *r = c->run;

@@ -7,18 +7,18 @@
 
 typedef struct wb__onnx_call wb__onnx_call;
 
-/* A row of ops.def.  Inputs are one bit each. */
+/* A row of ops.def or ops_ml.def.  In `constants` and `statistics` bit i is input i. */
 typedef struct wb__onnx_operator {
     const char *name, *domain;          /* domain "": ONNX's own */
-    int64_t first;                      /* opset */
+    int64_t first;                      /* the first opset in which the operator is read */
     bool (*function)(wb__onnx_call *c); /* computes the outputs; false: failed, the error is set */
     int inputs;                         /* the most */
     unsigned constants;                 /* inputs that are no data: read as numbers, or scales and
                                            zero points; initializers there are no parameters */
     unsigned statistics;                /* inputs that are running statistics */
-    bool calls_graphs;
+    bool calls_graphs;                  /* If and Loop */
     bool reads_sizes;                   /* the results are sizes of the input */
-    bool is_random;
+    bool is_random;                     /* the results vary from call to call */
 } wb__onnx_operator;
 
 /* The call of a node.  in[i] is NULL where an input is left out; out[i] is computed if the node
@@ -55,8 +55,9 @@ int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list
 int wb__onnx_input_ints(const wb__onnx_call *c, int i, const int64_t **list);
 /* As wb__onnx_input_ints, for a floating or integer input (the scales of Resize). */
 int wb__onnx_input_reals(const wb__onnx_call *c, int i, const double **list);
-/* Sets *value to the one number of an integer input; of a floating or integer one.  An input that
- * is left out leaves it.  Returns false with the error set. */
+/* Set *value to the number in an input of one element, which is an integer, or for
+ * wb__onnx_input_real floating or an integer.  If the input is left out, *value stays as it is.
+ * Return false with the error set. */
 bool wb__onnx_input_int(const wb__onnx_call *c, int i, int64_t *value);
 bool wb__onnx_input_real(const wb__onnx_call *c, int i, double *value);
 
@@ -84,7 +85,7 @@ static inline bool wb__onnx_give(wb__onnx_call *c, wb_tensor *y)
     c->out[0] = y;
     return y != NULL;
 }
-/* The operator of a node, in the version; NULL: not supported. */
+/* The operator of a node with this version of its domain; NULL: not supported. */
 const wb__onnx_operator *wb__onnx_find(const char *domain, const char *op, int64_t opset);
 
 #define ONNX_OP(name, first, function, ...) bool wb__onnx_##function(wb__onnx_call *c);

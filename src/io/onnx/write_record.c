@@ -349,8 +349,9 @@ static int set_outputs(wb__exporter *w, const graph *g)
     return 0;
 }
 
-/* Whether the tensor of a call with a batch of 1 has the sizes, the starts of slices and parts, and
- * the number that the step has in the file for this batch.  Without x: whether these are sizes. */
+/* Whether x, of a call with a batch of 1, has the sizes, the starts of slices and parts, and the
+ * number that the step has in the file for this batch.  If x is NULL: whether these sizes and
+ * starts are not negative. */
 static bool fits_single(wb__exporter *w, int step, const wb_tensor *x)
 {
     const wb__export_step *s = &w->steps[step];

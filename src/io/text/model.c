@@ -203,7 +203,7 @@ static void sift_down(wb__list_head *heap, int n, wb__list_head x)
     heap[i] = x;
 }
 
-/* Removes the first candidate: the merge, and the symbol in *at. */
+/* Removes the first candidate, returns its merge and sets *at to its symbol. */
 static const wb__merge *take_first(wb__text_work *w, int *at)
 {
     wb__candidate *c = &w->candidates[w->heap[0].candidate];
@@ -217,8 +217,8 @@ static const wb__merge *take_first(wb__text_work *w, int *at)
     return m;
 }
 
-/* Adds the merge of symbol `at` with the one behind it, if there is one: to a list, or as a new
- * one. */
+/* Adds the candidate of symbol `at` and the symbol behind it, if a merge joins them: at the end of
+ * the list of this merge, or as a new list. */
 static bool consider(const wb_tokenizer *t, wb__text_work *w, int at)
 {
     const int next = at < 0 ? w->n_symbols : w->symbols[at].next;

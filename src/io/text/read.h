@@ -47,8 +47,8 @@ void wb__read_vocabulary(wb__part_reader *r, const wb__json *vocabulary);
 void wb__bert_pieces(wb__part_reader *r);
 void wb__bert_steps(wb__part_reader *r, bool clean, bool ideographs, bool accents, bool lowercase);
 void wb__byte_steps(wb__part_reader *r, bool prefix_space, bool pattern);
-/* The templates of texts without special tokens; and with those of BERT and of RoBERTa, whose ids
- * are those of the first token and of the separator. */
+/* Add the templates of a single text and of a pair: without special tokens, or with those of BERT
+ * or RoBERTa. ids: those of the first token and of the separator. */
 void wb__template_plain(wb__part_reader *r);
 void wb__template_bert(wb__part_reader *r, const int32_t ids[2]);
 void wb__template_roberta(wb__part_reader *r, const int32_t ids[2]);

@@ -56,8 +56,8 @@ static char *next_line(char **at, const char *end)
     return line;
 }
 
-/* An error for a text with a zero byte, which would end a line. */
-static void no_zeros(wb__part_reader *r, const char *text, int64_t bytes)
+/* Refuses a text with a zero byte, which would end a line. */
+static void refuse_zeros(wb__part_reader *r, const char *text, int64_t bytes)
 {
     const char *zero = bytes ? memchr(text, 0, (size_t)bytes) : NULL;
     if (zero)
@@ -97,7 +97,7 @@ int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__jso
     const char *end = text + bytes;
     class_of(r, settings, classes);
     r->what = "vocab.txt";
-    no_zeros(r, text, bytes);
+    refuse_zeros(r, text, bytes);
     t->model = WB__WORDPIECE;
     t->most_letters = 100;
     wb__free(t->prefix);
@@ -124,7 +124,7 @@ static void read_merges(wb__part_reader *r, char *text, int64_t bytes)
     int64_t lines = 0, rank = 0;
     for (const char *at = text; at < end; at++) lines += *at == '\n';
     r->what = "merges.txt";
-    no_zeros(r, text, bytes);
+    refuse_zeros(r, text, bytes);
     if (!r->status) r->status = wb__merges_room(r->t, lines + 1);
     char *line = next_line(&text, end);
     if (line && wb__begins(line, "#version")) line = next_line(&text, end);

@@ -177,9 +177,10 @@ static inline bool wb__tokens_add(wb__tokens *l, wb__token x)
 
 /* Memory that is reused from text to text. */
 typedef struct { int32_t id, previous, next, begin, end; } wb__symbol;
-/* A merge that may join the symbol `at` with the one behind it, and the next candidate of its list;
- * 0: it is the last. merge is NULL when the candidate has been taken. */
+/* A merge that may join the symbol `at` with the symbol behind it, and the index of the next
+ * candidate of the list; 0: there is none. merge is NULL when the candidate has been removed. */
 typedef struct { const wb__merge *merge; int32_t at, next; } wb__candidate;
+/* The first candidate of a list, with the rank of its merge and its symbol `at` */
 typedef struct { uint32_t rank; int32_t at, candidate; } wb__list_head;
 typedef struct {
     wb__letters raw, normal, text, spare;
@@ -188,7 +189,7 @@ typedef struct {
     wb__candidate *candidates;
     wb__list_head *heap;
     int n_symbols, symbols_capacity, n_candidates, candidates_capacity, n_heap, heap_capacity;
-    int last[256];                      /* the candidate that was added last, by its rank mod 256 */
+    int last[256];                      /* the newest candidate, by the rank of its merge mod 256 */
 } wb__text_work;
 void wb__text_work_free(wb__text_work *w);
 

@@ -49,7 +49,7 @@ typedef struct {
 typedef struct {
     const winograd *p;
     const float *x, *w, *y, *bias;
-    const float *u;                     /* the transformed weights; not of GRAD_WEIGHT */
+    const float *u;                     /* the transformed weights; NULL for GRAD_WEIGHT */
     char *workspace;
     int64_t first, count;               /* GRAD_WEIGHT: the tiles of this block */
 } job;
@@ -94,13 +94,13 @@ static void weights_task(void *ctx, int64_t vector)
 {
     const job *j = ctx;
     const winograd *p = j->p;
-    const bool data = p->d.kind == WB__CONV_GRAD_INPUT;
-    const int64_t s_in = data ? p->k * 9 : 9, s_out = data ? 9 : p->c * 9;
+    const bool dx = p->d.kind == WB__CONV_GRAD_INPUT;
+    const int64_t s_in = dx ? p->k * 9 : 9, s_out = dx ? 9 : p->c * 9;
     const int64_t k = vector * p->product->lanes, panel = k / p->width * p->width;
     float *u = (float *)j->u + panel * p->c + k - panel;
     const int n = (int)WB__MIN(p->product->lanes, p->k - k);
     for (int64_t c = 0; c < p->c; c++)
-        p->transform->weights(j->w + k * s_out + c * s_in, s_out, n, data, u + c * p->width,
+        p->transform->weights(j->w + k * s_out + c * s_in, s_out, n, dx, u + c * p->width,
                               p->w_step);
 }
 
@@ -202,9 +202,9 @@ static void run_transformed(const wb__cpu_op *op, void *const *buffers, const vo
                             void *workspace)
 {
     const winograd *p = (const winograd *)op;
-    const bool data = p->d.kind == WB__CONV_GRAD_INPUT;
+    const bool dx = p->d.kind == WB__CONV_GRAD_INPUT;
     wb__parallel(p->tasks, forward_task,
-                 &(job){ .p = p, .x = buffers[data ? 2 : 0], .y = buffers[data ? 0 : 2], .u = form,
+                 &(job){ .p = p, .x = buffers[dx ? 2 : 0], .y = buffers[dx ? 0 : 2], .u = form,
                          .bias = p->d.has_bias ? buffers[3] : NULL, .workspace = workspace });
 }
 
@@ -232,12 +232,12 @@ static void lay_out(winograd *p)
 {
     enum { BLOCK_BYTES = 512 * 1024 };  /* half of L2; the products' panels have the rest */
     const wb__conv_desc *d = &p->d;
-    const bool data = d->kind == WB__CONV_GRAD_INPUT, weights = d->kind == WB__CONV_GRAD_WEIGHT;
+    const bool dx = d->kind == WB__CONV_GRAD_INPUT, weights = d->kind == WB__CONV_GRAD_WEIGHT;
     const int lanes = p->product->lanes, most = p->product->nr / lanes;
     p->n = d->n;
-    p->h = data ? d->oh : d->h, p->w = data ? d->ow : d->w, p->c = data ? d->k : d->c;
-    p->oh = data ? d->h : d->oh, p->ow = data ? d->w : d->ow, p->k = data ? d->c : d->k;
-    p->top = data ? 2 - d->pad[0] : d->pad[0], p->left = data ? 2 - d->pad[2] : d->pad[2];
+    p->h = dx ? d->oh : d->h, p->w = dx ? d->ow : d->w, p->c = dx ? d->k : d->c;
+    p->oh = dx ? d->h : d->oh, p->ow = dx ? d->w : d->ow, p->k = dx ? d->c : d->k;
+    p->top = dx ? 2 - d->pad[0] : d->pad[0], p->left = dx ? 2 - d->pad[2] : d->pad[2];
     p->rows = (p->oh + 3) / 4, p->columns = (p->ow + 3) / 4;
     p->tiles = p->n * p->rows * p->columns;
     p->cp = up(p->c, lanes), p->kp = up(p->k, lanes);
@@ -285,8 +285,8 @@ static bool suits(const wb__conv_desc *d)
     if (d->dtype != WB_F32 || d->groups != 1 || d->kh != 3 || d->kw != 3) return false;
     if (d->stride[0] != 1 || d->stride[1] != 1 || d->dilation[0] != 1 || d->dilation[1] != 1)
         return false;
-    const bool data = d->kind == WB__CONV_GRAD_INPUT;
-    const int64_t rows = data ? d->h : d->oh, columns = data ? d->w : d->ow;
+    const bool dx = d->kind == WB__CONV_GRAD_INPUT;
+    const int64_t rows = dx ? d->h : d->oh, columns = dx ? d->w : d->ow;
     const int64_t tiles = d->n * ((rows + 3) / 4) * ((columns + 3) / 4);
     const int64_t least = d->kind == WB__CONV_GRAD_WEIGHT ? 64 : 16, thin = WB__MIN(d->c, d->k);
     return thin >= 16 && tiles >= least && tiles * thin >= 512 && d->c * d->k <= tiles * 8192

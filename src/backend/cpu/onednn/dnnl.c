@@ -200,8 +200,8 @@ static void row_behind(const dnnl_op *p, void *at)
     wb__parallel(parts, one_part, &r);
 }
 
-/* Sets the place of memory object i. */
-static void place(run_set *s, int i, const void *at)
+/* Sets the address of memory object i. */
+static void set_address(run_set *s, int i, const void *at)
 {
     if (at == s->pointer[i]) return;
     s->pointer[i] = (void *)at;
@@ -216,9 +216,9 @@ static void run_form(const wb__cpu_op *op, void *const *buffers, const void *for
     const int before = use_one_thread();
     for (int i = 0; i < p->count; i++) {
         const operand *o = &p->operands[i];
-        place(s, i, o->buffer >= 0 ? buffers[o->buffer] : (char *)workspace + o->offset);
+        set_address(s, i, o->buffer >= 0 ? buffers[o->buffer] : (char *)workspace + o->offset);
     }
-    if (form) place(s, p->to, form);
+    if (form) set_address(s, p->to, form);
     dnnl_status_t bad = 0;
     if (p->reorder && p->reorder_first && !form)
         bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args);
@@ -244,8 +244,8 @@ static int make_form(const wb__cpu_op *op, const void *from, void *form)
     run_set *s = take_set(p);
     if (!s) return WB_ERROR_MEMORY;
     const int before = use_one_thread();
-    place(s, p->from, from);
-    place(s, p->to, form);
+    set_address(s, p->from, from);
+    set_address(s, p->to, form);
     const dnnl_status_t bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args)
                            || dnnl_stream_wait(s->stream);
     use_threads(before);
@@ -253,8 +253,9 @@ static int make_form(const wb__cpu_op *op, const void *from, void *form)
     return bad ? wb__fail(WB_ERROR_INTERNAL, "oneDNN: reordering for %s failed", p->impl) : 0;
 }
 
-/* Lets the operation read its reordered weights as a prepared form. */
-static void keep_form(dnnl_op *p)
+/* Lets the operation read its reordered weights as a prepared form, if their layout can be
+ * compared. */
+static void enable_form(dnnl_op *p)
 {
     uint64_t about[256] = {0};
     wb__md_ref layout = p->operands[p->to].desc;
@@ -367,7 +368,7 @@ static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char *
             return WB_ERROR_MEMORY;
         }
         p->op.impl = p->impl;
-        if (p->reorder && p->reorder_first) keep_form(p);
+        if (p->reorder && p->reorder_first) enable_form(p);
         *op = &p->op;
         return 0;
     }

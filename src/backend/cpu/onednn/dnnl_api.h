@@ -57,7 +57,8 @@ static inline dnnl_status_t wb__md_any(wb__md *d, int n, const int64_t *dims, dn
 #endif
 }
 
-/* The bytes that describe a memory descriptor, at most `size`; 0: unknown. */
+/* Copies the bytes of a memory descriptor to `to`, which has `size` bytes, and returns their
+ * number.  0: they do not fit, or oneDNN does not give them. */
 static inline size_t wb__md_bytes(wb__md_ref d, void *to, size_t size)
 {
 #if DNNL_VERSION_MAJOR >= 3

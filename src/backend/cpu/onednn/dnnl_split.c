@@ -113,7 +113,8 @@ static int make_form(const wb__cpu_op *op, const void *from, void *form)
     return first->make_form(first, from, form);
 }
 
-/* If all pieces read the same form of all weights, so does the operation. */
+/* Lets the operation read the form of its pieces, if all pieces read the same form of all
+ * weights. */
 static void share_form(split *s)
 {
     const wb__cpu_op *first = s->piece[0].op;

@@ -128,8 +128,8 @@ typedef struct {
     method method;
     bool transposed, dots;
     bool packed;                        /* B is in its packed form */
-    size_t form_at;                     /* bytes: offset in the workspace of B's packed form, which
-                                           a run without a prepared form makes */
+    size_t form_at;                     /* offset of B's packed form in the workspace, in bytes,
+                                           for runs without a prepared form */
     bool has_bias;
     int64_t batch[2], a_b[2], b_b[2], c_b[2], count;
     /* A product is divided into parts of so many rows and columns at most.  A task computes some
@@ -355,7 +355,7 @@ static void pack_panel(void *ctx, int64_t i)
     }
 }
 
-/* Writes the packed form of the B at `from`. */
+/* Writes the packed form of B, whose values are at `from`. */
 static int pack_operand(const wb__cpu_op *op, const void *from, void *form)
 {
     const product *p = (const product *)op;
@@ -387,8 +387,8 @@ static void run_unprepared(const wb__cpu_op *op, void *const *buffers, void *wor
     run_prepared(op, buffers, form, workspace);
 }
 
-/* Lets the product read a prepared form of B, of so many bytes. */
-static void keep_form(product *p, size_t bytes)
+/* Lets the product read its packed B, which has `bytes` bytes, as a prepared form. */
+static void enable_form(product *p, size_t bytes)
 {
     const int64_t key[] = { p->g.k, p->g.n, p->g.bs0, p->g.bs1, p->g.b_type };
     p->form_at = align(p->op.workspace);
@@ -462,7 +462,7 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
     snprintf(p->impl, sizeof p->impl, "%s %s%s", p->dots ? "dot" : "gemm", wb__isa_best()->name,
              kernel->narrow ? " bf16" : "");
     p->op.impl = p->impl;
-    if (form) keep_form(p, (size_t)form);
+    if (form) enable_form(p, (size_t)form);
     *op = &p->op;
     return 0;
 }

@@ -35,7 +35,7 @@ typedef struct {
 
 typedef struct {
     const char *name;
-    int step;                   /* a row of q is padded with zeros to a multiple of this */
+    int step;                   /* elements: zeros pad each row of q to a multiple of it */
     int element;                /* bytes of an element of q */
     /* Quantises a contiguous row of k elements; writes the padding too.  q is aligned to 64 and has
      * wb__int8_row_bytes. */

@@ -7,15 +7,16 @@
  *     ROWS        rows of a tile, which has 4 columns
  *     V           a vector of sums, of i32
  *     W           the elements of a weight that one instruction multiplies
- *     APART       1: a quantised row has its zero in it, and the zero times the sum of the weights
- *                 is subtracted at the end; 0: its elements are q - zero
+ *     APART       1: the elements of a quantised row are q, and the zero times the sum of the
+ *                 weights is subtracted at the end; 0: the elements are q - zero
  *
- * and zero, load_weight, add_products, add, and totals, which stores the sums of the elements of
- * four vectors; LOAD_END and load_end, if there is an instruction for that.
+ * and the functions zero, load_weight, add_products, add, and totals, which stores the sums of the
+ * elements of four vectors; also LOAD_END and load_end, if an instruction loads fewer elements than
+ * STEP.
  *
- * A tile keeps ROWS x 4 sums in registers: rows of q stay in L1, weights are read in place.  They
- * are the weights of a model, so that packing them would only pay with more rows than ROWS; and
- * with these the time is that of the multiplications. */
+ * A tile keeps ROWS x 4 sums in registers: rows of q stay in L1, and weights are read in place.
+ * Packed weights would be faster only with more rows than ROWS, and with so many rows the
+ * multiplications take most of the time. */
 #include <math.h>
 #include <string.h>
 
@@ -24,8 +25,8 @@
 
 enum {
     COLUMNS = 4, CHAINS = 4,
-    BLOCK = 256 << 10,                  /* bytes of weights in L2 */
-    WIDEST = 256                        /* columns of these */
+    BLOCK = 256 << 10,                  /* the bytes of weights that stay in L2 */
+    WIDEST = 256                        /* the most columns of such a block */
 };
 
 /* The bits of a float as an integer of the same order, and back.  NaN is beyond the infinities. */
@@ -61,7 +62,7 @@ static void quantise(const float *x, int64_t k, void *to, wb__int8_row *row)
     const float below = number(least) * factor;
     const int32_t zero = (int32_t)(0.5f - below), taken = APART ? 0 : zero;
     const float up = (float)zero + 0.5f;
-    for (int64_t i = 0; i < k; i++) {           /* rounded twice */
+    for (int64_t i = 0; i < k; i++) {   /* the product and the sum are rounded, without FMA */
         const float scaled = x[i] * factor;
         const int32_t n = (int32_t)(scaled + up);
         q[i] = (Q)((n < 255 ? n : 255) - taken);
@@ -69,8 +70,8 @@ static void quantise(const float *x, int64_t k, void *to, wb__int8_row *row)
     *row = (wb__int8_row){.scale = scale * WB__INT8_DOWN, .zero = zero};
 }
 
-/* Whether a tile also sums the weights: there is a register for these sums, and the first tile of
- * a product has them. */
+/* Whether a tile also sums the weights.  Tiles with fewer rows than ROWS have registers left for
+ * these sums, and the first tile of a product is such a tile. */
 #define SUMS(rows) (APART && (rows) < ROWS)
 #define ONES_8 1, 1, 1, 1, 1, 1, 1, 1
 static const _Alignas(64) Q ones[64] = {ONES_8, ONES_8, ONES_8, ONES_8,
@@ -158,8 +159,9 @@ WB__INLINE floats columns_of(const float *x, int64_t step, int64_t j, int column
     return v;
 }
 
-/* Writes elements that are not four contiguous ones. */
-static __attribute__((noinline)) void put_apart(float *y, int64_t step, int columns, const float *v)
+/* Writes fewer than four elements, or elements that are not contiguous. */
+static __attribute__((noinline)) void put_columns(float *y, int64_t step, int columns,
+                                                  const float *v)
 {
     for (int c = 0; c < columns; c++) y[c * step] = v[c];
 }
@@ -184,13 +186,13 @@ WB__INLINE void finish(const wb__int8_product *p, int64_t i, int64_t j, int colu
     } else {
         float copy[COLUMNS];
         memcpy(copy, &v, sizeof v);
-        put_apart(y, p->y_step[1], columns, copy);
+        put_columns(y, p->y_step[1], columns, copy);
     }
 }
 
-/* Computes rows i .. i+rows-1 and columns j .. j+columns-1.  The last column is computed in place
- * of missing ones.  With SUMS(rows) sets sums, [COLUMNS], to those of the weights; other tiles read
- * them. */
+/* Computes rows i .. i+rows-1 and columns j .. j+columns-1.  If there are fewer than COLUMNS
+ * columns, the last one is computed again in place of those that are missing.  sums, [COLUMNS], has
+ * the sum of the weights of each column: with SUMS(rows) the tile sets it, else it reads it. */
 WB__INLINE void tile(const int rows, const wb__int8_product *p, int64_t i, int64_t j, int columns,
                      int32_t *sums)
 {
