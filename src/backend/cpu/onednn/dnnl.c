@@ -253,8 +253,7 @@ static int make_form(const wb__cpu_op *op, const void *from, void *form)
     return bad ? wb__fail(WB_ERROR_INTERNAL, "oneDNN: reordering for %s failed", p->impl) : 0;
 }
 
-/* Lets the operation read its reordered weights as a prepared form, if their layout can be
- * compared. */
+/* Lets the operation read its reordered weights as a prepared form, if their layout has bytes. */
 static void enable_form(dnnl_op *p)
 {
     uint64_t about[256] = {0};
