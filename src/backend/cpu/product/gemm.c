@@ -487,9 +487,9 @@ int wb__cpu_matmul_pack(const wb__matmul_desc *d, wb__cpu_op **op)
  * packed a product takes 0.31 of the time at 2 rows, 0.62 at 8, 0.78 at 16, 0.87 at 32, 0.94 at 64
  * and 0.98 at 128, if B is transposed, and 0.35 to 1.02 otherwise.  Where the packed form is kept,
  * all products of a sentence encoder (384 columns, 500 rows, B transposed) take 0.7 of the time of
- * oneDNN's on an Intel processor with AVX-512, which copies B in each of them.  Our own product, which packs B
- * itself, takes 4 times as long at 4 rows and 1.1 times at 32.  With one row the time is that of
- * reading B.  bf16 is left to the processor's own products. */
+ * oneDNN, which copies B in each of them, on an Intel processor with AVX-512.  Our own product,
+ * which packs B itself, takes 4 times as long at 4 rows and 1.1 times at 32.  With one row the time
+ * is that of reading B.  bf16 is left to the processor's own products. */
 int64_t wb__cpu_matmul_packed(const wb__matmul_desc *d)
 {
     if (d->m < 2 || d->m > (d->kept ? KEPT_ROWS : PACKED_ROWS) || d->n < 2 || d->k < 1) return 0;
