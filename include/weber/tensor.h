@@ -209,8 +209,8 @@ WB_API void wb_set_plan_cache(int plans);
  * keeps them reordered: about the bytes of the weights again, and four times these for convolutions
  * by Winograd's algorithm.  The library frees this memory when the weights are written or freed.
  * Results have the same bits with and without it.  Weights above the limit are not prepared; a
- * lower limit frees nothing at once.  Weights of wb_borrow, weights that another library uses
- * (DLPack), and those on other devices are never prepared. */
+ * lower limit frees nothing at once.  Never prepared are weights of wb_borrow, those on other
+ * devices, and those that wb_to_dlpack gave out, until they are written. */
 WB_API void wb_set_prepared_weights(int64_t bytes);
 
 /* ---- compiled functions ---------------------------------------------------------------------- */

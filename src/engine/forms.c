@@ -4,13 +4,15 @@
  * Without a form, a kernel reorders the weights in each run.  Forms belong to the storage of the
  * values, so that all plans and threads share them, and wb__storage_written drops them.  The run
  * that is number FEWEST to read the values since they were written makes a form: weights that are
- * trained change at every step and never have one.  Forms change no bits of a result.  Borrowed and
- * lent memory has no forms, since the program may write it without the library. */
+ * trained change at every step and never have one.  Forms change no bits of a result.  Borrowed
+ * memory has no forms, since the program may write it without the library.  Nor has memory that was
+ * lent, until the library writes it: it is given back at any time, from any thread, while other
+ * threads may read its forms. */
 #include "engine/request.h"
 
 #include <pthread.h>
 
-enum { FEWEST = 3 };
+enum { FEWEST = 3, LENT = 1 << 30 };    /* of `reads`: LENT, and more, if it was lent */
 
 struct wb__form {
     wb__form *next;
@@ -40,6 +42,8 @@ void wb__forms_drop(wb__storage *s)
         wb__free(f);
     }
 }
+
+void wb__forms_lend(wb__storage *s) { atomic_fetch_or(&s->reads, LENT); }
 
 /* Returns the form of the kernel, or NULL. */
 static void *find(wb__storage *s, const wb__kernel *k, int64_t offset)
@@ -75,7 +79,7 @@ void *wb__form_of(const wb__plan *p, int i, const wb_tensor *leaf, uint64_t run)
 {
     const wb__kernel *k = p->kernels[p->forms[i].kernel];
     wb__storage *s = leaf ? leaf->storage : NULL;
-    if (!s || s->borrowed || atomic_load_explicit(&s->lent, memory_order_relaxed)) return NULL;
+    if (!s || s->borrowed || atomic_load(&s->reads) >= LENT) return NULL;
     if (atomic_exchange_explicit(&s->read_by, run, memory_order_relaxed) != run &&
         atomic_load_explicit(&s->reads, memory_order_relaxed) < FEWEST)
         atomic_fetch_add_explicit(&s->reads, 1, memory_order_relaxed);  /* once in each run */

@@ -57,6 +57,7 @@ const void *wb__storage_read(wb__storage *s);
 bool wb__storage_is_read(wb__storage *s);
 void wb__storage_set_read(wb__storage *s, const void *values);
 void wb__forms_drop(wb__storage *s);            /* forms.c */
+void wb__forms_lend(wb__storage *s);            /* others may write the values from now on */
 void wb__storage_written(wb__storage *s);       /* drops the host's copy and the prepared forms */
 
 /* Returns wb__bind(x), evaluated, or NULL on failure.  Messages begin with `what`. */

@@ -36,7 +36,6 @@ typedef struct {
 
 static void give_back(lent *l)
 {
-    wb__storage_written(l->storage);    /* by a consumer that ignores that it is read-only */
     atomic_fetch_sub_explicit(&l->storage->lent, 1, memory_order_relaxed);
     wb__storage_unref(l->storage);
     wb__free(l);
@@ -88,6 +87,7 @@ static lent *lend(wb_tensor *x, const wb_tensor **from)
     l->storage = s;
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->lent, 1, memory_order_relaxed);
+    wb__forms_lend(s);                  /* a consumer may ignore that the values are read-only */
     return l;
 }
 

@@ -8,6 +8,7 @@
 #include "weber/train.h"
 
 #include "base/base.h"
+#include "io/dlpack.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -243,6 +244,28 @@ TEST_IN_SCOPE(borrowed_weights)
     }
 }
 
+/* A consumer may write the memory that is lent to it, though it is read-only. */
+TEST_IN_SCOPE(lent_weights)
+{
+    wb_tensor *w = wb_variable(wb_ones(20, 12)), *x = wb_ones(6, 20);
+    const int64_t before = prepared();
+    int written = 1;
+    for (int j = 0; j < 4 * CALLS; j++) {
+        wb_scope *s = wb_scope_open();
+        if (j % CALLS == CALLS - 1) {
+            struct DLManagedTensor *m = wb_to_dlpack_unversioned(w);
+            *(float *)m->tensor.data = (float)(written = j);
+            m->deleter(m);
+        }
+        wb_tensor *y = wb_matmul(x, w);
+        assert_true(wb_at(y, 0, 0) == 19 + written);
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+    assert_int_equal(wb_assign(w, wb_zeros(20, 12)), 0);
+    for (int j = 0; j < CALLS; j++) assert_true(wb_at(wb_matmul(x, w), 0, 0) == 0);
+    assert_true(!on_cpu() || prepared() > before);
+}
+
 TEST_IN_SCOPE(the_limit)
 {
     const model *k = &models[2];
@@ -309,6 +332,15 @@ static void *calls(void *ctx)
     return NULL;
 }
 
+static int lend(wb_tensor *w, const char *path, void *ctx)
+{
+    (void)path, (void)ctx;
+    struct DLManagedTensorVersioned *m = wb_to_dlpack(w);
+    if (m) m->deleter(m);
+    return !m;
+}
+
+/* Several threads call a model, while another exports its weights. */
 TEST_IN_SCOPE(threads)
 {
     for (size_t i = 0; i < WB__COUNT(models); i++) {
@@ -323,6 +355,7 @@ TEST_IN_SCOPE(threads)
             of[t] = (shared){m, x, want, false};
             assert_int_equal(pthread_create(&all[t], NULL, calls, &of[t]), 0);
         }
+        for (int j = 0; j < 100; j++) wb_each_tensor(m, lend, NULL);
         for (int t = 0; t < THREADS; t++) {
             pthread_join(all[t], NULL);
             if (!of[t].good) fail_msg("%s: thread %d", k->name, t);
