@@ -13,7 +13,8 @@
  *   5  weber/data.h     datasets and loaders; weber/observations.h has views, folds and samples,
  *                       weber/images.h PNG and JPEG files, weber/text.h tokenizers
  *   6  weber/train.h    optimiser rules, training, progress bars, plots; it includes
- *                       weber/schedules.h, schedules of the learning rate
+ *                       weber/schedules.h, schedules of the learning rate, and weber/logger.h,
+ *                       logs of numbers for TensorBoard
  *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries;
  *                       weber/pretrained.h has models from the folder of a model hub
  *   8  weber/device.h   devices: finding and choosing them, moving objects between them

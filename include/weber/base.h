@@ -57,6 +57,8 @@ typedef struct wb_tokenizer wb_tokenizer;
 typedef struct wb_decoder wb_decoder;
 /** A progress bar. */
 typedef struct wb_progress wb_progress;
+/** A log of numbers by step, for TensorBoard and as CSV. */
+typedef struct wb_logger wb_logger;
 /** A function of the program that is recorded once and then replayed (wb_compile). */
 typedef struct wb_compiled wb_compiled;
 /** A processor with its memory: the CPU or a GPU.  Owned by the library, never freed. */
@@ -205,9 +207,11 @@ typedef enum {
 } wb_status;
 
 /** The message of this thread's latest failure, which names what was found and the cure; "" if
- * there is none.  A call that receives NULL fails and keeps the message that is there, so the
- * message is that of the first failure in a chain of calls.  A call that succeeds does not clear
- * it.  Valid until the next failure or wb_clear_error. */
+ * there is none.  A message of the library ends in the name of a page of docs/errors.md, such as
+ * " (W0201)", which has the usual causes, an example and the cure; the command
+ * `weber explain W0201` prints it.  A call that receives NULL fails and keeps the message that is
+ * there, so the message is that of the first failure in a chain of calls.  A call that succeeds
+ * does not clear it.  Valid until the next failure or wb_clear_error. */
 WB_API const char *wb_error(void);
 /** The code of this thread's latest failure; WB_OK if there is none, or wb_clear_error was called
  * after it. */
@@ -221,7 +225,8 @@ WB_API wb_status wb_error_code(void);
  *         return wb_fail(WB_ERROR_SHAPE, "blend: expects [N,T,F], got %s", wb_describe(x)), NULL;
  *
  * The library puts the layer's path in the model or the observation's number before the message:
- * "layers.1.inner: blend: ...".  The message may quote wb_error(); one above 8191 bytes is cut off.
+ * "layers.1.inner: blend: ...".  The message may quote wb_error(), and then ends in the name of the
+ * quoted message's page; one above 8191 bytes is cut off.
  * A function of the program whose other results are positive numbers, such as a layer with several
  * outputs or .next of a stream, returns `wb_fail(...), -1`.  A code that is no error
  * counts as WB_ERROR_ARGUMENT. */

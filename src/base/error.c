@@ -1,12 +1,18 @@
 /* Errors: one message and one code for each thread.  The message is in a buffer of thread_text.c,
  * which needs no memory of the allocator.  So running out of memory can be reported too.  A failing
- * function calls wb__fail; a function that receives NULL keeps the error that is set. */
+ * function calls wb__fail; a function that receives NULL keeps the error that is set.
+ *
+ * A message ends in the name of its page in docs/errors.md, which follows from its format
+ * (mistakes.c).  A message that quotes another one has the name once, at its end. */
 #include "base/base.h"
+#include "base/mistakes.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { BYTES = WB__ERROR_BYTES };      /* enough for a message that lists many names */
+enum { SUFFIX = 8 };                   /* bytes of the name of a page, as in " (W0201)" */
 static _Thread_local int code;
 static _Thread_local unsigned failures;
 static _Thread_local bool has_path;    /* the message begins with a position in a model */
@@ -23,16 +29,49 @@ static const char *meaning(int c)
     return c > WB_OK && c < WB_ERROR_COUNT ? meanings[c] : "failed";
 }
 
-/* The new message may quote the old one, so it is formatted in another buffer first. */
-static int fail(int c, const char *format, va_list arguments)
+static bool is_suffix(const char *at)
 {
-    char text[BYTES];
-    int n = format ? vsnprintf(text, sizeof text, format, arguments) : 0;
-    if (n <= 0) n = snprintf(text, sizeof text, "%s", meaning(c));
-    if (n >= BYTES) {
-        memcpy(text + BYTES - 4, "...", 4);
-        n = BYTES - 1;
+    if (strncmp(at, " (W", 3) || at[SUFFIX - 1] != ')') return false;
+    for (int i = 3; i < SUFFIX - 1; i++)
+        if (!isdigit((unsigned char)at[i])) return false;
+    return true;
+}
+
+/* Removes the names of pages that quoted messages have, and returns the number of the last one; 0:
+ * there is none. */
+static int take_suffixes(char *text)
+{
+    int page = 0;
+    for (char *at = strstr(text, " (W"); at; at = strstr(at, " (W")) {
+        if (strlen(at) < SUFFIX || !is_suffix(at)) {
+            at++;
+            continue;
+        }
+        sscanf(at, " (W%d)", &page);
+        memmove(at, at + SUFFIX, strlen(at + SUFFIX) + 1);
     }
+    return page;
+}
+
+/* The page of a message that quotes one of the page `quoted`, or 0.  A general page, whose number
+ * is a multiple of 100, has less to say than another. */
+static int page_of(int own, int quoted) { return own % 100 || !quoted ? own : quoted; }
+
+/* Sets the message.  It may quote the old one, so it is formatted in another buffer first.
+ * `page` is that of docs/errors.md; 0: none, unless a quoted message has one. */
+static int fail(int c, int page, const char *format, va_list arguments)
+{
+    char text[BYTES + SUFFIX];
+    int n = format ? vsnprintf(text, BYTES, format, arguments) : 0;
+    if (n <= 0) snprintf(text, BYTES, "%s", meaning(c));
+    if (n >= BYTES) memcpy(text + BYTES - 4, "...", 4);
+    page = page_of(page, take_suffixes(text));
+    n = (int)strlen(text);
+    if (page && n > BYTES - 1 - SUFFIX) {
+        memcpy(text + BYTES - 4 - SUFFIX, "...", 4);
+        n = BYTES - 1 - SUFFIX;
+    }
+    if (page) n += snprintf(text + n, SUFFIX + 1, " (W%04d)", page);
     for (int i = 0; i < n; i++)             /* names in files must not control a terminal */
         if (((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t') || text[i] == 127)
             text[i] = '?';
@@ -47,7 +86,7 @@ int wb__fail(int c, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fail(c, format, arguments);
+    fail(c, wb__mistake(c, format), format, arguments);
     va_end(arguments);
     return c;
 }
@@ -56,7 +95,7 @@ int wb_fail(wb_status c, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fail(c > WB_OK && c < WB_ERROR_COUNT ? (int)c : WB_ERROR_ARGUMENT, format, arguments);
+    fail(c > WB_OK && c < WB_ERROR_COUNT ? (int)c : WB_ERROR_ARGUMENT, 0, format, arguments);
     va_end(arguments);
     return code;
 }
@@ -65,7 +104,7 @@ void *wb__fail_null(int c, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fail(c, format, arguments);
+    fail(c, wb__mistake(c, format), format, arguments);
     va_end(arguments);
     return NULL;
 }

@@ -28,6 +28,15 @@ int wb__cli_convert(int n, char **words);
 /* devices.c: `weber devices [--verbose] [--wait SECONDS]`. */
 int wb__cli_devices(int n, char **arguments, const char *self);
 
+/* explain.c: `weber explain [PAGE]`. */
+int wb__cli_explain(int n, char **words);
+
+/* new.c: `weber new [--cxx] NAME`. */
+int wb__cli_new(int n, char **words);
+
+/* doctor.c: `weber doctor`. */
+int wb__cli_doctor(int n, char **words, const char *self);
+
 /* launch.c: `weber launch -np N PROGRAM ...`. */
 int wb__cli_launch(int n, char **words);
 

@@ -9,7 +9,12 @@
 
 static int help(FILE *to, int status)
 {
-    fputs("weber show FILE               what is in a file: safetensors, BSON, NPZ, NPY, IDX, PT,\n"
+    fputs("weber new [--cxx] NAME        a folder with a program, a CMakeLists.txt and a Makefile\n"
+          "weber doctor                  what is installed, what is missing and how to get it, and\n"
+          "                              how fast a small training is beside what is usual\n"
+          "weber explain [PAGE]          the cause and the cure of an error message that ends in\n"
+          "                              the name of a page, such as (W0201); the list of pages\n"
+          "weber show FILE               what is in a file: safetensors, BSON, NPZ, NPY, IDX, PT,\n"
           "                              JLD2, ONNX, checkpoints\n"
           "weber convert IN OUT          from one of these formats to another, by OUT's ending; a\n"
           "                              model stays a model in .safetensors and .bson, else its\n"
@@ -58,6 +63,9 @@ int main(int argc, char **argv)
         status = wb__cli_devices(argc - 2, argv + 2, argv[0]);
     else if (!strcmp(command, "backend") && argc == 2) status = show_preference();
     else if (!strcmp(command, "backend") && argc == 3) status = set_preference(argv[2]);
+    else if (!strcmp(command, "new")) status = wb__cli_new(argc - 2, argv + 2);
+    else if (!strcmp(command, "doctor")) status = wb__cli_doctor(argc - 2, argv + 2, argv[0]);
+    else if (!strcmp(command, "explain")) status = wb__cli_explain(argc - 2, argv + 2);
     else if (!strcmp(command, "launch")) status = wb__cli_launch(argc - 2, argv + 2);
     else if (!strcmp(command, "probe") && argc == 3) status = wb__cli_probe(argv[2]);
     else if ((!strcmp(command, "version") || !strcmp(command, "--version")) && argc == 2)

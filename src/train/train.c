@@ -1,4 +1,4 @@
-/* wb_withgradient and wb_train. */
+/* wb_train. */
 
 #include "backend/collective.h"
 #include "base/options.h"
@@ -8,76 +8,12 @@
 #include "base/numbers/philox.h"
 #include "data/loader.h"
 #include "train/checkpoint.h"
+#include "train/train.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
-
-/* Returns the result l of the program's loss function if it is one floating number, else NULL with
- * the error set. */
-static wb_tensor *checked_loss(const char *what, wb_tensor *l)
-{
-    if (!l && !wb_error_code())
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "%s: the loss function gave NULL, and nothing failed; wb_fail sets "
-                             "the reason", what);
-    if (!wb__operand(what, l)) return NULL;
-    if (l->size == 1 && wb__dtype_float((wb_dtype)l->dtype)) return l;
-    return wb__fail_null(WB_ERROR_SHAPE,
-                         "%s: the loss function gave %s, not one floating number: take its mean "
-                         "or sum",
-                         what, wb_describe(l));
-}
-
-static bool is_frozen(void *ctx, int leaf)
-{
-    const wb_opt_state *s = ctx;
-    return leaf < s->n_paths && s->slots[s->paths[leaf].slot].frozen;
-}
-
-/* Like wb_withgradient. If `state` is not NULL, the gradients are those of wb_scale_loss(state,
- * loss), frozen parameters get no gradients, and a loss that depends on none of the others is an
- * error: the training would change nothing. */
-static wb_tensor *withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads,
-                               void *ctx, wb_opt_state *state)
-{
-    if (grads) *grads = NULL;
-    if (WB__NULL(model)) return NULL;
-    if (!wb__is_branch(model))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "withgradient: a %s is no model: layers and trees "
-                             "are", wb__kind(model));
-    if (!loss) return wb__fail_null(WB_ERROR_ARGUMENT, "withgradient: no loss function");
-    wb__thread *t = wb__this_thread();
-    int first = wb__pending_count();
-    t->training++;
-    wb_tensor *l = loss(model, batch, ctx);
-    if (grads) l = checked_loss(state ? "train" : "withgradient", l);
-    wb_tensor *of = state && l ? wb_scale_loss(state, l) : l;
-    wb_tree *g = NULL;
-    bool reaches = true;
-    if (of && grads) g = wb__gradient_of_some(of, model, state ? is_frozen : NULL, state, &reaches);
-    t->training--;
-    if (g && state && !reaches) {
-        g = NULL;
-        wb__fail(WB_ERROR_ARGUMENT, "train: the loss of batch %lld does not depend on the model: no"
-                 " gradient reaches a parameter that is not frozen; compute the loss from what the"
-                 " model that it is given returns, without wb_stop_gradient, wb_argmax or wb_item"
-                 " on the way, or wb_thaw what it depends on", (long long)batch.index + 1);
-    }
-    if (!l || (grads && !g)) {
-        wb__forget_pending(first);              /* undoes updates of running statistics */
-        return NULL;
-    }
-    if (grads) *grads = g;
-    return l;
-}
-
-wb_tensor *(wb_withgradient)(wb_loss loss, void *model, wb_batch batch, wb_tree **grads,
-                             void *ctx)
-{
-    return withgradient(loss, model, batch, grads, ctx, NULL);
-}
 
 /* ---- training -------------------------------------------------------------------------------- */
 
@@ -95,6 +31,8 @@ typedef struct {
     int64_t latest_of;
     wb_tensor *before;          /* the loss of the last step, whose guard may not be read yet */
     int64_t before_batch;
+    wb_tensor *logged;          /* the loss of update `logged_step`, not yet in .logger; or NULL */
+    int64_t logged_step;
     double sum;                 /* sum of the losses of `batches` earlier batches */
     int64_t batches;
 } training;
@@ -103,7 +41,7 @@ static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
 /* Whether epochs have a metric. */
 static bool measures(const training *t)
 {
-    return saves(t) || t->o.stop || t->o.reduce || t->o.metrics;
+    return saves(t) || t->o.stop || t->o.reduce || t->o.metrics || (t->o.logger && t->o.metric);
 }
 /* Whether the mean loss of an epoch is needed. */
 static bool averages(const training *t)
@@ -127,6 +65,20 @@ static void add_loss(training *t, wb_tensor *loss, int64_t n)
     t->sum += wb_item(before) * (double)before_of;
     t->batches += before_of;
     wb__unref(before);
+}
+
+/* Writes the loss that waits to .logger.  Then `loss`, of the latest update, waits until the next
+ * call, in which it is computed; NULL: none. */
+static int log_loss(training *t, wb_tensor *loss)
+{
+    wb_tensor *before = t->logged;
+    const int64_t step = t->logged_step;
+    t->logged = wb__ref(loss);
+    t->logged_step = t->state->updates;
+    if (!before) return 0;
+    const int status = wb_log_scalar(t->o.logger, "loss", wb_item(before), step);
+    wb__unref(before);
+    return status;
 }
 
 static int not_finite(const training *t, wb_tensor *loss, int64_t batch)
@@ -179,14 +131,15 @@ static int finish_update(training *t, wb_tensor **loss, bool *before)
                      ? 0 : wb__guard_pending(both[0], "the loss");
     if (!status) status = wb__evaluate(*loss ? 2 : 1, both, now->guard ? NULL : both[0]);
     *before = status && wb__guard_was_late();
-    const bool reads = t->o.each || ((averages(t) || t->bar) && now->late.guard != both[0]);
+    const bool later = averages(t) || t->bar || t->o.logger;
+    const bool reads = t->o.each || (later && now->late.guard != both[0]);
     if (!status && reads) status = wb__guard_confirm();
     if (status) wb__opt_undo_failed(s);
     if (status) return status;
-    if (averages(t) && (s->mean_loss || !s->loss_sum))
-        add_loss(t, both[0], s->mean_loss ? s->mean_of : 1);
+    const bool updated = s->mean_loss || !s->loss_sum;
+    if (averages(t) && updated) add_loss(t, both[0], s->mean_loss ? s->mean_of : 1);
     *loss = both[0];
-    return 0;
+    return t->o.logger && updated && is_first(t) ? log_loss(t, both[0]) : 0;
 }
 
 /* Records the assignments of .average, after an update. */
@@ -232,7 +185,7 @@ static void drop_rest(const training *t)
 static int step(training *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
-    wb_tensor *loss = withgradient(t->loss, t->model, batch, &grads, t->o.ctx, t->state);
+    wb_tensor *loss = wb__withgradient(t->loss, t->model, batch, &grads, t->o.ctx, t->state);
     if (!loss && wb_error_code() == WB_ERROR_DEVICE) return report_devices(t, &batch);
     if (!loss)
         return wb_error_code() ? (int)wb_error_code()
@@ -301,6 +254,11 @@ static int run_epoch(training *t, int epoch)
     if (!status) status = wait_for_guard(t);
     if (!status) status = apply_rest(t);
     if (status) drop_rest(t);
+    wb__error_kept kept;
+    wb__error_keep(&kept);
+    const int logged = log_loss(t, NULL);       /* also the loss before the one that failed */
+    if (status) wb__error_restore(&kept);
+    else status = logged;
     if (status || t->stop) wb_loader_stop(t->data);
     else status = wb_loader_status(t->data);
     if (!status && !any && !t->stop)
@@ -419,6 +377,10 @@ static int end_epoch(training *t, int epoch)
         status = wb__from_rank(&metric, WB_F64, 1, 0);
     if (status) return status;
     if (t->o.metrics) t->o.metrics[epoch - 1] = metric;
+    if (t->o.logger && t->o.metric && is_first(t)) {
+        status = wb_log_scalar(t->o.logger, "metric", metric, t->state->updates);
+        if (status) return status;
+    }
     const bool ends = t->o.stop && wb_early_stopping(t->o.stop, metric);
     if (t->o.reduce && wb_early_stopping(t->o.reduce, metric)) {
         t->o.reduce->count = 0;
@@ -591,6 +553,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
         if (!status && !t.stop) status = end_epoch(&t, epoch);
     }
     if (t.latest) wb__unref(t.latest);
+    wb__unref(t.logged);
     wb__unref(t.before);
     state->keeps_loss = false;
     wb__unref(state->mean_loss);

@@ -1,0 +1,331 @@
+/* Logs of numbers by step: a file of events for TensorBoard, and a CSV file with the same numbers.
+ *
+ * A file of events is a list of records of TensorFlow (TFRecord): the length of the data, 8 bytes,
+ * little-endian as all numbers are; a checksum of these, 4 bytes; the data; their checksum.  The
+ * data are a message Event of protobuf (tensorflow/core/util/event.proto): wall_time = 1,
+ * step = 2, file_version = 3, summary = 5; a Summary has values = 1, each with tag = 1 and
+ * simple_value = 2.  The first event has the version alone.
+ *
+ * The stream's buffer is the buffer of the log, so that exit writes what a program has not
+ * flushed. */
+#include "train/logger.h"
+
+#include "base/files/file.h"
+#include "base/text.h"
+#include "engine/object.h"
+#include "io/onnx/wire.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TAG_MOST = 1023 };
+static const double flush_after = 5;    /* seconds */
+
+struct wb_logger {
+    wb__object object;
+    pthread_mutex_t mutex;              /* guards all that follows */
+    FILE *events, *csv;                 /* NULL: closed */
+    char *events_path, *csv_path;
+    double flushed;                     /* when, in seconds of wb__now */
+    int error;                          /* errno of the first failure, and the path, or 0 */
+    const char *failed;
+};
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* CRC-32C (Castagnoli), rotated and shifted so that checksums of data with checksums differ. */
+static uint32_t masked_crc32c(const uint8_t *data, size_t n)
+{
+    uint32_t sum = 0xFFFFFFFF;
+    for (size_t i = 0; i < n; i++) {
+        sum ^= data[i];
+        for (int bit = 0; bit < 8; bit++) sum = sum >> 1 ^ (sum & 1 ? 0x82F63B78u : 0);
+    }
+    sum = ~sum;
+    return (sum >> 15 | sum << 17) + 0xA282EAD8u;
+}
+
+static void put_little(uint8_t *to, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(value >> (8 * i));
+}
+
+static void put_wall_time(wb__wire_out *o, double seconds)
+{
+    uint64_t bits;
+    memcpy(&bits, &seconds, sizeof bits);
+    wb__wire_put_fixed(o, 1, WB__WIRE_FIXED64, bits);
+}
+
+/* Adds the frame of a record around the data from byte `begun`, before which 12 bytes are free. */
+static void end_record(wb__wire_out *o, size_t begun)
+{
+    uint8_t sum[4] = {0};
+    if (!o->failed)
+        put_little(sum, masked_crc32c(o->data + begun, o->n - begun), sizeof sum);
+    wb__wire_put_raw(o, sum, sizeof sum);
+    if (o->failed) return;
+    uint8_t *head = o->data + begun - 12;
+    put_little(head, o->n - sizeof sum - begun, 8);
+    put_little(head + 8, masked_crc32c(head, 8), 4);
+}
+
+static size_t begin_record(wb__wire_out *o)
+{
+    wb__wire_put_raw(o, (const uint8_t[12]){0}, 12);
+    return o->n;
+}
+
+void wb__event_version(wb__wire_out *o, double wall_time)
+{
+    const size_t begun = begin_record(o);
+    put_wall_time(o, wall_time);
+    wb__wire_put_text(o, 3, "brain.Event:2");
+    end_record(o, begun);
+}
+
+void wb__event_scalar(wb__wire_out *o, double wall_time, int64_t step, const char *tag, float value)
+{
+    const size_t begun = begin_record(o);
+    put_wall_time(o, wall_time);
+    wb__wire_put_int(o, 2, step);
+    const size_t summary = wb__wire_begin(o, 5), inside = wb__wire_begin(o, 1);
+    wb__wire_put_text(o, 1, tag);
+    wb__wire_put_float(o, 2, value);
+    wb__wire_end(o, inside);
+    wb__wire_end(o, summary);
+    end_record(o, begun);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+/* The shortest text of 15 to 17 digits that has this value, with a point in every locale. */
+static void put_number(FILE *f, double value)
+{
+    char text[40];
+    if (isnan(value)) {                 /* printf may write a sign */
+        fputs("nan", f);
+        return;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    char *comma = strchr(text, ',');
+    if (comma) *comma = '.';
+    fputs(text, f);
+}
+
+/* A field of RFC 4180: in quotation marks where it must be. */
+static void put_field(FILE *f, const char *text)
+{
+    if (!strpbrk(text, ",\"\r\n")) {
+        fputs(text, f);
+        return;
+    }
+    fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', f);
+        fputc(*text, f);
+    }
+    fputc('"', f);
+}
+
+static void put_line(FILE *f, double wall_time, int64_t step, const char *tag, double value)
+{
+    fprintf(f, "%lld.%06d,%lld,", (long long)wall_time,
+            (int)((wall_time - (double)(long long)wall_time) * 1e6), (long long)step);
+    put_field(f, tag);
+    fputc(',', f);
+    put_number(f, value);
+    fputc('\n', f);
+}
+
+/* ---- logs ------------------------------------------------------------------------------------ */
+
+static double wall_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void note_failure(wb_logger *l, const char *path)
+{
+    if (l->error) return;
+    l->error = errno ? errno : EIO;
+    l->failed = path;
+}
+
+static int report(const wb_logger *l)
+{
+    return l->error ? wb__fail(WB_ERROR_FILE, "%s: cannot be written: %s", l->failed,
+                               strerror(l->error))
+                    : 0;
+}
+
+static void flush(wb_logger *l)
+{
+    l->flushed = wb__now();
+    if (fflush(l->events) || ferror(l->events)) note_failure(l, l->events_path);
+    if (fflush(l->csv) || ferror(l->csv)) note_failure(l, l->csv_path);
+}
+
+static void close_files(wb_logger *l)
+{
+    if (l->events && l->csv) flush(l);
+    if (l->events && fclose(l->events)) note_failure(l, l->events_path);
+    if (l->csv && fclose(l->csv)) note_failure(l, l->csv_path);
+    l->events = l->csv = NULL;
+}
+
+static void destroy(void *object)
+{
+    wb_logger *l = object;
+    const bool open = l->events && l->csv;
+    close_files(l);
+    if (open && l->error)
+        wb__log(WB_LOG_WARN, "logger: %s: cannot be written: %s", l->failed, strerror(l->error));
+    pthread_mutex_destroy(&l->mutex);
+    wb__free(l->events_path);
+    wb__free(l->csv_path);
+    wb__object_end(l, sizeof *l);
+}
+
+static char *format(void *object)
+{
+    const wb_logger *l = object;
+    return wb__printf("Logger of %s and %s%s\n", l->events_path, l->csv_path,
+                      l->events ? "" : ", closed");
+}
+
+static const wb__class logger_class = {.name = "logger", .destroy = destroy, .format = format};
+
+static int make_folders(const char *folder)
+{
+    char *path = wb__strdup(folder);
+    if (!path) return wb_error_code();
+    int status = 0;
+    for (char *slash = path + 1; !status && *slash; slash++) {
+        if (*slash != '/' || slash[-1] == '/') continue;
+        *slash = 0;
+        status = wb__folder_make(path);
+        *slash = '/';
+    }
+    wb__free(path);
+    return status ? status : wb__folder_make(folder);
+}
+
+static int open_events(wb_logger *l)
+{
+    wb__wire_out first = {0};
+    wb__event_version(&first, wall_time());
+    if (first.failed) return wb__wire_free(&first), wb__error_or(WB_ERROR_MEMORY);
+    l->events = fopen(l->events_path, "ab");
+    if (!l->events || fwrite(first.data, 1, first.n, l->events) != first.n)
+        note_failure(l, l->events_path);
+    wb__wire_free(&first);
+    return report(l);
+}
+
+/* Opens the CSV file behind its last complete line: a killed process may have left a part of one */
+static int open_csv(wb_logger *l)
+{
+    l->csv = fopen(l->csv_path, "a+");
+    if (!l->csv) return note_failure(l, l->csv_path), report(l);
+    const bool any = fseek(l->csv, -1, SEEK_END) == 0;
+    const int last = any ? fgetc(l->csv) : '\n';
+    fseek(l->csv, 0, SEEK_END);
+    if (!any) fputs("wall_time,step,tag,value\n", l->csv);
+    else if (last != '\n') fputc('\n', l->csv);
+    return 0;
+}
+
+static int open_files(wb_logger *l, const char *folder)
+{
+    static _Atomic int logs;
+    char host[256] = "";
+    if (gethostname(host, sizeof host - 1) || !*host) snprintf(host, sizeof host, "localhost");
+    l->events_path = wb__printf("%s/events.out.tfevents.%lld.%s.%ld.%d", folder,
+                                (long long)time(NULL), host, (long)getpid(), logs++);
+    l->csv_path = wb__printf("%s/scalars.csv", folder);
+    if (!l->events_path || !l->csv_path) return wb_error_code();
+    int status = make_folders(folder);
+    if (!status) status = open_events(l);
+    if (!status) status = open_csv(l);
+    if (!status) flush(l);
+    return status ? status : report(l);
+}
+
+wb_logger *wb_logger_open(const char *folder)
+{
+    if (!folder || !*folder) return wb__fail_null(WB_ERROR_ARGUMENT, "logger_open: no path");
+    wb_logger *l = wb__object_new_owned(&logger_class, sizeof *l);
+    if (!l) return NULL;
+    pthread_mutex_init(&l->mutex, NULL);
+    if (open_files(l, folder)) {
+        close_files(l);
+        wb__unref(l);
+        return NULL;
+    }
+    return wb__scope_give(l);
+}
+
+/* Locks the log; false: it is none, or closed. */
+static bool begin(const char *what, wb_logger *l)
+{
+    if (!l && wb__null(what, "log")) return false;
+    if (!wb__is(l, &logger_class)) {
+        wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a logger", what, wb__kind(l));
+        return false;
+    }
+    pthread_mutex_lock(&l->mutex);
+    if (l->events) return true;
+    pthread_mutex_unlock(&l->mutex);
+    wb__fail(WB_ERROR_ARGUMENT, "%s: the log %s is closed", what, l->csv_path);
+    return false;
+}
+
+int wb_log_scalar(wb_logger *log, const char *tag, double value, int64_t step)
+{
+    if (!tag || !*tag || strlen(tag) > TAG_MOST || !wb__is_utf8(tag))
+        return wb__fail(WB_ERROR_ARGUMENT, "log_scalar: %s; it is UTF-8 of 1 to %d bytes",
+                        tag && *tag ? "the tag is too long or not UTF-8" : "no tag", TAG_MOST);
+    if (!begin("log_scalar", log)) return wb_error_code();
+    wb__wire_out record = {0};
+    const double at = wall_time();
+    wb__event_scalar(&record, at, step, tag, (float)value);
+    int status = record.failed ? WB_ERROR_MEMORY : 0;
+    if (!status && fwrite(record.data, 1, record.n, log->events) != record.n)
+        note_failure(log, log->events_path);
+    wb__wire_free(&record);
+    if (!status) put_line(log->csv, at, step, tag, value);
+    if (!status && wb__now() - log->flushed > flush_after) flush(log);
+    if (!status) status = report(log);
+    pthread_mutex_unlock(&log->mutex);
+    return status;
+}
+
+int wb_logger_flush(wb_logger *log)
+{
+    if (!begin("logger_flush", log)) return wb_error_code();
+    flush(log);
+    const int status = report(log);
+    pthread_mutex_unlock(&log->mutex);
+    return status;
+}
+
+int wb_logger_close(wb_logger *log)
+{
+    if (!begin("logger_close", log)) return wb_error_code();
+    close_files(log);
+    const int status = report(log);
+    pthread_mutex_unlock(&log->mutex);
+    return status;
+}

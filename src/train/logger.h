@@ -1,0 +1,13 @@
+/* Records of TensorBoard's files of events (logger.c), which tests compare byte by byte. */
+#ifndef WB__LOGGER_H
+#define WB__LOGGER_H
+
+#include "io/onnx/wire.h"
+
+/* Adds a record: the version, which is the first of a file, or a number of a step.  `wall_time` is
+ * in seconds since 1970. */
+void wb__event_version(wb__wire_out *o, double wall_time);
+void wb__event_scalar(wb__wire_out *o, double wall_time, int64_t step, const char *tag,
+                      float value);
+
+#endif
