@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const char wb__cli_errors[];     /* the text of docs/errors.md */
+extern const char wb__cli_errors_md[];  /* the text of docs/errors.md */
 
 #define HEAD "\n### W"
 
@@ -14,7 +14,7 @@ static const char *line_end(const char *at) { return at + strcspn(at, "\n"); }
 
 static void list(FILE *to)
 {
-    for (const char *at = strstr(wb__cli_errors, HEAD); at; at = strstr(at + 1, HEAD)) {
+    for (const char *at = strstr(wb__cli_errors_md, HEAD); at; at = strstr(at + 1, HEAD)) {
         const char *title = at + strlen(HEAD) - 1;
         fprintf(to, "%.*s\n", (int)(line_end(title) - title), title);
     }
@@ -54,7 +54,7 @@ int wb__cli_explain(int n, char **words)
     char head[32];
     const int number = number_of(words[0]);
     snprintf(head, sizeof head, HEAD "%04d:", number);
-    const char *page = number < 0 ? NULL : strstr(wb__cli_errors, head);
+    const char *page = number < 0 ? NULL : strstr(wb__cli_errors_md, head);
     if (page) {
         print_page(page + strlen(HEAD) - 1);
         return 0;

@@ -1,2 +1,109 @@
-int wb__cli_new(int n, char **words);
-int wb__cli_new(int n, char **words) { (void)n; (void)words; return -1; }
+/* `weber new`: writes a program of the user's own and what builds it.  The files are those of
+ * src/cli/new/, which CMake puts into this program; words such as @NAME@ in them are replaced. */
+#include "base/files/file.h"
+#include "base/text.h"
+#include "cli/cli.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+extern const char wb__cli_new_main_c[], wb__cli_new_main_cpp[], wb__cli_new_CMakeLists_txt[],
+    wb__cli_new_Makefile[], wb__cli_new_README_md[];
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+#define VERSION TEXT(WB_VERSION_MAJOR) "." TEXT(WB_VERSION_MINOR)
+
+typedef struct { const char *word, *in_c, *in_cxx; } replacement;
+static const replacement replacements[] = {
+    {"LANGUAGE", "C", "CXX"}, {"STANDARD", "11", "17"}, {"STD", "c11", "c++17"},
+    {"COMPILER", "CC", "CXX"}, {"FLAGS", "CFLAGS", "CXXFLAGS"}, {"ENDING", "c", "cpp"},
+    {"VERSION", VERSION, VERSION},
+};
+
+/* Targets that CMake or the Makefile have already. */
+static const char *const taken[] = {"all", "clean", "help", "install", "package", "test", "weber"};
+
+static int fail(const char *path, const char *reason)
+{
+    fprintf(stderr, "weber new: %s: %s\n", path, reason);
+    return 1;
+}
+
+/* Returns the reason why this is no name of a program, or NULL. */
+static const char *refuse(const char *name)
+{
+    if (!isalpha((unsigned char)*name)) return "a name begins with a letter";
+    if (strlen(name) > 64) return "a name has at most 64 characters";
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '_' && *c != '-')
+            return "a name has letters, digits, _ and -";
+    for (size_t i = 0; i < WB__COUNT(taken); i++)
+        if (!strcmp(name, taken[i])) return "the name is that of a target of every build";
+    return NULL;
+}
+
+static const char *value_of(const char *word, size_t n, const char *name, bool cxx)
+{
+    if (n == 4 && !memcmp(word, "NAME", n)) return name;
+    for (size_t i = 0; i < WB__COUNT(replacements); i++) {
+        const replacement *r = &replacements[i];
+        if (strlen(r->word) == n && !memcmp(word, r->word, n)) return cxx ? r->in_cxx : r->in_c;
+    }
+    return NULL;
+}
+
+/* Writes a file of the folder. */
+static int put(const char *folder, const char *file, const char *text, const char *name, bool cxx)
+{
+    wb__text out = {0};
+    while (*text) {
+        const char *word = text + (*text == '@');
+        const size_t n = *text == '@' ? strcspn(word, "@\n") : 0;
+        const char *value = n && word[n] == '@' ? value_of(word, n, name, cxx) : NULL;
+        const size_t plain = strcspn(text + 1, "@") + 1;
+        if (value) wb__text_add(&out, "%s", value);
+        else wb__text_raw(&out, text, plain);
+        text = value ? word + n + 1 : text + plain;
+    }
+    char *path = wb__printf("%s/%s", folder, file);
+    const size_t bytes = out.length;
+    char *whole = wb__text_take(&out);
+    const int status = path && whole ? wb__file_write(path, whole, (int64_t)bytes)
+                                     : wb__error_or(WB_ERROR_MEMORY);
+    wb__free(path);
+    wb__free(whole);
+    return status;
+}
+
+static int write_files(const char *folder, const char *name, bool cxx)
+{
+    int status = cxx ? put(folder, "main.cpp", wb__cli_new_main_cpp, name, cxx)
+                     : put(folder, "main.c", wb__cli_new_main_c, name, cxx);
+    if (!status) status = put(folder, "CMakeLists.txt", wb__cli_new_CMakeLists_txt, name, cxx);
+    if (!status) status = put(folder, "Makefile", wb__cli_new_Makefile, name, cxx);
+    return status ? status : put(folder, "README.md", wb__cli_new_README_md, name, cxx);
+}
+
+int wb__cli_new(int n, char **words)
+{
+    const char *folder = NULL;
+    bool cxx = false;
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(words[i], "--cxx")) cxx = true;
+        else if (folder || words[i][0] == '-') return -1;
+        else folder = words[i];
+    }
+    if (!folder) return -1;
+    const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
+    const char *reason = refuse(name);
+    if (reason) return fail(folder, reason);
+    if (mkdir(folder, 0777)) return fail(folder, strerror(errno));
+    if (write_files(folder, name, cxx)) return wb__cli_print_error();
+    printf("%s has main.%s, CMakeLists.txt, a Makefile and a README.md.  Build and run it:\n"
+           "    cd %s && make && ./%s\n", folder, cxx ? "cpp" : "c", folder, name);
+    return 0;
+}

@@ -99,6 +99,9 @@ static int open_library(const char *what, library *l)
     return status;
 }
 
+int wb__png_open(const char *what) { return open_library(what, &libpng); }
+int wb__jpeg_open(const char *what) { return open_library(what, &turbojpeg); }
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Allocates the pixels, unless the sizes in the file are too large, or no compression could bring

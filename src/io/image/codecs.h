@@ -14,6 +14,10 @@ typedef struct {
 
 enum { WB__IMAGE_MOST = 1 << 28 };      /* bytes of an image */
 
+/* Opens libpng or libjpeg-turbo, unless it is open.  Returns 0 or an error code.  `what` begins the
+ * message. */
+int wb__png_open(const char *what);
+int wb__jpeg_open(const char *what);
 /* Reads a PNG or JPEG file with the channels that it has.  The caller frees image->pixels.  Returns
  * 0, or an error code with nothing to free.  `what` begins the message if the library is missing.
  * */
