@@ -1,2 +1,219 @@
-int wb__cli_doctor(int n, char **words, const char *self);
-int wb__cli_doctor(int n, char **words, const char *self) { (void)n; (void)words; (void)self; return -1; }
+/* `weber doctor`: what is installed, what is missing and how to get it, which settings are in force,
+ * and how fast a small training is.  The exit status is 1 if a problem was found that the user can
+ * solve: a variable that does not exist, a preference that cannot be read, a build for debugging, a
+ * training that fails.  A library that is missing is none, nor is a slow machine. */
+#include "backend/cpu/isa.h"
+#include "base/lapack.h"
+#include "base/system.h"
+#include "cli/cli.h"
+#include "cli/doctor.h"
+#include "device/device.h"
+#include "device/registry.h"
+#include "io/image/codecs.h"
+#include "io/jld2/hdf5.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static int problems;
+#define PROBLEM(...) (problems++, printf("PROBLEM: " __VA_ARGS__))
+
+/* ---- libraries ------------------------------------------------------------------------------- */
+
+#ifndef WB_HAVE_DNNL
+#define WB_HAVE_DNNL 0
+#endif
+#ifndef WB_HAVE_ZLIB
+#define WB_HAVE_ZLIB 0
+#endif
+#ifndef WB_HAVE_BSON
+#define WB_HAVE_BSON 0
+#endif
+#ifndef WB_HAVE_ZIP
+#define WB_HAVE_ZIP 0
+#endif
+#ifndef WB_HAVE_UTF8PROC
+#define WB_HAVE_UTF8PROC 0
+#endif
+
+static const struct { const char *name, *purpose, *debian, *homebrew; bool is_there; } built_in[] = {
+    {"oneDNN", "fast products and convolutions", "libdnnl-dev", "onednn", WB_HAVE_DNNL},
+    {"zlib", "gzip files", "zlib1g-dev", "zlib", WB_HAVE_ZLIB},
+    {"libbson", "files of Flux", "libbson-dev", "mongo-c-driver", WB_HAVE_BSON},
+    {"libzip", "files of NumPy and PyTorch", "libzip-dev", "libzip", WB_HAVE_ZIP},
+    {"utf8proc", "tokenizers", "libutf8proc-dev", "utf8proc", WB_HAVE_UTF8PROC},
+};
+
+static bool opens_lapack(void) { return wb__lapack_open("doctor", false) != NULL; }
+static bool opens_hdf5(void) { return wb__hdf5_open("doctor") != NULL; }
+static bool opens_png(void) { return !wb__png_open("doctor"); }
+static bool opens_jpeg(void) { return !wb__jpeg_open("doctor"); }
+
+static const struct { const char *name, *purpose, *debian, *homebrew; bool (*opens)(void); }
+opened[] = {
+    {"LAPACK", "linear algebra", "liblapack3", "lapack", opens_lapack},
+    {"libhdf5", "files of JLD2", "libhdf5-103-1", "hdf5", opens_hdf5},
+    {"libpng", "PNG images", "libpng16-16", "libpng", opens_png},
+    {"libjpeg-turbo", "JPEG images", "libturbojpeg0", "jpeg-turbo", opens_jpeg},
+};
+
+static void print_library(const char *name, const char *purpose, const char *debian,
+                          const char *homebrew, bool is_there, const char *then)
+{
+    printf("  %-14s ", name);
+    if (is_there) printf("yes, for %s\n", purpose);
+    else
+        printf("no: %s need it: install %s (Debian, Ubuntu) or %s (Homebrew)%s\n", purpose, debian,
+               homebrew, then);
+}
+
+static void print_libraries(void)
+{
+    printf("libraries that this Weber is built with\n");
+    for (size_t i = 0; i < WB__COUNT(built_in); i++)
+        print_library(built_in[i].name, built_in[i].purpose, built_in[i].debian,
+                      built_in[i].homebrew, built_in[i].is_there, " and build Weber again");
+    printf("\nlibraries that are opened when they are needed\n");
+    for (size_t i = 0; i < WB__COUNT(opened); i++) {
+        print_library(opened[i].name, opened[i].purpose, opened[i].debian, opened[i].homebrew,
+                      opened[i].opens(), "");
+        wb_clear_error();
+    }
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+static void print_preferences(void)
+{
+    wb__registry_lock();
+    const wb__preference *p = wb__preference_read();
+    const bool failed = p->failed;
+    if (*p->path) printf("preferences: %s%s\n", p->path, access(p->path, F_OK) ? ", no file" : "");
+    wb__registry_unlock();
+    if (failed) PROBLEM("the preferences cannot be read; the warning above has the reason\n");
+}
+
+/* The number of characters to insert, remove or replace to make b of a. */
+static int distance(const char *a, const char *b)
+{
+    enum { MOST = 64 };
+    int row[MOST + 1];
+    const int n = (int)strlen(b);
+    if (n > MOST) return MOST;
+    for (int j = 0; j <= n; j++) row[j] = j;
+    for (; *a; a++) {
+        int diagonal = row[0]++;
+        for (int j = 1; j <= n; j++) {
+            const int replaced = diagonal + (*a != b[j - 1]);
+            diagonal = row[j];
+            row[j] = WB__MIN(replaced, WB__MIN(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[n];
+}
+
+static void report_unknown(const char *name)
+{
+    const char *nearest = NULL;
+    int least = 4;                      /* more changes are another name */
+    for (const char *const *known = wb__cli_variables; *known; known++) {
+        const int d = distance(name, *known);
+        if (d < least) nearest = *known;
+        least = WB__MIN(least, d);
+    }
+    PROBLEM("Weber reads no variable %s%s%s\n", name, nearest ? "; perhaps it is " : "",
+            nearest ? nearest : "");
+}
+
+static bool is_known(const char *name)
+{
+    if (!strncmp(name, "WEBER_TEST_", 11)) return true;         /* of the tests */
+    for (const char *const *known = wb__cli_variables; *known; known++)
+        if (!strcmp(name, *known)) return true;
+    return false;
+}
+
+static void print_variables(void)
+{
+    bool any = false;
+    for (char **e = environ; *e; e++) {
+        char name[128];
+        if (strncmp(*e, "WEBER_", 6)) continue;
+        if (!any) printf("\nvariables of the environment\n");
+        any = true;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
+        printf("  %s\n", *e);
+        if (!is_known(name)) report_unknown(name);
+    }
+}
+
+/* ---- the processor --------------------------------------------------------------------------- */
+
+/* Writes the value of the first line of a file that begins with a word, behind its ':'. */
+static void read_line(const char *path, const char *word, char *to, size_t n)
+{
+    char line[512];
+    FILE *f = fopen(path, "re");
+    *to = 0;
+    while (f && !*to && fgets(line, sizeof line, f)) {
+        if (strncmp(line, word, strlen(word))) continue;
+        const char *value = *word ? strchr(line, ':') : line;
+        if (value) value += strspn(value, ": \t");
+        snprintf(to, n, "%.*s", value ? (int)strcspn(value, "\n") : 0, value ? value : "");
+    }
+    if (f) fclose(f);
+}
+
+static void print_processor(void)
+{
+    char model[256], limit[64];
+    int64_t total, free;
+    read_line("/proc/cpuinfo", "model name", model, sizeof model);
+    read_line("/sys/fs/cgroup/memory.max", "", limit, sizeof limit);
+    wb__system_memory(&total, &free);
+    const long all = sysconf(_SC_NPROCESSORS_ONLN);
+    const int usable = wb__system_processors();
+    printf("\nprocessor: %s%sinstruction set %s%s\n", model, *model ? ", " : "",
+           wb__cli_isa_name(wb__isa_here()), getenv("WEBER_ISA") ? " (WEBER_ISA limits it)" : "");
+    printf("  %d of %ld processors may be used%s, by %d thread%s%s\n", usable, all,
+           usable < all ? " (the rest is forbidden by affinity or a cgroup)" : "", wb_threads(),
+           wb_threads() == 1 ? "" : "s", wb_threads() > usable ? ": more than processors" : "");
+    if (total > 0)
+        printf("  memory %.1f GiB, %.1f GiB free", (double)total / (1 << 30),
+               (double)free / (1 << 30));
+    if (total > 0 && *limit && strcmp(limit, "max"))
+        printf(", and a cgroup allows %.1f GiB", strtod(limit, NULL) / (1 << 30));
+    if (total > 0) printf("\n");
+}
+
+static void print_build(void)
+{
+    printf("weber %s, build type %s%s%s\n\n", wb_version(),
+           *WB__BUILD_TYPE ? WB__BUILD_TYPE : "without a name",
+           *WB__SANITIZE ? ", with sanitizers: " : "", WB__SANITIZE);
+    if (!strcmp(WB__BUILD_TYPE, "Debug"))
+        PROBLEM("the build type is Debug, which is several times slower: build with"
+                " -DCMAKE_BUILD_TYPE=Release\n\n");
+}
+
+int wb__cli_doctor(int n, char **words, const char *self)
+{
+    (void)words;
+    if (n) return -1;
+    print_build();
+    print_libraries();
+    printf("\n");
+    const int status = wb__cli_devices(0, NULL, self);
+    if (status) return status;
+    print_preferences();
+    print_variables();
+    print_processor();
+    if (wb__cli_time_training()) PROBLEM("a training fails: %s\n", wb_error());
+    if (problems) printf("\n%d problem%s found\n", problems, problems == 1 ? " was" : "s were");
+    else printf("\nno problem was found\n");
+    return problems > 0;
+}

@@ -111,4 +111,51 @@ readme() {
         "$work/readme" >"$work/printed" && diff "$work/expected" "$work/printed"
 }
 check readme readme
+
+# `weber new`: what it writes is built in both ways, and learns.
+new() { (cd "$work" && "$prefix/bin/weber" new "$@"); }
+learns() {
+    "$@" >"$work/printed" && cat "$work/printed" &&
+        grep -E "held out: (9[5-9]|100)\.[0-9] % right" "$work/printed"
+}
+here_learns() { (cd "$work/$1" && shift && learns "$@"); }
+new_by_make() {
+    make -C "$work/$1" CC="$cc" CXX="$cxx" CFLAGS="$strict" CXXFLAGS="$strict" \
+        PKG_CONFIG="pkg-config --define-variable=prefix=$prefix \
+            --define-variable=libdir=$(dirname "$pc") \
+            --define-variable=includedir=$prefix/include"
+}
+new_by_cmake() {
+    cmake -S "$work/$1" -B "$work/$1/build" -DCMAKE_PREFIX_PATH="$prefix" \
+        -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" && cmake --build "$work/$1/build"
+}
+for program in of_c of_cxx; do
+    if [ $program = of_c ]; then
+        check new_c new of_c
+    else
+        check new_cxx new --cxx of_cxx
+    fi
+    check ${program}_make new_by_make $program
+    check ${program}_make_runs here_learns $program ./$program
+    check ${program}_cmake new_by_cmake $program
+    check ${program}_cmake_runs here_learns $program build/$program
+    awk 'BEGIN { print "a,b,class"; for (i = 0; i < 400; i++)
+                 print i "," i % 7 "," (i < 200 ? "x" : "y") }' >"$work/$program/data.csv"
+    check ${program}_csv here_learns $program ./$program data.csv
+    check ${program}_show "$prefix/bin/weber" show "$work/$program/model.safetensors"
+done
+refuses() {
+    words=$1
+    shift
+    ! new "$@" >"$work/refused" 2>&1 && cat "$work/refused" && grep -q "$words" "$work/refused"
+}
+check new_existing refuses "of_c: File exists" of_c
+check new_taken refuses "name is that of a target" test
+check new_letter refuses "begins with a letter" 1st
+check new_name refuses "letters, digits" "two words"
+check new_folder refuses "No such file" no/such
+check new_option refuses "weber new" --zig x
+check new_nothing refuses "weber new"
+no_traces() { ! ls "$work/test" "$work/1st" "$work/two words" "$work/x" 2>"$work/log"; }
+check new_leaves_nothing no_traces
 exit $status

@@ -1,0 +1,119 @@
+/* Times the training step of a small network: 784-256-10, a batch of 64, Adam; it is the workload W2
+ * of bench/. */
+#include "base/base.h"
+#include "cli/doctor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { BATCH = 64, BATCHES = 16, MOST = 20000 };
+static const double warm_up = 0.1, seconds = 0.8;
+
+/* Microseconds of a step on one thread that are usual for an instruction set: measured by this
+ * program on an Intel Xeon with AVX-512, in a virtual machine, with WEBER_ONEDNN=0 and WEBER_ISA; the
+ * least of five runs, rounded up.  bench/results/cpu-epyc-2.md has 648 us for an AMD EPYC with
+ * AVX-512 and oneDNN.  Processors of one instruction set differ by about 2 times. */
+static const struct { const char *name; double usual; } levels[] = {
+    [WB__ISA_PORTABLE] = {"portable", 3100},
+    [WB__ISA_AVX2] = {"AVX2", 1100},
+    [WB__ISA_AVX512] = {"AVX-512", 700},
+};
+static const double slower_than_usual = 2.5;
+
+const char *wb__cli_isa_name(wb__isa_level level) { return levels[level].name; }
+
+typedef struct {
+    wb_layer *model;
+    wb_opt_state *state;
+    wb_batch batches[BATCHES];
+    double loss;                        /* of the latest step */
+    int steps;
+} training;
+
+static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
+{
+    (void)ctx;
+    return wb_logitcrossentropy(wb_call(model, batch.x), batch.y);
+}
+
+static int step(training *t)
+{
+    const wb_batch batch = t->batches[t->steps++ % BATCHES];
+    wb_scope *scope = wb_scope_open();
+    if (!scope) return wb_error_code();
+    wb_tree *gradients;
+    wb_tensor *l = wb_withgradient(loss, t->model, batch, &gradients);
+    int status = l ? wb_update(t->state, t->model, gradients) : (int)wb_error_code();
+    if (!status) t->loss = wb_item(l);
+    const int closed = wb_scope_close(scope);
+    return status ? status : closed;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Trains for some time and sets *median to that of the steps, in seconds. */
+static int train(training *t, double *median)
+{
+    static double times[MOST];
+    int n = 0, status = 0;
+    const double begun = wb__now();
+    while (!status && wb__now() - begun < warm_up) status = step(t);
+    const double warm = wb__now();
+    while (!status && n < MOST && (!n || wb__now() - warm < seconds)) {
+        const double before = wb__now();
+        status = step(t);
+        times[n++] = wb__now() - before;
+    }
+    if (status) return status;
+    qsort(times, (size_t)n, sizeof *times, by_size);
+    *median = times[n / 2];
+    return 0;
+}
+
+static void compare(double microseconds)
+{
+    const double usual = levels[wb__isa_here()].usual;
+    printf(", about %.0f us usual for %s", usual, levels[wb__isa_here()].name);
+    if (microseconds <= slower_than_usual * usual) {
+        printf("\n");
+        return;
+    }
+    printf(": slower than usual.  Look at\n"
+           "    - other processes that keep the processor busy (top)\n"
+           "    - the quota of a cgroup or a virtual machine, and the clock rate\n"
+           "    - the build type above: Release\n"
+           "    - variables above: WEBER_ISA, WEBER_EAGER, WEBER_DEBUG, WEBER_ONEDNN\n");
+}
+
+int wb__cli_time_training(void)
+{
+    const int threads = wb_threads();
+    double one, all, first;
+    wb_seed(1);
+    training t = {.model = wb_Chain(wb_Dense(784, 256, wb_relu), wb_Dense(256, 10))};
+    t.state = wb_setup(wb_Adam(), t.model);
+    wb_set_threads(1);
+    int status = 0;
+    for (int i = 0; i < BATCHES && !status; i++) {
+        wb_batch *b = &t.batches[i];
+        *b = (wb_batch){.x = wb_rand(BATCH, 784), .y = wb_randint(0, 10, BATCH), .n = BATCH};
+        status = wb_eval(b->x, b->y);
+    }
+    if (!status) status = step(&t);
+    first = t.loss;
+    if (!status) status = train(&t, &one);
+    wb_set_threads(threads);
+    if (status) return status;
+    if (!(t.loss < first))
+        return wb__fail(WB_ERROR_INTERNAL, "doctor: the loss is %g after %g", t.loss, first);
+    printf("  a training step of 784-256-10, batch 64: %.0f us on one thread", 1e6 * one);
+    compare(1e6 * one);
+    if (threads == 1) return 0;
+    status = train(&t, &all);
+    if (!status) printf("    on %d threads %.0f us\n", threads, 1e6 * all);
+    return status;
+}
