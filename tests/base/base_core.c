@@ -14,9 +14,9 @@ TEST(errors_travel)
     assert_string_equal(wb_error(), "");
     assert_int_equal(wb_error_code(), WB_OK);
     assert_int_equal(wb__fail(WB_ERROR_SHAPE, "sizes %d and %d", 3, 4), WB_ERROR_SHAPE);
-    assert_string_equal(wb_error(), "sizes 3 and 4");
+    assert_string_equal(wb_error(), "sizes 3 and 4 (W0200)");
     assert_null(wb__fail_null(WB_ERROR_FILE, "loading: %s", wb_error()));
-    assert_string_equal(wb_error(), "loading: sizes 3 and 4");
+    assert_string_equal(wb_error(), "loading: sizes 3 and 4 (W0200)");
     assert_int_equal(wb_error_code(), WB_ERROR_FILE);
 
     char huge[20000];
@@ -25,9 +25,44 @@ TEST(errors_travel)
     wb__fail(WB_ERROR_ARGUMENT, "%s", huge);
     size_t n = strlen(wb_error());
     assert_true(n > 1000 && n < sizeof huge);
-    assert_string_equal(wb_error() + n - 3, "...");
+    assert_string_equal(wb_error() + n - 11, "... (W0400)");
     wb__fail(WB_ERROR_MEMORY, NULL);
-    assert_string_equal(wb_error(), "out of memory");
+    assert_string_equal(wb_error(), "out of memory (W0100)");
+}
+
+/* The page of a message follows from its status and format; see tests/errors.py. */
+TEST(messages_name_their_page)
+{
+    static const struct { int status; const char *format, *expected; } cases[] = {
+        {WB_ERROR_SHAPE, "x: shapes do not broadcast: a", "W0201"},
+        {WB_ERROR_DTYPE, "x: shapes do not broadcast: a", "W0300"},
+        {WB_ERROR_INTERNAL, "x", "W1100"},
+    };
+    char expected[64];
+    for (size_t i = 0; i < WB__COUNT(cases); i++) {
+        snprintf(expected, sizeof expected, "%s (%s)", cases[i].format, cases[i].expected);
+        wb__fail(cases[i].status, cases[i].format, "");
+        assert_string_equal(wb_error(), expected);
+    }
+    /* what is inserted does not matter, unless it is a message with a page */
+    wb__fail(WB_ERROR_SHAPE, "%s", "shapes do not broadcast");
+    assert_string_equal(wb_error(), "shapes do not broadcast (W0200)");
+    wb__fail(WB_ERROR_FILE, "%s (W201) (W12345)", "a");
+    assert_string_equal(wb_error(), "a (W201) (W12345) (W0500)");
+    /* a message that quotes others */
+    wb__fail(WB_ERROR_SHAPE, "x: shapes do not broadcast");
+    wb__fail(WB_ERROR_ARGUMENT, "batch 3: %s; and so on", wb_error());
+    assert_string_equal(wb_error(), "batch 3: x: shapes do not broadcast; and so on (W0201)");
+    wb__fail(WB_ERROR_ARGUMENT, "the log %s is closed: %s", "a", wb_error());
+    assert_true(strstr(wb_error(), "so on (W0420)") && !strstr(wb_error(), "W0201"));
+    wb__failed_in("layers", "3");
+    assert_true(!strncmp(wb_error(), "layers.3: the log", 17) && strstr(wb_error(), "(W0420)"));
+    /* those of the program */
+    wb_fail(WB_ERROR_SHAPE, "mine: %d", 3);
+    assert_string_equal(wb_error(), "mine: 3");
+    wb__fail(WB_ERROR_SHAPE, "x: shapes do not broadcast");
+    wb_fail(WB_ERROR_NUMBER, "mine: %s", wb_error());
+    assert_string_equal(wb_error(), "mine: x: shapes do not broadcast (W0201)");
 }
 
 /* The functions of test.h that check messages, which all tests use. */
@@ -64,7 +99,7 @@ TEST(errors_belong_to_their_thread)
     pthread_t t;
     assert_int_equal(pthread_create(&t, NULL, fail_elsewhere, NULL), 0);
     pthread_join(t, NULL);
-    assert_string_equal(wb_error(), "mine");
+    assert_string_equal(wb_error(), "mine (W0200)");
 }
 
 TEST(memory_is_counted)

@@ -22,6 +22,7 @@ check() {
     fi
 }
 
+in_work() { (cd "$work" && "$@"); }           # it writes a log there
 check install cmake --install "$build" --prefix "$prefix"
 
 by_cmake() {
@@ -30,7 +31,7 @@ by_cmake() {
 }
 check find_package by_cmake
 check find_package_c "$work/build/consumer_c"
-check find_package_cxx "$work/build/consumer_cxx"
+check find_package_cxx in_work "$work/build/consumer_cxx"
 
 pc=$(dirname "$(find "$prefix" -name weber.pc)")
 PKG_CONFIG_PATH=$pc
@@ -49,7 +50,7 @@ check pkg_config by_pkg_config
 LD_LIBRARY_PATH=$(dirname "$pc")
 export LD_LIBRARY_PATH
 check pkg_config_c "$work/c"
-check pkg_config_cxx "$work/cxx"
+check pkg_config_cxx in_work "$work/cxx"
 
 # A program of ranks, with the MPI whose compiler is mpicc.
 by_cmake_ranks() {

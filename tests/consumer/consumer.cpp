@@ -133,7 +133,11 @@ int main()
     double losses[2] = {-1, -1};
     wb_train_options history;
     history.losses = losses;
+    wb_logger *log = wb_logger_open("consumer-log");
+    history.logger = wb_keep(log);
     if (wb_train(loss, model, loader, state, 2, history) || !(losses[0] > 0 && losses[1] > 0))
+        return 1;
+    if (wb_log_scalar(log, "loss", losses[1], 9) || wb_logger_flush(log) || wb_logger_close(log))
         return 1;
     wb_layer *cell = wb_WeightNorm(wb_LSTMCell(3, 2), "weight_hidden"), *over = wb_Recurrence(cell);
     wb_tensor *first_states[2];
