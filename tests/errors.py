@@ -47,7 +47,8 @@ def build(text, compiler, library, folder):
     program = folder / "errors.c"
     program.write_text("#include <stdio.h>\n#include <stdlib.h>\n#include <weber.h>\n" + shared +
                        "\n".join(functions) + MAIN % "\n    ".join(calls))
-    subprocess.run([compiler, "-std=c11", "-w", "-Werror=implicit-function-declaration", f"-I{ROOT}/include", str(program), library,
+    flags = ["-std=c11", "-w", "-Werror=implicit-function-declaration", f"-I{ROOT}/include"]
+    subprocess.run([compiler, *flags, str(program), library,
                     f"-Wl,-rpath,{Path(library).parent}", "-o", str(folder / "errors")], check=True)
     return folder / "errors"
 

@@ -439,8 +439,8 @@ WB_API wb_tensor *wb_withgradient(wb_loss loss, void *model, wb_batch batch, wb_
 typedef struct wb_train_options {
     WB_OPTIONS_HEAD(wb_train_options)
     bool progress WB_IS(false);             /* shows a progress bar on standard error */
-    /* Gets the "loss" of each update and, if there is .metric, the "metric" of each epoch.  The step
-     * is the number of updates of the state until then. */
+    /* Gets the "loss" of each update and, if there is .metric, the "metric" of each epoch.  The
+     * step is the number of updates of the state until then. */
     wb_logger *logger WB_IS(NULL);
     void *ctx WB_IS(NULL);                  /* passed to the loss, .each and .metric */
     /* Called after each batch; epoch and batch count from 1.  If it returns a value other than 0,

@@ -54,7 +54,7 @@ static int take_suffixes(char *text)
 }
 
 /* The page of a message that quotes one of the page `quoted`, or 0.  A general page, whose number
- * is a multiple of 100, has less to say than another. */
+ * is a multiple of 100, has less than another. */
 static int page_of(int own, int quoted) { return own % 100 || !quoted ? own : quoted; }
 
 /* Sets the message.  It may quote the old one, so it is formatted in another buffer first.

@@ -1,7 +1,7 @@
-/* `weber doctor`: what is installed, what is missing and how to get it, which settings are in force,
- * and how fast a small training is.  The exit status is 1 if a problem was found that the user can
- * solve: a variable that does not exist, a preference that cannot be read, a build for debugging, a
- * training that fails.  A library that is missing is none, nor is a slow machine. */
+/* `weber doctor`: what is installed, what is missing and how to get it, which settings are in
+ * force, and how fast a small training is.  The exit status is 1 if a problem was found that the
+ * user can solve: a variable that does not exist, a preference that cannot be read, a build for
+ * debugging, a training that fails.  A library that is missing is none, nor is a slow machine. */
 #include "backend/cpu/isa.h"
 #include "base/lapack.h"
 #include "base/system.h"
@@ -40,7 +40,8 @@ static int problems;
 #define WB_HAVE_UTF8PROC 0
 #endif
 
-static const struct { const char *name, *purpose, *debian, *homebrew; bool is_there; } built_in[] = {
+static const struct { const char *name, *purpose, *debian, *homebrew; bool is_there; }
+built_in[] = {
     {"oneDNN", "fast products and convolutions", "libdnnl-dev", "onednn", WB_HAVE_DNNL},
     {"zlib", "gzip files", "zlib1g-dev", "zlib", WB_HAVE_ZLIB},
     {"libbson", "files of Flux", "libbson-dev", "mongo-c-driver", WB_HAVE_BSON},

@@ -1,5 +1,5 @@
-/* Times the training step of a small network: 784-256-10, a batch of 64, Adam; it is the workload W2
- * of bench/. */
+/* Times the training step of a small network: 784-256-10, a batch of 64, Adam; it is the workload
+ * W2 of bench/. */
 #include "base/base.h"
 #include "cli/doctor.h"
 
@@ -10,8 +10,8 @@ enum { BATCH = 64, BATCHES = 16, MOST = 20000 };
 static const double warm_up = 0.1, seconds = 0.8;
 
 /* Microseconds of a step on one thread that are usual for an instruction set: measured by this
- * program on an Intel Xeon with AVX-512, in a virtual machine, with WEBER_ONEDNN=0 and WEBER_ISA; the
- * least of five runs, rounded up.  bench/results/cpu-epyc-2.md has 648 us for an AMD EPYC with
+ * program on an Intel Xeon with AVX-512, in a virtual machine, with WEBER_ONEDNN=0 and WEBER_ISA;
+ * the least of five runs, rounded up.  bench/results/cpu-epyc-2.md has 648 us for an AMD EPYC with
  * AVX-512 and oneDNN.  Processors of one instruction set differ by about 2 times. */
 static const struct { const char *name; double usual; } levels[] = {
     [WB__ISA_PORTABLE] = {"portable", 3100},

@@ -10,8 +10,8 @@
 static int help(FILE *to, int status)
 {
     fputs("weber new [--cxx] NAME        a folder with a program, a CMakeLists.txt and a Makefile\n"
-          "weber doctor                  what is installed, what is missing and how to get it, and\n"
-          "                              how fast a small training is beside what is usual\n"
+          "weber doctor                  what is installed or missing, how to get it, and how\n"
+          "                              fast a small training is beside what is usual\n"
           "weber explain [PAGE]          the cause and the cure of an error message that ends in\n"
           "                              the name of a page, such as (W0201); the list of pages\n"
           "weber show FILE               what is in a file: safetensors, BSON, NPZ, NPY, IDX, PT,\n"

@@ -1,5 +1,5 @@
-/* Logs of numbers: the bytes that TensorBoard's own code writes, what its reader finds, the CSV file,
- * threads, failures, and wb_train. */
+/* Logs of numbers: the bytes that TensorBoard's own code writes, what its reader finds, the CSV
+ * file, threads, failures, and wb_train. */
 #include "folder.h"
 #include "python.h"
 
@@ -92,7 +92,8 @@ static int count_events(const char *log)
     DIR *d = opendir(log);
     int n = 0;
     assert_non_null(d);
-    for (const struct dirent *e; (e = readdir(d));) n += !strncmp(e->d_name, "events.out.tfevents.", 20);
+    for (const struct dirent *e; (e = readdir(d));)
+        n += !strncmp(e->d_name, "events.out.tfevents.", 20);
     closedir(d);
     return n;
 }
@@ -354,7 +355,8 @@ TEST_IN_SCOPE(a_closed_log_ends_the_training)
     wb_layer *m = wb_Dense(3, 1);
     wb_logger *l = wb_logger_open(in_folder("closed"));
     assert_int_equal(wb_logger_close(l), 0);
-    FAILS(wb_train(loss, m, data, wb_setup(wb_Adam(), m), .logger = l), WB_ERROR_ARGUMENT, "closed");
+    FAILS(wb_train(loss, m, data, wb_setup(wb_Adam(), m), .logger = l), WB_ERROR_ARGUMENT,
+          "closed");
 }
 
 TEST_IN_SCOPE(numbers_have_a_point_in_every_locale)

@@ -1,4 +1,6 @@
-"""Compares what TensorBoard reads in a folder with the lines of scalars.csv: read_events.py FOLDER"""
+"""Compares what TensorBoard reads in a folder with the lines of scalars.csv:
+read_events.py FOLDER
+"""
 import csv
 import math
 import struct

@@ -1,4 +1,4 @@
-/* Trains a small network to tell the classes of points apart, saves it, loads it again and measures
+/* Trains a small network that finds the class of a point, saves it, loads it again and measures
  * it on points that it has not seen.
  *
  *   @NAME@              points of two spirals, made here
