@@ -47,10 +47,11 @@ FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an
 TABLE = [
     ("records of events have another checksum", "src/train/logger.c", "+ 0xA282EAD8u", "+ 0xA282EAD9u", ["logger"]),
     ("quotation marks of a tag end its field of CSV", "src/train/logger.c", "if (*text == '\"') fputc('\"', f);", "", ["logger"]),
-    ("a log that was cut off goes on in the same line", "src/train/logger.c", "else if (last != '\\n') fputc('\\n', l->csv);", "", ["logger"]),
+    ("a log that was cut off goes on in the same line", "src/train/logger.c", "else if (last != '\\n') fputc", "else if (last < -9) fputc", ["logger"]),
     ("a log forgets that a file could not be written", "src/train/logger.c", "return l->error ? wb__fail(", "return l->error > 9999 ? wb__fail(", ["logger"]),
     ("the loss before one that fails is not logged", "src/train/train.c", "const int logged = log_loss(t, NULL);", "const int logged = 0;", ["logger"]),
     ("each accumulated batch has a line in the log", "src/train/train.c", "t->o.logger && updated && is_first(t)", "t->o.logger && is_first(t)", ["logger"]),
+    ("ranks without a log measure no metric", "src/train/train.c", "t->logs_metric = most[5] != 0;", "", ["order*2"]),
     ("a message that quotes another has the general page", "src/base/error.c", "return own % 100 || !quoted ? own : quoted;", "return own ? own : quoted;", ["base_core"]),
     ("a quoted message keeps the name of its page", "src/base/error.c", "memmove(at, at + SUFFIX, strlen(at + SUFFIX) + 1);", "at++;", ["base_core"]),
     ("messages of another status have a page's text", "src/base/mistakes.c", "rows[i].status == status && ", "", ["base_core"]),

@@ -440,7 +440,7 @@ typedef struct wb_train_options {
     WB_OPTIONS_HEAD(wb_train_options)
     bool progress WB_IS(false);             /* shows a progress bar on standard error */
     /* Gets the "loss" of each update and, if there is .metric, the "metric" of each epoch.  The
-     * step is the number of updates of the state until then. */
+     * step is the number of updates of the state until then.  Of ranks, that of rank 0 counts. */
     wb_logger *logger WB_IS(NULL);
     void *ctx WB_IS(NULL);                  /* passed to the loss, .each and .metric */
     /* Called after each batch; epoch and batch count from 1.  If it returns a value other than 0,

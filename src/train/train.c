@@ -26,6 +26,7 @@ typedef struct {
     wb_progress *bar;
     bool stop;
     bool compares_stop;         /* the ranks train one model, and at least one has .each */
+    bool logs_metric;           /* at least one of the ranks has .logger and .metric */
     wb_tensor *latest;          /* mean loss of the last `latest_of` batches, not yet in `sum`; may
                                    be NULL */
     int64_t latest_of;
@@ -41,7 +42,7 @@ static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
 /* Whether epochs have a metric. */
 static bool measures(const training *t)
 {
-    return saves(t) || t->o.stop || t->o.reduce || t->o.metrics || (t->o.logger && t->o.metric);
+    return saves(t) || t->o.stop || t->o.reduce || t->o.metrics || t->logs_metric;
 }
 /* Whether the mean loss of an epoch is needed. */
 static bool averages(const training *t)
@@ -487,7 +488,7 @@ static int begin_random(const training *t)
 }
 
 /* All ranks must have the same number of batches, since each batch is a collective operation, and
- * divide the state alike.  Sets t->compares_stop. */
+ * divide the state alike.  Sets t->compares_stop and t->logs_metric. */
 static int compare_options(training *t)
 {
     static const char *const names[] = {"batches of the loader", ".epochs",
@@ -497,12 +498,14 @@ static int compare_options(training *t)
     const int64_t mine[] = {wb_loader_length(t->data), o->epochs, t->state->parts,
                             (o->average != NULL) + 2 * (o->stop != NULL) +
                                 4 * (o->reduce != NULL) + 8 * (o->metrics != NULL),
-                            o->each != NULL};
-    int64_t least[5] = {0}, most[5] = {0};
+                            o->each != NULL, o->logger && o->metric};
+    int64_t least[6] = {0}, most[6] = {0};
+    t->logs_metric = mine[5] != 0;
     if (!distributed(t)) return 0;
-    const int status = wb__extremes(5, mine, least, most);
+    const int status = wb__extremes(6, mine, least, most);
     if (status) return status;
     t->compares_stop = most[4] != 0;
+    t->logs_metric = most[5] != 0;
     for (int i = 0; i < 4; i++)
         if (least[i] != most[i])
             return wb__fail(WB_ERROR_ARGUMENT, "train: %s: %lld on rank %d, and %lld to %lld on all"

@@ -3,6 +3,7 @@
  * rank runs all cases; the output is that of rank 0.  A wrong order ends with the time-out, or with
  * an error of MPI. */
 #include "optim/optim.h"
+#include "process.h"
 #include "rank_cases.h"
 
 #include <unistd.h>
@@ -282,6 +283,43 @@ TEST_IN_SCOPE(other_numbers_of_epochs)
     if (size == 1) return;
     FAILS(wb_train(mse_loss, m, l, state_of(m, false, false), .epochs = rank ? 2 : 1),
           WB_ERROR_ARGUMENT, ".epochs: ");
+}
+
+static double ten(wb_layer *model, int epoch, void *ctx) { return 10; }
+
+/* Rank 0 alone has a log: losses and metrics of the one model, and no rank waits. */
+TEST_IN_SCOPE(one_rank_has_a_log)
+{
+    const char *folder = process_folder();
+    for (int shard = 0; shard < 2; shard++) {
+        wb_layer *m = model_of(12, 8);
+        wb_seed((uint64_t)rank);
+        wb_loader *l = wb_dataloader(wb_dataset_of(wb_randn(8, 4), wb_randn(8, 1)), 4);
+        wb_logger *log = rank ? NULL : wb_logger_open(folder);
+        double losses[2];
+        WORKS(wb_train(mse_loss, m, l, state_of(m, false, shard), .epochs = 2, .losses = losses,
+                       .logger = log, .metric = ten));
+        expect_alike(m);
+        if (rank) continue;
+        WORKS(wb_logger_close(log));
+        char path[256], line[256];
+        double value[6];
+        snprintf(path, sizeof path, "%s/scalars.csv", folder);
+        FILE *f = fopen(path, "r");
+        assert_true(f && fgets(line, sizeof line, f));
+        for (int i = 0; i < 6; i++) {
+            const bool is_metric = i % 3 == 2;
+            assert_non_null(fgets(line, sizeof line, f));
+            assert_non_null(strstr(line, is_metric ? ",metric,10\n" : ",loss,"));
+            value[i] = strtod(strrchr(line, ',') + 1, NULL);
+        }
+        assert_null(fgets(line, sizeof line, f));
+        fclose(f);
+        unlink(path);
+        for (int i = 0; i < 2; i++)
+            assert_true(fabs((value[3 * i] + value[3 * i + 1]) / 2 - losses[i]) < 1e-12);
+    }
+    process_remove(folder);
 }
 
 /* A training that .stop ended does not go on when it is resumed: all ranks have rank 0's count. */

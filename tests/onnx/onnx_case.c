@@ -37,6 +37,8 @@ static case_result refused(run *r, const char *doing)
     if (code != WB_ERROR_UNSUPPORTED)
         return ends(r, CASE_FAILED, "%s: error %d: %s", doing, (int)code, wb_error());
     ends(r, CASE_UNSUPPORTED, "%s", wb_error());
+    char *page = strstr(r->reason, " (W");      /* the name of the message's page */
+    if (page) *page = 0;
     char path[1000];
     const int n = snprintf(path, sizeof path, "%s/%s/", r->folder, r->c->name);
     for (char *at; (at = strstr(r->reason, path)) != NULL;) memmove(at, at + n, strlen(at + n) + 1);
