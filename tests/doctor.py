@@ -39,6 +39,9 @@ def read_by_sources():
 def checks(weber, folder):
     """(name, whether it holds, what is printed if not)"""
     code, out, err = doctor(weber, folder)
+    if "build type Debug" in out:
+        yield "debug", code == 1 and "PROBLEM: the build type is Debug" in out, out
+        return
     yield "no problem", code == 0 and out.endswith("\nno problem was found\n") and not err, out
     yield "speed", SPEED.search(out) and int(SPEED.search(out).group(1)) > 0, out
     for words in ("oneDNN", "LAPACK", "libpng", "CUDA", "OpenCL", "ranks: MPI", "preference: none",

@@ -227,7 +227,7 @@ static int open_events(wb_logger *l)
     wb__wire_out first = {0};
     wb__event_version(&first, wall_time());
     if (first.failed) return wb__wire_free(&first), wb__error_or(WB_ERROR_MEMORY);
-    l->events = fopen(l->events_path, "ab");
+    l->events = fopen(l->events_path, "abe");
     if (!l->events || fwrite(first.data, 1, first.n, l->events) != first.n)
         note_failure(l, l->events_path);
     wb__wire_free(&first);
@@ -237,7 +237,7 @@ static int open_events(wb_logger *l)
 /* Opens the CSV file behind its last complete line: a killed process may have left a part of one */
 static int open_csv(wb_logger *l)
 {
-    l->csv = fopen(l->csv_path, "a+");
+    l->csv = fopen(l->csv_path, "a+e");
     if (!l->csv) return note_failure(l, l->csv_path), report(l);
     const bool any = fseek(l->csv, -1, SEEK_END) == 0;
     const int last = any ? fgetc(l->csv) : '\n';
