@@ -135,6 +135,12 @@ void wb__failed_in(const char *folder, const char *part)
 
 const char *wb_error(void) { return code ? wb__thread_text(WB__TEXT_ERROR) : ""; }
 
+void wb__error_plain(char *to, size_t bytes)
+{
+    snprintf(to, bytes, "%s", wb_error());
+    take_suffixes(to);
+}
+
 wb_status wb_error_code(void) { return (wb_status)code; }
 
 void wb_clear_error(void)

@@ -1,5 +1,6 @@
 /* Probes each backend in a process of its own, so that a driver that crashes or hangs affects no
  * other process. Drivers that conflict are never loaded together. */
+#include "base/mistakes.h"
 #include "cli/cli.h"
 #include "device/registry.h"
 #include "tree/tree.h"
@@ -71,9 +72,10 @@ static void put_libraries(FILE *to, int row)
 {
     for (const char *const *library = wb__rows[row].libraries; *library; library++) {
         const int have = wb__row_backend(row)->part(*library);
-        char line[WB__REASON_BYTES];
+        char line[WB__REASON_BYTES + 64], reason[WB__REASON_BYTES];
         if (have < 0) continue;
-        snprintf(line, sizeof line, "%s: %s", *library, have ? "works" : wb_error());
+        wb__error_plain(reason, sizeof reason);
+        snprintf(line, sizeof line, "%s: %s", *library, have ? "works" : reason);
         put_lines(to, "part", line);
     }
 }

@@ -1,5 +1,6 @@
 /* The libraries that connect ranks, for `weber devices`. */
 #define _XOPEN_SOURCE 700       /* realpath */
+#include "base/mistakes.h"
 #include "cli/cli.h"
 #include "dist/dist.h"
 #include "weber/distributed.h"
@@ -61,11 +62,13 @@ static void print_nccl(void)
     for (int i = 0;; i++) {
         const char *text = b->library(i);
         if (!text && !wb_error_code()) return;
-        const char *reason = strstr(wb_error(), "CCL: ");   /* the error begins with the backend */
+        char message[WB__ERROR_BYTES];
+        wb__error_plain(message, sizeof message);
+        const char *reason = strstr(message, "CCL: ");      /* the error begins with the backend */
         if (text)
             printf("ranks: %.*s: %s, for ranks with a GPU each\n", (int)strcspn(text, " "), text,
                    text);
-        else printf("ranks: %s\n", reason ? reason - 1 : wb_error());
+        else printf("ranks: %s\n", reason ? reason - 1 : message);
         wb_clear_error();
     }
 }

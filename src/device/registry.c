@@ -1,6 +1,7 @@
 /* The table of all known backends, and their state. See registry.h. */
 #include "device/registry.h"
 
+#include "base/mistakes.h"
 #include "device/device.h"
 #include "engine/object.h"
 
@@ -107,7 +108,11 @@ static void load_from_environment(void)
         size_t length = n - blank;
         while (length && at[blank + length - 1] == ' ') length--;
         snprintf(name, sizeof name, "%.*s", (int)length, at + blank);
-        if (*name && wb_using(name)) wb__log(WB_LOG_WARN, "WEBER_BACKENDS: %s", wb_error());
+        if (*name && wb_using(name)) {
+            char reason[WB__REASON_BYTES];
+            wb__error_plain(reason, sizeof reason);
+            wb__log(WB_LOG_WARN, "WEBER_BACKENDS: %s", reason);
+        }
         at += n + (at[n] == ',');
     }
     wb__error_restore(&kept);
@@ -205,8 +210,8 @@ static void start(int row)
     if (state[row].condition != WORKS) {
         bool retry = wb_error_code() == WB_ERROR_MEMORY;
         state[row].condition = retry ? NOT_STARTED : FAILED;
-        snprintf(state[row].reason, WB__REASON_BYTES, "%s",
-                 *wb_error() ? wb_error() : wb__rows[row].deviceless);
+        if (*wb_error()) wb__error_plain(state[row].reason, WB__REASON_BYTES);
+        else snprintf(state[row].reason, WB__REASON_BYTES, "%s", wb__rows[row].deviceless);
     }
     if (wb__debug("load"))
         wb__log(WB_LOG_DEBUG, "load: %s: %d device%s%s%s", wb__rows[row].name, state[row].n,
@@ -276,7 +281,7 @@ int wb_using(const char *backend)
     wb__registry_lock();
     if (!state[row].backend && !(state[row].backend = built[row])) {
         status = wb__fail(WB_ERROR_DEVICE, "%s", wb__rows[row].missing);
-        snprintf(state[row].reason, WB__REASON_BYTES, "%s", wb_error());
+        wb__error_plain(state[row].reason, WB__REASON_BYTES);
     }
     wb__registry_unlock();
     return status;
@@ -310,7 +315,7 @@ const char *wb_why_not(const char *backend)
     char *text = wb__thread_text(WB__TEXT_REASON);
     int row = wb__row_named(backend);
     if (row < 0) {
-        snprintf(text, WB__THREAD_TEXT_BYTES, "%s", wb_error());
+        wb__error_plain(text, WB__THREAD_TEXT_BYTES);
     } else {
         wb__registry_lock();
         snprintf(text, WB__THREAD_TEXT_BYTES, "%s", wb__row_reason(row));

@@ -168,7 +168,7 @@ TEST(test_backend)
     WEBER(NOTHING, "backend", "Voodoo");
     assert_int_equal(p.status, 1);
     assert_string_equal(p.err, "weber: Unsupported GPU backend: Voodoo.\n"
-                        "Supported backends are: CUDA, AMDGPU, Metal, OpenCL, CPU.\n");
+                        "Supported backends are: CUDA, AMDGPU, Metal, OpenCL, CPU. (W0400)\n");
     WEBER(NOTHING, "backend", "none");
     assert_int_equal(p.status, 0);
     assert_string_equal(process_text(folder, "LocalPreferences.toml"), "[Flux]\n");

@@ -2,6 +2,7 @@
 #include "process.h"
 
 #include "backend/collective.h"
+#include "base/mistakes.h"
 #include "weber.h"
 
 #include <stdio.h>
@@ -15,22 +16,30 @@ static void to_output(wb_log_level level, const char *text, void *context)
     printf("log %d: %s\n", (int)level, text);
 }
 
+/* The message of the error without the name of its page. */
+static const char *message(void)
+{
+    static char text[8192];
+    wb__error_plain(text, sizeof text);
+    return text;
+}
+
 static void print_device(const wb_device *d)
 {
     if (d) puts(wb_device_describe(d));
-    else printf("error: %s\n", wb_error());
+    else printf("error: %s\n", message());
 }
 
 static void print_status(int status)
 {
-    if (status) printf("error: %s\n", wb_error());
+    if (status) printf("error: %s\n", message());
     else puts("ok");
 }
 
 static void print_memory(const wb_device *d)
 {
     wb_device_memory m;
-    if (!d || wb_device_memory_of(d, &m)) printf("error: %s\n", wb_error());
+    if (!d || wb_device_memory_of(d, &m)) printf("error: %s\n", message());
     else printf("used %lld peak %lld total %lld\n", (long long)m.used, (long long)m.peak,
                 (long long)m.total);
 }
@@ -40,7 +49,7 @@ static void move(void)
 {
     wb_tensor *x = wb_from((float[]){1, 2, 3}, WB_F32, 1, (int64_t[]){3});
     wb_tensor *y = wb_gpu(x);
-    if (!y) printf("error: %s\n", wb_error());
+    if (!y) printf("error: %s\n", message());
     else printf("%s %s %g\n", x == y ? "stays on" : "goes to",
                 wb_device_describe(wb_device_of(y)), (double)wb_at(wb_cpu(y), 2));
 }
@@ -49,7 +58,7 @@ static void functional(const char *backend, const char *part)
 {
     wb_clear_error();
     bool works = wb_functional(backend, *part ? part : NULL);
-    printf("%s%s%s\n", works ? "yes" : "no", *wb_error() ? ": " : "", wb_error());
+    printf("%s%s%s\n", works ? "yes" : "no", *wb_error() ? ": " : "", message());
 }
 
 /* The process becomes a rank of ranks that nothing connects. */
