@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Compiles and runs the blocks of C in pages of the site, and compares what they print.
+
+    doc_blocks.py BUILD [PAGE.md...] [--python PYTHON]
+
+BUILD has libweber.so; the pages are those of docs/site by default.  The blocks of a page are one
+program: blocks with functions, types or directives are at file scope, the others follow each other
+in main and share variables.  A block with a main is a program by itself.  A block ```output behind
+a block of C is what that block prints; "..." in it means any text.  An error of the library that is
+left at the end of a block is a failure, unless the block calls wb_error.
+
+Comments of a page that begin with <!--c or <!--python are blocks that the reader does not see.  On
+a page with <!--separate--> each block of main has a scope of its own; hidden blocks have none.
+With --python, blocks of Python are run, as one program, if PYTHON can import torch.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|^<!--(c|python)\n(.*?)^-->$", re.M | re.S)
+FILE_SCOPE = re.compile(r"(static|typedef|struct \w+ \{|enum|#|WB_LAYER|WB_FUNCTOR|WB_INITIALISER)")
+FLAGS = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable",
+         "-Wno-unused-but-set-variable", "-Wno-unused-function", "-Wno-unused-parameter"]
+HEAD = """#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weber.h>
+__attribute__((unused)) static void page_end(const char *place, int errors_are_shown)
+{
+    fflush(stdout);
+    if (wb_error_code() && !errors_are_shown) {
+        fprintf(stderr, "%s: %s\\n", place, wb_error());
+        exit(1);
+    }
+    wb_clear_error();
+    printf("\\x1e");
+}
+"""
+
+
+class Block:
+    def __init__(self, language, text, line, hidden):
+        self.language, self.text, self.line, self.hidden = language, text, line, hidden
+        self.expected = None
+
+
+def blocks(page):
+    found = []
+    text = page.read_text()
+    for match in BLOCK.finditer(text):
+        hidden = bool(match.group(3))
+        language = match.group(3) or match.group(1)
+        body = match.group(4) if hidden else match.group(2)
+        line = text.count("\n", 0, match.start()) + 2
+        if language == "output":
+            found[-1].expected = body
+        else:
+            found.append(Block(language, body, line, hidden))
+    return found, "<!--separate-->" in text
+
+
+def program(page, parts, separate):
+    """(text, blocks in main) of the program of a page's blocks."""
+    name = page.name
+    top, main = [HEAD], ["int main(void)\n{"]
+    shown = []
+    for block in parts:
+        at = f'#line {block.line} "{name}"\n'
+        if FILE_SCOPE.match(block.text):
+            top.append(at + block.text)
+            continue
+        scoped = separate and not block.hidden
+        main.append(("{\n" if scoped else "") + at + block.text)
+        handles = int("wb_error" in block.text)
+        main.append(f'page_end("{name}:{block.line}", {handles});' + ("\n}" if scoped else ""))
+        shown.append(block)
+    main.append("return 0;\n}\n")
+    return "\n".join(top) + "\n" + "\n".join(main), shown
+
+
+def compare(page, block, printed):
+    expected = [re.escape(line.rstrip()).replace(r"\.\.\.", ".*")
+                for line in (block.expected or "").rstrip("\n").split("\n")]
+    lines = [line.rstrip() for line in printed.rstrip("\n").split("\n")]
+    if block.expected is None:
+        return True
+    if len(expected) == len(lines) and all(map(re.fullmatch, expected, lines)):
+        return True
+    print(f"{page.name}:{block.line}: the block prints\n{printed}\nand the page has\n"
+          f"{block.expected}")
+    return False
+
+
+def run(text, build, folder, name):
+    """The standard output of a program in C; None if it does not compile or fails."""
+    source, binary = folder / f"{name}.c", folder / name
+    source.write_text(text)
+    compiler = os.environ.get("CC", "cc")
+    command = [compiler, *FLAGS, f"-I{ROOT}/include", str(source), "-o", str(binary),
+               f"-L{build}", "-lweber", f"-Wl,-rpath,{build}", "-lm"]
+    compiled = subprocess.run(command, capture_output=True, text=True, check=False)
+    if compiled.returncode:
+        print(compiled.stderr)
+        return None
+    ran = subprocess.run([str(binary)], capture_output=True, text=True, check=False, cwd=folder,
+                         timeout=120)
+    if ran.returncode:
+        print(f"{name}: exit status {ran.returncode}\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
+        return None
+    return ran.stdout
+
+
+def check(page, build, python, folder):
+    parts, separate = blocks(page)
+    name = page.stem
+    ok, count = True, 0
+    for i, block in enumerate(x for x in parts if x.language == "c" and "int main(" in x.text):
+        printed = run(block.text, build, folder, f"{name}_{i}")
+        ok = printed is not None and compare(page, block, printed) and ok
+        count += 1
+    rest = [x for x in parts if x.language == "c" and "int main(" not in x.text]
+    if rest:
+        text, shown = program(page, rest, separate)
+        printed = run(text, build, folder, name)
+        if printed is None:
+            return False, count
+        for block, output in zip(shown, printed.split("\x1e")):
+            ok = compare(page, block, output) and ok
+        count += len(rest)
+    rows = [x.text for x in parts if x.language == "python"]
+    if rows and python:
+        ran = subprocess.run([python, "-c", "\n".join(rows)], capture_output=True, text=True,
+                             check=False, cwd=folder)
+        if ran.returncode:
+            print(f"{page.name}: the blocks of Python fail\n{ran.stderr[-2000:]}")
+            ok = False
+    return ok, count
+
+
+def main():
+    arguments = sys.argv[1:]
+    python = None
+    if "--python" in arguments:
+        at = arguments.index("--python")
+        python = arguments[at + 1]
+        del arguments[at:at + 2]
+        test = subprocess.run([python, "-c", "import torch"], capture_output=True, check=False)
+        python = None if test.returncode else python
+    if not arguments:
+        sys.exit(__doc__)
+    build = Path(arguments[0]).resolve()
+    pages = [Path(x) for x in arguments[1:]] or sorted((ROOT / "docs/site").rglob("*.md"))
+    ok, total = True, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for page in pages:
+            good, count = check(page, build, python, Path(folder))
+            print(f"{page.name}: {count} blocks of C{'' if good else ': FAILED'}")
+            ok, total = ok and good, total + count
+    print(f"{total} blocks of C in {len(pages)} pages; Python "
+          f"{'run' if python else 'not run: no torch'}")
+    return 0 if ok and total else 1
+
+
+sys.exit(main())

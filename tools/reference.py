@@ -1,0 +1,699 @@
+"""Pages of the reference, in reStructuredText, made of the comments of the public headers.
+
+pages(root) is {page: text}: one page for each chapter of include/weber.h, and an index.  Each public
+name has an entry of Sphinx's C domain; public_names(root) lists the names that the headers declare,
+read without the parser of the pages, so that tools/docs.py can compare the two.
+
+Hawkmoth reads such comments too, but not what these headers keep in macros: an option's default is
+the argument of WB_IS, and the comment of wb_conv is that of wb_conv_with.
+"""
+import re
+from pathlib import Path
+
+SKIPPED = ("each.h",)                   # programs do not use its macros
+NAME = r"(?:wb|WB)_(?!_)\w*\w(?<!_)"
+INTERNAL = re.compile(r"_$|_\d$|_ENUM$|_expected$|^wb_this_|^wb_\w+_takes_a_")
+
+
+def headers(root):
+    """The headers of the chapters, in the order of include/weber.h."""
+    folder = root / "include/weber"
+    order = ["base", "tensor", "ops", "indexing", "vision", "signal", "linalg", "nn", "layers",
+             "recurrent", "losses", "structs", "models", "adapt", "data", "observations", "images",
+             "text", "train", "schedules", "files", "pretrained", "device", "distributed"]
+    names = [f"{name}.h" for name in order]
+    rest = {path.name for path in folder.glob("*.h")} - set(names) - set(SKIPPED)
+    return [folder / name for name in names + sorted(rest) if not name.startswith("cxx")]
+
+
+def for_c(text):
+    """The text without what only C++ sees; conditional lines are gone, first branches stay."""
+    kept, stack = [], []
+    for line in text.split("\n"):
+        test = re.match(r"\s*#\s*(ifdef|ifndef|if|else|elif|endif)\b\s*(.*)", line)
+        if test:
+            word, condition = test.groups()
+            if word in ("ifdef", "ifndef", "if"):
+                stack.append(not (word == "ifdef" and condition == "__cplusplus"))
+            elif word == "endif":
+                stack.pop()
+            else:
+                stack[-1] = not stack[-1]
+            kept.append("")
+        else:
+            kept.append(line if all(stack) else "")
+    return "\n".join(kept)
+
+
+def public_names(root):
+    """{name: header} of all names that the headers declare for programs in C."""
+    found = {}
+    for path in headers(root):
+        code = re.sub(r"/\*.*?\*/", " ", for_c(path.read_text()), flags=re.S)
+        rows = re.findall(r"\bX\((\w+)", code)
+        begin = re.search(rf"#define (?:\w+_ENUM)\(.*?\) (\w+_)##", code)
+        code = re.sub(r"#\s*define (\w+)(?:[^\\\n]|\\\n|\\.)*", r" \1 ", code)
+        code = re.sub(r"#\s*(undef|include)[^\n]*", " ", code)
+        names = set(re.findall(rf"\b{NAME}\b", code))
+        if begin:
+            names |= {f"{start}{row}" for start in
+                      re.findall(r"(WB_(?:ERROR_)?)##", path.read_text()) for row in rows
+                      if f"X({row}," in re.sub(r" ", "", path.read_text().split(
+                          "WB_ERRORS(X)" if start == "WB_ERROR_" else "WB_DTYPES(X)")[1]
+                          .split("/**")[0])}
+        for name in names:
+            if not INTERNAL.search(name):
+                found.setdefault(name, path.name)
+    return found
+
+
+# ---- texts ---------------------------------------------------------------------------------------
+
+
+def literal(text):
+    return f"``{text}``"
+
+
+def call_end(text, start):
+    """The index behind the parenthesis that closes the one at `start`; 0 if there is none."""
+    depth = 0
+    for i in range(start, len(text)):
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(text[i], 0)
+        if depth == 0:
+            return i + 1
+    return 0
+
+
+def inline(text):
+    """Plain text of a comment as reStructuredText: names, calls and options are literals."""
+    out, i = [], 0
+    pattern = re.compile(
+        r"(?<![\w.])(?:`[^`\n]+`|(?:wb|WB|WEBER)_\w+|\.[a-z]\w+(?: = (?:\{[^{}]*\}|[-\w.\"]*[\w\"]))?)")
+    while True:
+        match = pattern.search(text, i)
+        if not match:
+            out.append(escape(text[i:]))
+            return "".join(out)
+        out.append(escape(text[i:match.start()]))
+        end = match.end()
+        quoted = match.group(0)[0] == "`"
+        if text[end:end + 1] == "(" and not quoted and not match.group(0).startswith("."):
+            end = call_end(text, end) or end
+        elif match.group(0).startswith("WEBER_"):
+            value = re.match(r"=[\w:.]*\w", text[end:])
+            end += value.end() if value else 0
+        code = text[match.start():end].rstrip()
+        if re.search(r"[\w^]$", out[-1]):
+            out.append("\\ ")
+        out.append(literal(code.strip("`")))
+        if re.match(r"[\w^·]", text[end:]):
+            out.append("\\ ")
+        i = match.start() + len(code)
+
+
+def escape(text):
+    return re.sub(r"([\\*`|_])", r"\\\1", text)
+
+
+def comment_lines(comment):
+    """The lines of a comment without its frame; the text begins in column 0."""
+    body = re.sub(r"^/\*+ ?|\s*\*/$", "", comment)
+    lines = body.split("\n")
+    return [lines[0]] + [re.sub(r"^\s*\* ?", "", line) for line in lines[1:]]
+
+
+def prose(lines):
+    """Lines of a comment as reStructuredText: paragraphs, lists, and blocks of what is indented."""
+    out, paragraph, block, i = [], [], [], 0
+
+    def flush():
+        if paragraph:
+            text = " ".join(paragraph)
+            errors = re.search(r"(?:^|(?<=[.)>] )) ?(Errors?:|Errors as )", text)
+            if errors and errors.start():
+                out.append(inline(text[:errors.start()].rstrip()))
+            if errors:
+                word = errors.group(1)
+                rest = text[errors.end() if word[-1] == ":" else errors.start(1) + len("Errors"):]
+                out.append(f"**{word.strip(': as')}{':' if word[-1] == ':' else ''}**{inline(rest)}")
+            else:
+                out.append(inline(text))
+            paragraph.clear()
+        if block:
+            while not block[-1].strip():
+                block.pop()
+            width = min(len(x) - len(x.lstrip()) for x in block if x.strip())
+            text = [x[width:] for x in block]
+            out.append(f".. code-block:: {language(text)}\n\n" +
+                       "\n".join(f"   {x}".rstrip() for x in text))
+            block.clear()
+
+    while i < len(lines):
+        line = lines[i]
+        item = re.match(r"(\s*)- (.*)", line)
+        if item and not block:
+            flush()
+            items, indent = [], len(item.group(1))
+            while i < len(lines):
+                next_item = re.match(r"(\s*)- (.*)", lines[i])
+                if next_item:
+                    items.append([next_item.group(2)])
+                elif len(lines[i]) - len(lines[i].lstrip()) > indent and lines[i].strip():
+                    items[-1].append(lines[i].strip())
+                else:
+                    break
+                i += 1
+            out.append("\n".join(f"* {inline(' '.join(x))}" for x in items))
+            continue
+        if not line.strip():
+            if block:
+                rest = next((x for x in lines[i:] if x.strip()), "")
+                if rest.startswith("   "):
+                    block.append("")
+                    i += 1
+                    continue
+            flush()
+        elif line.startswith("  ") and (block or not paragraph or paragraph[-1][-1:] in ".:)"
+                                        or line.startswith("     ")
+                                        or re.match(r" +\S.*[\[=]", line)
+                                        or re.match(r"  \w+\(", line)):
+            if not block:
+                flush()
+            block.append(line)
+        else:
+            if block:
+                flush()
+            paragraph.append(line.strip())
+        i += 1
+    flush()
+    return "\n\n".join(out)
+
+
+def language(lines):
+    """The language of a block: "c" if its lines look like C and the lexer accepts them."""
+    if not any(re.search(r"[;{]\s*(//.*|/\*.*)?$|^WB_LAYER\(|^#include", x) for x in lines):
+        return "text"
+    try:
+        from pygments.lexers import CLexer
+        from pygments.token import Error
+    except ImportError:                 # only the site needs colours
+        return "c"
+    tokens = CLexer().get_tokens("\n".join(lines))
+    return "text" if any(kind is Error for kind, _ in tokens) else "c"
+
+
+def indented(text, by="   "):
+    return "\n".join(by + line if line else "" for line in text.split("\n"))
+
+
+# ---- reading headers -----------------------------------------------------------------------------
+
+
+class Entry:
+    """A declaration: kind, name, text of the declaration, comment, and macros that call it."""
+
+    def __init__(self, kind, name, code, doc):
+        self.kind, self.name, self.code, self.doc = kind, name, code, doc
+        self.macros = []                # (name, parameters, lines of its own comment)
+        self.others = []                # further names with the same comment
+
+
+def declaration_end(text, at):
+    """The end of the declaration at `at`: behind its semicolon, or behind the body of a function"""
+    depth, i = 0, at
+    while i < len(text):
+        if text.startswith("/*", i):
+            i = text.index("*/", i) + 2
+            continue
+        if text[i] in "({":
+            depth += 1
+        elif text[i] in ")}":
+            depth -= 1
+            if depth == 0 and text[i] == "}" and text[at:at + 13] == "static inline":
+                return i + 1
+        elif text[i] == ";" and depth == 0:
+            return i + 1
+        i += 1
+    return len(text)
+
+
+def read(path):
+    """(head comment, items) of a header; an item is a section's title, prose, an Entry or a macro"""
+    raw = path.read_text()
+    text = for_c(raw)
+    only_c = [(m.start(), m.end()) for m in
+              re.finditer(r"#ifndef __cplusplus\n.*?\n#(?:endif|else)", raw, re.S)]
+    head = comment_lines(re.match(r"/\*.*?\*/", text, re.S).group(0))
+    items, doc, at, line_of = [], None, re.match(r"/\*.*?\*/", text, re.S).end(), None
+    while at < len(text):
+        space = re.match(r"\s*", text[at:]).group(0)
+        at += len(space)
+        if doc is not None and space.count("\n") > 1 and items and items[-1][0] == "macro":
+            doc = None
+        if at >= len(text):
+            break
+        if text.startswith("/*", at):
+            end = text.index("*/", at) + 2
+            comment = text[at:end]
+            title = re.match(r"/\* -+ (.*?) -+ \*/", comment, re.S)
+            line = text.count("\n", 0, at)
+            hidden = any(raw.count("\n", 0, a) < line < raw.count("\n", 0, b) for a, b in only_c)
+            doc = None
+            if title:
+                items.append(("section", title.group(1)))
+            elif comment.startswith("/**"):
+                doc = comment_lines(comment)
+            elif not hidden and text[at - 1] == "\n":
+                items.append(("prose", comment_lines(comment)))
+            at = end
+            continue
+        if text[at] == "#":
+            end = at
+            while True:
+                end = text.find("\n", end)
+                end = len(text) if end < 0 else end
+                if text[end - 1] != "\\":
+                    break
+                end += 1
+            define = re.match(r"#\s*define (\w+)(\([^)]*\))?\s*(.*)", text[at:end], re.S)
+            if define:
+                items.append(("macro", define.group(1), define.group(2) or "", define.group(3),
+                              doc))
+            at = end
+            continue
+        end = declaration_end(text, at)
+        code = text[at:end]
+        listed = re.match(r"WB_\w+\(\w+\)\n", text[at:])
+        if listed:                      # a use of a list of rows, such as WB_MOVABLES
+            at += listed.end()
+            continue
+        at = end
+        if re.match(r'extern "C"|\}', code):
+            at = at - len(code) + re.match(r'extern "C" \{|\}', code).end()
+            continue
+        trailing = re.match(r" */\*(.*?)\*/", text[at:], re.S)
+        if trailing and "\n" not in text[at:at + trailing.start(1)]:
+            at += trailing.end()
+            if doc is None:
+                doc = [" ".join(x.strip(" *") for x in trailing.group(1).split("\n"))]
+        entry = declared(code, doc)
+        if entry:
+            items.append(("entry", entry))
+        doc = None
+    return head, items
+
+
+def declared(code, doc):
+    """The Entry of a declaration; None for what is not public."""
+    flat = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", " ", code, flags=re.S)).strip()
+    if flat.startswith("WB_API"):
+        flat = re.sub(r"^WB_API (extern )?|;$| WB_PRINTF_\(.*?\)", "", flat)
+        name = re.match(r".*?(\w+)(?: ?\(|$)", flat).group(1)
+        if "(" in flat:
+            name = re.search(r"(\w+)\(", flat).group(1)
+        entry = Entry("function" if "(" in flat else "var", name, flat, doc)
+    elif re.match(r"(typedef )?enum\b", flat):
+        name = re.search(r"(\w+);$", flat)
+        entry = Entry("enum", name.group(1) if name else "", code, doc)
+    elif flat.startswith("typedef struct") and "{" in flat:
+        entry = Entry("struct", re.search(r"(\w+);$", flat).group(1), code, doc)
+    elif flat.startswith("typedef struct"):
+        entry = Entry("type", re.search(r"(\w+);$", flat).group(1), "", doc)
+    elif flat.startswith("typedef"):
+        flat = re.sub(r"^typedef |;$", "", flat)
+        name = re.search(r"\(\*(\w+)\)|(\w+)(\[.*\])?$", flat)
+        entry = Entry("type", name.group(1) or name.group(2), flat, doc)
+    else:
+        return None
+    return None if entry.name and INTERNAL.search(entry.name) else entry
+
+
+def members(code):
+    """[(type, name, default, text, by place)] of a struct."""
+    body = code[code.index("{") + 1:code.rindex("}")]
+    found, at, lead, place = [], 0, [], False
+    while True:
+        at += len(re.match(r"\s*", body[at:]).group(0))
+        if at >= len(body):
+            return found
+        if body.startswith("/*", at):
+            end = body.index("*/", at) + 2
+            lead += comment_lines(body[at:end])
+            at = end
+            continue
+        marker = re.match(r"WB_OPTIONS_HEAD\(\w+\)|WB_BY_PLACE|WB_NO_MORE", body[at:])
+        if marker:
+            place = place or marker.group(0) == "WB_BY_PLACE"
+            at += marker.end()
+            continue
+        depth, end = 0, at
+        while body[end] != ";" or depth:
+            depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(body[end], 0)
+            end += 1
+        member = re.sub(r"\s+", " ", body[at:end])
+        at = end + 1
+        trailing = re.match(r" */\*(.*?)\*/", body[at:], re.S)
+        text = list(lead)
+        lead = []
+        if trailing:
+            text += [re.sub(r"^\s*\*? ?", "", x) for x in trailing.group(1).split("\n")]
+            at += trailing.end()
+        text = " ".join(x.strip() for x in text if x.strip())
+        found += declarators(member, text, place)
+
+
+def declarators(member, text, place):
+    pointer = re.match(r"(.*?\(\*)(\w+)(\).*)", member)
+    if pointer:
+        default = re.search(r" WB_IS\((.*)\)$", pointer.group(3))
+        rest = re.sub(r" WB_IS\(.*\)$", "", pointer.group(3))
+        kind = pointer.group(1) + rest
+        return [(kind, pointer.group(2), default.group(1) if default else None, text, place)]
+    parts, depth, last = [], 0, 0
+    for i, c in enumerate(member):
+        depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(c, 0)
+        if c == "," and depth == 0:
+            parts.append(member[last:i])
+            last = i + 1
+    parts.append(member[last:])
+    kind, rows = "", []
+    for part in parts:
+        match = re.match(r"(.*?)\s*(\**)\s*(?:const )?(\w+)((?:\[[^\]]*\])*)"
+                         r"(?: (WB_REQUIRED)| WB_IS\((.*)\))?$", part.strip())
+        if match.group(1):
+            kind = match.group(1)
+        default = "required" if match.group(5) else match.group(6)
+        if not match.group(3).endswith("_"):
+            stars = f" {match.group(2)}" if match.group(2) else ""
+            rows.append((f"{kind}{stars}{match.group(4)}", match.group(3), default, text, place))
+    return rows
+
+
+def enumerators(code, raw):
+    """[(name, text)] of an enumeration; rows of a list X are expanded."""
+    body = code[code.index("{") + 1:code.rindex("}")]
+    found = []
+    rows = re.search(r"#define \w+\([^)]*\) (\w+)##NAME,\s*(\w+)\(", body)
+    texts = re.sub(r"#[^\n]*", "", body)
+    for match in re.finditer(r"\b(WB_\w+)(\s*=\s*[^,/}]+)?\s*,?\s*(?:/\*(.*?)\*/)?", texts, re.S):
+        if rows and match.group(1) == rows.group(2):
+            listed = re.search(rf"#define {rows.group(2)}\(X\)(.*?)\n\n", raw, re.S).group(1)
+            found += [(rows.group(1) + name, " ".join(more.replace("\\", "").split()).strip('"'))
+                      for name, more in re.findall(r"X\((\w+), *(.*?)\)", listed)]
+        elif not INTERNAL.search(match.group(1)) and not re.match(r"\w+\(", texts[match.start():]):
+            found.append((match.group(1), " ".join((match.group(3) or "").split())))
+    return found
+
+
+# ---- writing pages -------------------------------------------------------------------------------
+
+
+class Reference:
+    def __init__(self, root, uses):
+        self.root, self.uses = root, uses
+        self.read = {path: read(path) for path in headers(root)}
+        self.functions = {item[1].name: item[1] for _, items in self.read.values()
+                          for item in items if item[0] == "entry" and item[1].name}
+        self.with_example = set()
+        for path, (_, items) in self.read.items():
+            self.attach(path, items)
+
+    def attach(self, path, items):
+        """Gives each macro to the entry of the function that it calls, or makes it an entry."""
+        bodies = {item[1]: item[3] for item in items if item[0] == "macro"}
+        kept, group = [], None
+        for item in items:
+            if item[0] != "macro":
+                kept.append(item)
+                group = None
+                continue
+            _, name, parameters, body, doc = item
+            if doc is None and group is None or doc is not None and group and group.doc is not doc:
+                group = None
+            if INTERNAL.search(name) or name.startswith("WEBER_"):
+                continue
+            if name == "WB_API":
+                doc = ["Marks a declaration that the library exports."]
+            begin = name[3:]
+            target = next((self.functions[x] for x in (name, f"{name}_with", f"{name}_array",
+                           f"{name}_typed", f"wb_object_{begin}") if x in self.functions), None)
+            if target is None and doc is None and group is None:
+                target = self.followed(body, bodies)
+            if target is not None and (doc is None or target.name == name or
+                                       not doc[0].startswith("wb_keep")):
+                target.macros.append((name, parameters, doc))
+                continue
+            if group is not None and (doc is None or group.doc is doc):
+                group.others.append((name, parameters))
+            else:
+                group = Entry("macro", name, parameters, doc)
+                kept.append(("entry", group))
+        items[:] = kept
+
+    def followed(self, body, bodies, depth=0):
+        """The entry of the function that a macro calls, also through other macros."""
+        for word in re.findall(r"\b(?:wb|WB)_\w+", body):
+            if word in self.functions and self.functions[word].kind == "function":
+                return self.functions[word]
+            if word in bodies and depth < 4:
+                found = self.followed(bodies[word], bodies, depth + 1)
+                if found:
+                    return found
+        return None
+
+    def options_of(self, entry):
+        """The struct of a function's options, as an Entry; None if it takes none."""
+        match = re.search(r"const (wb_\w+_options) \*o\b", entry.code)
+        return self.functions.get(match.group(1)) if match else None
+
+    def parameters(self, entry, name, written):
+        """The parameters of a macro: those of the function, and the options given by place."""
+        if written != "(...)":
+            return written
+        options = self.options_of(entry)
+        if not options:
+            return written
+        inside = entry.code[entry.code.index("(") + 1:entry.code.rindex(")")]
+        names = [re.search(r"(\w+)$", x.strip()).group(1) for x in inside.split(",")]
+        names = [x for x in names if x not in ("o", "void")]
+        names += [x[1] for x in members(options.code) if x[4] and x[2] == "required"]
+        return f"({', '.join(names + ['...'])})"
+
+    def options(self, entry):
+        struct = self.options_of(entry)
+        if not struct:
+            return ""
+        names = ", ".join(literal(f".{x[1]}") for x in members(struct.code))
+        return f"Options: {names}; see :c:struct:`{struct.name}`." if names else ""
+
+    def example(self, names):
+        for name in names:
+            use = self.uses.get(name)
+            if use:
+                self.with_example.add(names[0])
+                place, code = use
+                return (f".. code-block:: c\n   :caption: {place}\n\n" + indented(code))
+        return ""
+
+    def function(self, entry):
+        doc = prose(entry.doc or [])
+        signature = entry.code
+        parts = []
+        macros = [x for x in entry.macros if x[0] != entry.name]
+        for name, _, own in entry.macros:
+            if own:
+                doc += "\n\n" + prose(own)
+        names = [x[0] for x in macros] + [entry.name]
+        parts = [doc, self.options(entry), self.example(names)]
+        if macros:
+            heads = [f"{name}{self.parameters(entry, name, written)}"
+                     for name, written, _ in macros]
+            parts.append(f".. c:namespace:: NULL\n\n.. c:function:: {signature}\n\n"
+                         "   The function of the macro.")
+            head = ".. c:macro:: " + ("\n" + " " * 13).join(heads)
+        else:
+            kind = "var" if entry.kind == "var" else "function"
+            head = f".. c:{kind}:: {signature}"
+        return head + "\n\n" + indented("\n\n".join(x for x in parts if x))
+
+    def table(self, rows):
+        lines = [".. list-table::", "   :header-rows: 1", "   :class: fields", ""]
+        for row in rows:
+            for i, cell in enumerate(row):
+                lines.append(f"   {'* -' if i == 0 else '  -'} {cell}".rstrip())
+        return "\n".join(lines)
+
+    def struct(self, entry):
+        rows = members(entry.code)
+        parts = [prose(entry.doc or [])]
+        if "WB_OPTIONS_HEAD" in entry.code:
+            table = [("Option", "Type", "Default", "Meaning")]
+            for kind, name, default, text, place in rows:
+                shown = "required" if default == "required" else literal(default or "0")
+                meaning = inline(text) + (" (also by place)" if place else "")
+                table.append((literal(f".{name}"), literal(kind), shown, meaning.strip()))
+        else:
+            table = [("Field", "Type", "Meaning")]
+            table += [(literal(name), literal(kind), inline(text))
+                      for kind, name, _, text, _ in rows]
+        if rows:
+            parts.append(self.table(table))
+        parts.append(self.example([entry.name]))
+        return f".. c:struct:: {entry.name}\n\n" + indented("\n\n".join(x for x in parts if x))
+
+    def enum(self, entry, raw):
+        rows = enumerators(entry.code, raw)
+        body = "\n\n".join(f".. c:enumerator:: {name}" + (f"\n\n   {inline(text)}" if text else "")
+                           for name, text in rows)
+        doc = prose(entry.doc or [])
+        if entry.name:
+            return f".. c:enum:: {entry.name}\n\n" + indented(f"{doc}\n\n{body}")
+        heads = ("\n" + " " * 18).join(name for name, _ in rows)
+        return f".. c:enumerator:: {heads}\n\n" + indented(doc)
+
+    def entry(self, entry, raw):
+        if entry.kind in ("function", "var"):
+            return self.function(entry)
+        if entry.kind == "struct":
+            return self.struct(entry)
+        if entry.kind == "enum":
+            return self.enum(entry, raw)
+        if entry.kind == "macro":
+            heads = [f"{name}{parameters}" for name, parameters in
+                     [(entry.name, entry.code), *entry.others]]
+            names = [name for name, _ in [(entry.name, ""), *entry.others]]
+            text = "\n\n".join(x for x in (prose(entry.doc or []), self.example(names)) if x)
+            return ".. c:macro:: " + ("\n" + " " * 13).join(heads) + "\n\n" + indented(text)
+        text = "\n\n".join(x for x in (prose(entry.doc or []), self.example([entry.name])) if x)
+        return f".. c:type:: {entry.code or entry.name}\n\n" + indented(text)
+
+    def page(self, path):
+        head, items = self.read[path]
+        raw = path.read_text()
+        first = re.match(r"Weber, chapter (\d): (.*)", " ".join(head).split(".  ")[0])
+        title = first.group(2).split(":")[0] if first else path.stem
+        title = re.sub(r"\.$", "", title).split(".")[0]
+        title = title[0].upper() + title[1:]
+        text = [f".. _header-{path.stem}:", f"{title}\n{'=' * len(title)}",
+                f"*#include <weber.h>* (weber/{path.name})"]
+        if len(head) > 1:
+            rest = head[:]
+            rest[0] = re.sub(r"^Weber, chapter \d: ", "", rest[0])
+            rest[0] = rest[0][0].upper() + rest[0][1:]
+            text.append(prose(rest))
+        for item in items:
+            if item[0] == "section":
+                name, _, more = item[1].partition("; ")
+                name = name[0].upper() + name[1:]
+                text.append(f"{escape(name)}\n{'-' * (len(name) + 4)}")
+                if more:
+                    text.append(inline(f"{more[0].upper()}{more[1:]}."))
+            elif item[0] == "prose":
+                text.append(prose(item[1]))
+            else:
+                text.append(self.entry(item[1], raw))
+        return "\n\n".join(text) + "\n"
+
+    def index(self):
+        head = comment_lines(re.match(r"/\*.*?\*/", (self.root / "include/weber.h").read_text(),
+                                      re.S).group(0))
+        text = "\n".join(head[head.index("Names"):])
+        parts = re.split(r"^([A-Z][a-z ]+)\n(?=  )", text, flags=re.M)[1:]
+        out = ["Reference\n=========",
+               "The public header, ``weber.h``, by chapter.  The search field finds every name; "
+               "the :ref:`genindex` lists them."]
+        for title, body in zip(parts[::2], parts[1::2]):
+            lines = [re.sub("^  ", "", x) for x in body.split("\n")]
+            if title == "Names":
+                lines = [f"  {x}" for x in lines]
+            out.append(f"{title}\n{'-' * len(title)}")
+            out.append(prose(lines))
+        out.append("Chapters\n--------")
+        toctree = "\n".join(f"   {path.stem}" for path in self.read)
+        out.append(f".. toctree::\n   :maxdepth: 2\n\n{toctree}\n   cxx")
+        return "\n\n".join(out) + "\n"
+
+    def cxx(self):
+        """The page of C++: the comments of the headers weber/cxx*.h."""
+        out = ["C++\n===", "*#include <weber.h>* (weber/cxx.h and the headers that it includes)"]
+        for path in sorted((self.root / "include/weber").glob("cxx*.h")):
+            text = path.read_text()
+            comments = re.findall(r"/\*\*?(?! -).*?\*/", text, re.S)
+            lines = comment_lines(comments[0])
+            out += [f"{path.name}\n{'-' * len(path.name)}", prose(lines)]
+            for match in re.finditer(r"/\*\*.*?\*/", text, re.S):
+                out.append(prose(comment_lines(match.group(0))))
+        return "\n\n".join(out) + "\n"
+
+    def pages(self):
+        found = {path.stem: self.page(path) for path in self.read}
+        found["index"] = self.index()
+        found["cxx"] = self.cxx()
+        return found
+
+
+# ---- examples ------------------------------------------------------------------------------------
+
+
+def statement(lines, i, name):
+    """The statement with a call of `name` in line i, as at most 5 lines; None if it is longer."""
+    first = i
+    while first > 0 and not re.search(r"[;{}:/]\s*$|^\s*$|^#", lines[first - 1]):
+        first -= 1
+        if i - first > 3:
+            return None
+    last = i
+    while last < len(lines) and not re.search(r"[;{}]\s*(/\*.*\*/)?\s*$", lines[last]):
+        last += 1
+        if last - first > 4:
+            return None
+    if last >= len(lines):
+        return None
+    text = lines[first:last + 1]
+    width = min(len(x) - len(x.lstrip()) for x in text)
+    text = "\n".join(x[width:] for x in text)
+    if re.search(r"\bassert_(null|false)|expect_error|wrong|_fails", text) or "*/" in text and \
+            "/*" not in text:
+        return None
+    return text
+
+
+def uses(root, names, sources):
+    """{name: (place, code)}: a short statement with each name, from the first source that has one.
+
+    `sources` are lists of files, the best first; all of them are compiled and run by the tests."""
+    found = {}
+    for files in sources:
+        best = {}
+        for path in files:
+            lines = path.read_text(errors="replace").split("\n")
+            place = path.relative_to(root).as_posix()
+            for i, line in enumerate(lines):
+                for name in set(re.findall(rf"\b{NAME}\b(?=\()|\bWB_[A-Z]\w+\b", line)):
+                    if name not in names or name in found or re.match(r"\s*(\*|/\*|//)", line):
+                        continue
+                    code = statement(lines, i, name)
+                    if code is None or len(max(code.split("\n"), key=len)) > 92:
+                        continue
+                    score = (code.count("\n") > 2, "assert" in code, "static" in code,
+                             abs(len(code) - 60))
+                    if name not in best or score < best[name][0]:
+                        best[name] = (score, place, code)
+        found.update({name: (place, code) for name, (_, place, code) in best.items()})
+    return found
+
+
+def sources(root):
+    examples = sorted((root / "examples").glob("*.c"))
+    programs = sorted((root / "bench/programs").glob("*.c"))
+    tests = [path for path in sorted((root / "tests").rglob("*.c"))
+             if not re.search(r"/(doubles|minimal|fuzz|graphs)/", path.as_posix())]
+    return [examples, programs, tests]
+
+
+def make(root):
+    """(pages, names, number of names with an example)"""
+    root = Path(root)
+    names = public_names(root)
+    reference = Reference(root, uses(root, names, sources(root)))
+    return reference.pages(), names, reference
