@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles and runs the blocks of C in pages of the site, and compares what they print.
 
-    doc_blocks.py BUILD [PAGE.md...] [--python PYTHON]
+    doc_blocks.py BUILD [PAGE.md...]
 
 BUILD has libweber.so; the pages are those of docs/site by default.  The blocks of a page are one
 program: blocks with functions, types or directives are at file scope, the others follow each other
@@ -11,7 +11,7 @@ left at the end of a block is a failure, unless the block calls wb_error.
 
 Comments of a page that begin with <!--c or <!--python are blocks that the reader does not see.  On
 a page with <!--separate--> each block of main has a scope of its own; hidden blocks have none.
-With --python, blocks of Python are run, as one program, if PYTHON can import torch.
+Blocks of Python are run, as one program, if WEBER_TEST_PYTHON can import torch.
 """
 import os
 import re
@@ -102,10 +102,10 @@ def run(text, build, folder, name):
     source.write_text(text)
     compiler = os.environ.get("CC", "cc")
     command = [compiler, *FLAGS, f"-I{ROOT}/include", str(source), "-o", str(binary),
-               f"-L{build}", "-lweber", f"-Wl,-rpath,{build}", "-lm"]
+               f"{build}/libweber.so", f"-Wl,-rpath,{build}", "-lm"]
     compiled = subprocess.run(command, capture_output=True, text=True, check=False)
     if compiled.returncode:
-        print(compiled.stderr)
+        print(compiled.stderr[:3000])
         return None
     ran = subprocess.run([str(binary)], capture_output=True, text=True, check=False, cwd=folder,
                          timeout=120)
@@ -144,11 +144,8 @@ def check(page, build, python, folder):
 
 def main():
     arguments = sys.argv[1:]
-    python = None
-    if "--python" in arguments:
-        at = arguments.index("--python")
-        python = arguments[at + 1]
-        del arguments[at:at + 2]
+    python = os.environ.get("WEBER_TEST_PYTHON")
+    if python:
         test = subprocess.run([python, "-c", "import torch"], capture_output=True, check=False)
         python = None if test.returncode else python
     if not arguments:

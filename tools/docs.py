@@ -7,7 +7,8 @@ Puts docs/site, docs/*.md, README.md, the examples and the reference that refere
 headers into build/docs-source, and runs Sphinx, whose warnings are errors.  The build fails if a
 public name has no entry in the reference.  The site is build/docs/index.html.
 
-  --pictures   first runs the programs in docs/site/pictures, which draw the pictures (pictures.py)
+  --pictures   first runs the programs in docs/site/pictures, which draw the pictures (pictures.py);
+               WEBER_DIGITS is the file digits.csv.gz
   --check      afterwards opens pages in Chromium (docs_check.py)
 """
 import os
@@ -77,7 +78,8 @@ def linked(text, name, pages):
                    for i, part in enumerate(parts))
 
 def fenced_all(text):
-    return re.sub(r"(?m)^((?:(?!\d+\.|[-*] ).*\S)?)\n\n((?:    .*\n|\n)*    .*\n)", fenced, text)
+    before = r"^((?:(?!\d+\.|[-*] ).*\S)?)\n\n"
+    return re.sub(before + r"((?:    .*\n|\n)*    .*\n)", fenced, text, flags=re.M)
 
 
 def fenced(match):
@@ -149,7 +151,7 @@ def main():
         sys.exit(__doc__)
     if "--pictures" in options:
         import pictures
-        if not pictures.draw(ROOT):
+        if not pictures.draw(ROOT, ROOT / "build", Path(os.environ["WEBER_DIGITS"]).resolve()):
             return 1
     if not build():
         return 1

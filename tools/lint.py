@@ -251,7 +251,7 @@ class Lint:
         declared |= {begin + row for begin in re.findall(r"\b((?:wb|WB)_\w*)##", code)
                      for row in re.findall(r"\bX\((\w+)", code)}
         for name in self.files:
-            if name == "README.md" or re.match(r"docs/[^/]*\.md$", name):
+            if name == "README.md" or re.match(r"docs/.*\.md$", name):
                 for line, match in self.each_match(name, self.read(name), PUBLIC_NAME):
                     if match.group(0) not in declared:
                         self.report(name, line, "names",

@@ -1,13 +1,15 @@
+#!/usr/bin/env python3
 """Pages of the reference, in reStructuredText, made of the comments of the public headers.
 
-pages(root) is {page: text}: one page for each chapter of include/weber.h, and an index.  Each public
-name has an entry of Sphinx's C domain; public_names(root) lists the names that the headers declare,
-read without the parser of the pages, so that tools/docs.py can compare the two.
+One page for each chapter of include/weber.h, and an index.  Each public name has an entry of
+Sphinx's C domain; public_names(root) lists the names that the headers declare, read without the
+parser of the pages, so that tools/docs.py can compare the two.
 
 Hawkmoth reads such comments too, but not what these headers keep in macros: an option's default is
 the argument of WB_IS, and the comment of wb_conv is that of wb_conv_with.
 """
 import re
+import sys
 from pathlib import Path
 
 SKIPPED = ("each.h",)                   # programs do not use its macros
@@ -49,18 +51,14 @@ def public_names(root):
     """{name: header} of all names that the headers declare for programs in C."""
     found = {}
     for path in headers(root):
-        code = re.sub(r"/\*.*?\*/", " ", for_c(path.read_text()), flags=re.S)
-        rows = re.findall(r"\bX\((\w+)", code)
-        begin = re.search(rf"#define (?:\w+_ENUM)\(.*?\) (\w+_)##", code)
+        text = path.read_text()
+        code = re.sub(r"/\*.*?\*/", " ", for_c(text), flags=re.S)
         code = re.sub(r"#\s*define (\w+)(?:[^\\\n]|\\\n|\\.)*", r" \1 ", code)
         code = re.sub(r"#\s*(undef|include)[^\n]*", " ", code)
         names = set(re.findall(rf"\b{NAME}\b", code))
-        if begin:
-            names |= {f"{start}{row}" for start in
-                      re.findall(r"(WB_(?:ERROR_)?)##", path.read_text()) for row in rows
-                      if f"X({row}," in re.sub(r" ", "", path.read_text().split(
-                          "WB_ERRORS(X)" if start == "WB_ERROR_" else "WB_DTYPES(X)")[1]
-                          .split("/**")[0])}
+        for begin, listed in re.findall(r"(WB_\w*)##NAME,\s*(\w+)\(", text):
+            rows = re.search(rf"#define {listed}\(X\)(.*?)\n\n", text, re.S).group(1)
+            names |= {begin + row for row in re.findall(r"\bX\((\w+)", rows)}
         for name in names:
             if not INTERNAL.search(name):
                 found.setdefault(name, path.name)
@@ -88,7 +86,8 @@ def inline(text):
     """Plain text of a comment as reStructuredText: names, calls and options are literals."""
     out, i = [], 0
     pattern = re.compile(
-        r"(?<![\w.])(?:`[^`\n]+`|(?:wb|WB|WEBER)_\w+|\.[a-z]\w+(?: = (?:\{[^{}]*\}|[-\w.\"]*[\w\"]))?)")
+        r"(?<![\w.])(?:`[^`\n]+`|(?:wb|WB|WEBER)_\w+|"
+        r"\.[a-z]\w+(?: = (?:\{[^{}]*\}|[-\w.\"]*[\w\"]))?)")
     while True:
         match = pattern.search(text, i)
         if not match:
@@ -135,7 +134,8 @@ def prose(lines):
             if errors:
                 word = errors.group(1)
                 rest = text[errors.end() if word[-1] == ":" else errors.start(1) + len("Errors"):]
-                out.append(f"**{word.strip(': as')}{':' if word[-1] == ':' else ''}**{inline(rest)}")
+                colon = ":" if word[-1] == ":" else ""
+                out.append(f"**{word.strip(': as')}{colon}**{inline(rest)}")
             else:
                 out.append(inline(text))
             paragraph.clear()
@@ -216,6 +216,7 @@ class Entry:
         self.kind, self.name, self.code, self.doc = kind, name, code, doc
         self.macros = []                # (name, parameters, lines of its own comment)
         self.others = []                # further names with the same comment
+        self.plain = None               # the function that has the name of the macro
 
 
 def declaration_end(text, at):
@@ -238,7 +239,7 @@ def declaration_end(text, at):
 
 
 def read(path):
-    """(head comment, items) of a header; an item is a section's title, prose, an Entry or a macro"""
+    """(head comment, items) of a header: titles of sections, prose, entries and macros."""
     raw = path.read_text()
     text = for_c(raw)
     only_c = [(m.start(), m.end()) for m in
@@ -417,6 +418,9 @@ class Reference:
         self.with_example = set()
         for path, (_, items) in self.read.items():
             self.attach(path, items)
+        plain = [entry.plain for entry in self.functions.values() if entry.plain]
+        for _, items in self.read.values():
+            items[:] = [x for x in items if x[0] != "entry" or x[1] not in plain]
 
     def attach(self, path, items):
         """Gives each macro to the entry of the function that it calls, or makes it an entry."""
@@ -439,6 +443,9 @@ class Reference:
                            f"{name}_typed", f"wb_object_{begin}") if x in self.functions), None)
             if target is None and doc is None and group is None:
                 target = self.followed(body, bodies)
+            option_form = self.functions.get(f"{name}_with")
+            if option_form and name in self.functions:      # wb_mse, also a function value
+                option_form.plain, target = self.functions[name], option_form
             if target is not None and (doc is None or target.name == name or
                                        not doc[0].startswith("wb_keep")):
                 target.macros.append((name, parameters, doc))
@@ -499,6 +506,7 @@ class Reference:
         doc = prose(entry.doc or [])
         signature = entry.code
         parts = []
+        plain = entry.plain
         macros = [x for x in entry.macros if x[0] != entry.name]
         for name, _, own in entry.macros:
             if own:
@@ -511,6 +519,8 @@ class Reference:
             parts.append(f".. c:namespace:: NULL\n\n.. c:function:: {signature}\n\n"
                          "   The function of the macro.")
             head = ".. c:macro:: " + ("\n" + " " * 13).join(heads)
+            if plain:
+                head = f".. c:function:: {plain.code}"
         else:
             kind = "var" if entry.kind == "var" else "function"
             head = f".. c:{kind}:: {signature}"
@@ -697,3 +707,19 @@ def make(root):
     names = public_names(root)
     reference = Reference(root, uses(root, names, sources(root)))
     return reference.pages(), names, reference
+
+
+def main():
+    """Prints the public names that have no entry; the exit status is 1 if there are any."""
+    texts, names, _ = make(sys.argv[1])
+    heads = re.findall(r"^ *\.\. c:\w+:: .*(?:\n {13,}\S.*)*", "\n".join(texts.values()), re.M)
+    entries = set(re.findall(rf"\b{NAME}\b", "\n".join(heads)))
+    missing = sorted(set(names) - entries)
+    for name in missing:
+        print(f"include/weber/{names[name]}: {name} has no entry in the reference")
+    print(f"{len(names) - len(missing)} of {len(names)} public names have an entry")
+    return 1 if missing or not names else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
