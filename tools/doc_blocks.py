@@ -3,11 +3,12 @@
 
     doc_blocks.py BUILD [PAGE.md...]
 
-BUILD has libweber.so; the pages are those of docs/site by default.  The blocks of a page are one
-program: blocks with functions, types or directives are at file scope, the others follow each other
-in main and share variables.  A block with a main is a program by itself.  A block ```output behind
-a block of C is what that block prints; "..." in it means any text.  An error of the library that is
-left at the end of a block is a failure, unless the block calls wb_error.
+BUILD has libweber.so; the pages are those of docs/site by default, with docs/site/examples.c.  The
+blocks of a page are one program: blocks with functions, types or directives are at file scope, the
+others follow each other in main and share variables.  A block with a main is a program by itself.
+A block ```output behind a block of C is what that block prints; "..." in it means any text.  An
+error of the library that is left at the end of a block is a failure, unless the block calls
+wb_error.
 
 Comments of a page that begin with <!--c or <!--python are blocks that the reader does not see.  On
 a page with <!--separate--> each block of main has a scope of its own; hidden blocks have none.
@@ -154,6 +155,9 @@ def main():
     pages = [Path(x) for x in arguments[1:]] or sorted((ROOT / "docs/site").rglob("*.md"))
     ok, total = True, 0
     with tempfile.TemporaryDirectory() as folder:
+        if not arguments[1:]:
+            ok = run((ROOT / "docs/site/examples.c").read_text(), build, Path(folder),
+                     "examples") is not None
         for page in pages:
             good, count = check(page, build, python, Path(folder))
             print(f"{page.name}: {count} blocks of C{'' if good else ': FAILED'}")

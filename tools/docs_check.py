@@ -28,17 +28,24 @@ const wait = ms => new Promise(done => setTimeout(done, ms));
 async function look(page) {
     await new Promise(done => { frame.onload = done; frame.src = page; });
     const inside = frame.contentDocument, root = inside.documentElement;
-    for (const image of inside.images) { image.loading = "eager"; await image.decode().catch(() => 0); }
-    for (let i = 0; i < 40 && inside.querySelectorAll("button.copybtn").length <
-            inside.querySelectorAll("div:not(.output) > div.highlight > pre").length; i++) await wait(50);
-    const text = inside.querySelector("button.copybtn");
+    const blocks = inside.querySelectorAll("div:not(.output) > div.highlight > pre");
+    const buttons = () => inside.querySelectorAll("button.copybtn");
+    for (const image of inside.images) {
+        image.loading = "eager";
+        await image.decode().catch(() => 0);
+    }
+    for (let i = 0; i < 40 && buttons().length < blocks.length; i++) await wait(50);
+    const text = buttons()[0];
     let copied = null;
     if (text) {
-        frame.contentWindow.navigator.clipboard.writeText = x => { copied = x; return Promise.resolve(); };
         const block = inside.querySelector(text.dataset.clipboardTarget);
-        inside.defaultView.document.execCommand = () => {
-            copied = String(inside.getSelection() ||
-                (inside.activeElement && inside.activeElement.value) || ""); return true; };
+        const clipboard = frame.contentWindow.navigator.clipboard;
+        if (clipboard)
+            clipboard.writeText = x => { copied = x; return Promise.resolve(); };
+        inside.execCommand = () => {
+            copied = String(inside.activeElement.value || inside.getSelection());
+            return true;
+        };
         text.click();
         for (let i = 0; i < 20 && !copied; i++) await wait(25);
         copied = copied !== null && block && copied.trim() === block.innerText.trim();
@@ -48,14 +55,14 @@ async function look(page) {
         wide: [...inside.querySelectorAll("article *")].filter(x => {
             const box = x.getBoundingClientRect();
             if (box.right <= root.clientWidth + 1) return false;
-            for (let at = x.parentElement; at; at = at.parentElement)
-                if (getComputedStyle(at).overflowX !== "visible") return false;
+            for (let at = x.parentElement; at.tagName !== "ARTICLE"; at = at.parentElement)
+                if (frame.contentWindow.getComputedStyle(at).overflowX !== "visible") return false;
             return true;
         }).slice(0, 3).map(x => x.outerHTML.slice(0, 120)),
         broken: [...inside.images].filter(x => !x.naturalWidth).map(x => x.src),
         images: inside.images.length,
-        blocks: inside.querySelectorAll("div:not(.output) > div.highlight > pre").length,
-        buttons: inside.querySelectorAll("button.copybtn").length,
+        blocks: blocks.length,
+        buttons: buttons().length,
         copied: copied,
     };
 }
@@ -76,8 +83,9 @@ def browse(url, seconds=120):
     """The text of a page after its scripts have run."""
     name = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome"))))
     with tempfile.TemporaryDirectory() as profile:
-        command = [name, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
-                   f"--virtual-time-budget={seconds * 1000}", "--dump-dom", url]
+        command = [name, "--headless", "--no-sandbox", "--disable-gpu",
+                   f"--user-data-dir={profile}", f"--virtual-time-budget={seconds * 1000}",
+                   "--dump-dom", url]
         return subprocess.run(command, capture_output=True, text=True, check=False,
                               timeout=300).stdout
 

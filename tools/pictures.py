@@ -1,7 +1,7 @@
 """Draws the pictures of the site with the programs in docs/site/pictures: ./run docs --pictures.
 
-The programs write curves, matrices and images.  Here the plan of a step, which the library logs with
-WEBER_DEBUG=stages,plan, becomes a graph, by dot, and the trace of wb_profile_end a timeline.
+The programs write curves, matrices and images.  Here the plan of a step, which the library logs
+with WEBER_DEBUG=stages,plan, becomes a graph, by dot, and the trace of wb_profile_end a timeline.
 """
 import html
 import json

@@ -15,6 +15,22 @@ from pathlib import Path
 SKIPPED = ("each.h",)                   # programs do not use its macros
 NAME = r"(?:wb|WB)_(?!_)\w*\w(?<!_)"
 INTERNAL = re.compile(r"_$|_\d$|_ENUM$|_expected$|^wb_this_|^wb_\w+_takes_a_")
+# Comments of macros that have none in the headers.
+UNDOCUMENTED = {
+    "WB_API": ["Marks a declaration that the library exports."],
+    "WB_MOVABLES": ["The kinds of object that wb_to moves: a list of rows."],
+    "WB_NO_MORE": ["The last member of a struct of options: one argument too many does not compile."
+                   "  A program that needs such a struct in another one defines it as nothing."],
+    "WB_INTS": ["A list of integers in an option: .pad = WB_INTS(1, 0).  See wb_ints."],
+    "WB_FUNCTOR": ["Describes a struct of the program as a tree: WB_FUNCTOR(agent, actor, critic)."
+                   "  See wb_struct."],
+    "WB_LAYER": ["Describes a struct of the program as a layer: WB_LAYER(T, f, field, ...).  See"
+                 " wb_layer_of."],
+    "WB_DEFAULT": ["In a field of wb_Rule_options and other options: the default that the comment"
+                   " names."],
+    "WB_SPLIT_PARTS": ["The most parts of wb_splitobs_parts."],
+    "WB_VERSION_": ["The version of the header, as numbers; wb_version() is that of the library."],
+}
 
 
 def headers(root):
@@ -245,11 +261,11 @@ def read(path):
     only_c = [(m.start(), m.end()) for m in
               re.finditer(r"#ifndef __cplusplus\n.*?\n#(?:endif|else)", raw, re.S)]
     head = comment_lines(re.match(r"/\*.*?\*/", text, re.S).group(0))
-    items, doc, at, line_of = [], None, re.match(r"/\*.*?\*/", text, re.S).end(), None
+    items, doc, at = [], None, re.match(r"/\*.*?\*/", text, re.S).end()
     while at < len(text):
         space = re.match(r"\s*", text[at:]).group(0)
         at += len(space)
-        if doc is not None and space.count("\n") > 1 and items and items[-1][0] == "macro":
+        if space.count("\n") > 1 and items and items[-1][0] == "macro" and items[-1][4] is doc:
             doc = None
         if at >= len(text):
             break
@@ -297,7 +313,12 @@ def read(path):
             at += trailing.end()
             if doc is None:
                 doc = [" ".join(x.strip(" *") for x in trailing.group(1).split("\n"))]
+        last = items[-1][1] if items and items[-1][0] == "entry" else None
+        if doc is None and last and last.kind == "type" and space.count("\n") < 2:
+            doc = last.doc
         entry = declared(code, doc)
+        if entry and entry.kind == "enum" and not entry.doc:
+            entry.doc = UNDOCUMENTED.get(re.search(r"WB_\w+", code).group(0))
         if entry:
             items.append(("entry", entry))
         doc = None
@@ -415,7 +436,6 @@ class Reference:
         self.read = {path: read(path) for path in headers(root)}
         self.functions = {item[1].name: item[1] for _, items in self.read.values()
                           for item in items if item[0] == "entry" and item[1].name}
-        self.with_example = set()
         for path, (_, items) in self.read.items():
             self.attach(path, items)
         plain = [entry.plain for entry in self.functions.values() if entry.plain]
@@ -432,16 +452,16 @@ class Reference:
                 group = None
                 continue
             _, name, parameters, body, doc = item
-            if doc is None and group is None or doc is not None and group and group.doc is not doc:
+            if group and group.doc is not doc:
                 group = None
             if INTERNAL.search(name) or name.startswith("WEBER_"):
                 continue
-            if name == "WB_API":
-                doc = ["Marks a declaration that the library exports."]
+            doc = doc or next((text for begin, text in UNDOCUMENTED.items()
+                               if name.startswith(begin)), None)
             begin = name[3:]
             target = next((self.functions[x] for x in (name, f"{name}_with", f"{name}_array",
                            f"{name}_typed", f"wb_object_{begin}") if x in self.functions), None)
-            if target is None and doc is None and group is None:
+            if target is None and doc is None:
                 target = self.followed(body, bodies)
             option_form = self.functions.get(f"{name}_with")
             if option_form and name in self.functions:      # wb_mse, also a function value
@@ -449,8 +469,9 @@ class Reference:
             if target is not None and (doc is None or target.name == name or
                                        not doc[0].startswith("wb_keep")):
                 target.macros.append((name, parameters, doc))
+                group = None
                 continue
-            if group is not None and (doc is None or group.doc is doc):
+            if group is not None and group.doc is doc:
                 group.others.append((name, parameters))
             else:
                 group = Entry("macro", name, parameters, doc)
@@ -495,9 +516,8 @@ class Reference:
 
     def example(self, names):
         for name in names:
-            use = self.uses.get(name)
+            use = self.uses.get(name) or self.uses.get(name.removesuffix("_with"))
             if use:
-                self.with_example.add(names[0])
                 place, code = use
                 return (f".. code-block:: c\n   :caption: {place}\n\n" + indented(code))
         return ""
@@ -580,24 +600,25 @@ class Reference:
     def page(self, path):
         head, items = self.read[path]
         raw = path.read_text()
-        first = re.match(r"Weber, chapter (\d): (.*)", " ".join(head).split(".  ")[0])
-        title = first.group(2).split(":")[0] if first else path.stem
-        title = re.sub(r"\.$", "", title).split(".")[0]
+        whole = re.sub(r"^Weber, chapter \d(, \w+ part)?: ", "", "\n".join(head))
+        sentence = re.match(r"[^.]*", whole).group(0)
+        title = " ".join(re.split(r"[:;]", sentence)[0].split())
         title = title[0].upper() + title[1:]
+        rest = whole[len(sentence) + 1:].lstrip(" ")
+        if ":" in sentence or ";" in sentence:
+            rest = f"{sentence[0].upper()}{sentence[1:]}.  {rest}"
         text = [f".. _header-{path.stem}:", f"{title}\n{'=' * len(title)}",
-                f"*#include <weber.h>* (weber/{path.name})"]
-        if len(head) > 1:
-            rest = head[:]
-            rest[0] = re.sub(r"^Weber, chapter \d: ", "", rest[0])
-            rest[0] = rest[0][0].upper() + rest[0][1:]
-            text.append(prose(rest))
+                f"``#include <weber.h>`` (weber/{path.name})"]
+        if rest.strip():
+            text.append(prose(rest.split("\n")))
         for item in items:
             if item[0] == "section":
                 name, _, more = item[1].partition("; ")
                 name = name[0].upper() + name[1:]
                 text.append(f"{escape(name)}\n{'-' * (len(name) + 4)}")
                 if more:
-                    text.append(inline(f"{more[0].upper()}{more[1:]}."))
+                    more = more if more[1] == " " else f"{more[0].upper()}{more[1:]}"
+                    text.append(inline(f"{more}."))
             elif item[0] == "prose":
                 text.append(prose(item[1]))
             else:
@@ -625,7 +646,7 @@ class Reference:
 
     def cxx(self):
         """The page of C++: the comments of the headers weber/cxx*.h."""
-        out = ["C++\n===", "*#include <weber.h>* (weber/cxx.h and the headers that it includes)"]
+        out = ["C++\n===", "``#include <weber.h>`` (weber/cxx.h and the headers that it includes)"]
         for path in sorted((self.root / "include/weber").glob("cxx*.h")):
             text = path.read_text()
             comments = re.findall(r"/\*\*?(?! -).*?\*/", text, re.S)
@@ -634,6 +655,16 @@ class Reference:
             for match in re.finditer(r"/\*\*.*?\*/", text, re.S):
                 out.append(prose(comment_lines(match.group(0))))
         return "\n\n".join(out) + "\n"
+
+    def without(self):
+        """The names of entries that have no text, and of functions that have no example."""
+        entries = [item[1] for _, items in self.read.values() for item in items
+                   if item[0] == "entry"]
+        silent = [x.name for x in entries if not x.doc and not any(m[2] for m in x.macros)]
+        plain = [x for x in self.functions.values() if x.kind == "function"]
+        bare = [x.name for x in plain
+                if not self.example([m[0] for m in x.macros] + [x.name])]
+        return silent, bare
 
     def pages(self):
         found = {path.stem: self.page(path) for path in self.read}
@@ -679,13 +710,14 @@ def uses(root, names, sources):
             lines = path.read_text(errors="replace").split("\n")
             place = path.relative_to(root).as_posix()
             for i, line in enumerate(lines):
-                for name in set(re.findall(rf"\b{NAME}\b(?=\()|\bWB_[A-Z]\w+\b", line)):
+                for name in set(re.findall(rf"\b{NAME}\b", line)):
                     if name not in names or name in found or re.match(r"\s*(\*|/\*|//)", line):
                         continue
                     code = statement(lines, i, name)
                     if code is None or len(max(code.split("\n"), key=len)) > 92:
                         continue
-                    score = (code.count("\n") > 2, "assert" in code, "static" in code,
+                    called = re.search(rf"\b{name}\(", code) or name.startswith("WB_")
+                    score = (not called, code.count("\n") > 2, "assert" in code, "static" in code,
                              abs(len(code) - 60))
                     if name not in best or score < best[name][0]:
                         best[name] = (score, place, code)
@@ -698,7 +730,7 @@ def sources(root):
     programs = sorted((root / "bench/programs").glob("*.c"))
     tests = [path for path in sorted((root / "tests").rglob("*.c"))
              if not re.search(r"/(doubles|minimal|fuzz|graphs)/", path.as_posix())]
-    return [examples, programs, tests]
+    return [[root / "docs/site/examples.c"], examples, programs, tests]
 
 
 def make(root):
@@ -710,15 +742,20 @@ def make(root):
 
 
 def main():
-    """Prints the public names that have no entry; the exit status is 1 if there are any."""
-    texts, names, _ = make(sys.argv[1])
+    """Prints what the reference lacks: entries, texts, examples.  The exit status is 1 if any."""
+    texts, names, made = make(sys.argv[1])
     heads = re.findall(r"^ *\.\. c:\w+:: .*(?:\n {13,}\S.*)*", "\n".join(texts.values()), re.M)
     entries = set(re.findall(rf"\b{NAME}\b", "\n".join(heads)))
     missing = sorted(set(names) - entries)
     for name in missing:
         print(f"include/weber/{names[name]}: {name} has no entry in the reference")
+    silent, bare = made.without()
+    for name in silent:
+        print(f"{name}: its entry has no text")
+    for name in bare:
+        print(f"{name}: no example; docs/site/examples.c has those that no program has")
     print(f"{len(names) - len(missing)} of {len(names)} public names have an entry")
-    return 1 if missing or not names else 0
+    return 1 if missing or silent or bare or not names else 0
 
 
 if __name__ == "__main__":
