@@ -693,10 +693,10 @@ def statement(lines, i, name):
     text = lines[first:last + 1]
     width = min(len(x) - len(x.lstrip()) for x in text)
     text = "\n".join(x[width:] for x in text)
-    if re.search(r"\bassert_(null|false)|expect_error|wrong|_fails", text) or "*/" in text and \
-            "/*" not in text:
-        return None
-    return text
+    checks = r"\b(?!WB_)[A-Z][A-Z_]{2,}\(|\b(assert|expect|same|check)\w*\(|wrong|_fails|^(case|else)\b"
+    if re.search(checks, text) or "*/" in text and "/*" not in text:
+        return None                     # a check of a test is no example
+    return text if re.match(r"[\w *\[\]]+ = |wb_|WB_|if \(|for \(|static|return wb_", text) else None
 
 
 def uses(root, names, sources):
@@ -717,7 +717,7 @@ def uses(root, names, sources):
                     if code is None or len(max(code.split("\n"), key=len)) > 92:
                         continue
                     called = re.search(rf"\b{name}\(", code) or name.startswith("WB_")
-                    score = (not called, code.count("\n") > 2, "assert" in code, "static" in code,
+                    score = (not called, not re.search(rf"= {name}\(", code), code.count("\n") > 2, "assert" in code, "static" in code,
                              abs(len(code) - 60))
                     if name not in best or score < best[name][0]:
                         best[name] = (score, place, code)
@@ -727,10 +727,9 @@ def uses(root, names, sources):
 
 def sources(root):
     examples = sorted((root / "examples").glob("*.c"))
-    programs = sorted((root / "bench/programs").glob("*.c"))
     tests = [path for path in sorted((root / "tests").rglob("*.c"))
              if not re.search(r"/(doubles|minimal|fuzz|graphs)/", path.as_posix())]
-    return [[root / "docs/site/examples.c"], examples, programs, tests]
+    return [[root / "docs/site/examples.c"], examples, tests]
 
 
 def make(root):
