@@ -690,13 +690,16 @@ def statement(lines, i, name):
             return None
     if last >= len(lines):
         return None
-    text = lines[first:last + 1]
+    text = [re.sub(r" +/\*", "  /*", x) if x.lstrip()[:2] != "/*" else x
+            for x in lines[first:last + 1]]
     width = min(len(x) - len(x.lstrip()) for x in text)
     text = "\n".join(x[width:] for x in text)
-    checks = r"\b(?!WB_)[A-Z][A-Z_]{2,}\(|\b(assert|expect|same|check)\w*\(|wrong|_fails|^(case|else)\b"
+    checks = (r"\b(?!WB_)[A-Z][A-Z_]{2,}\(|\b(assert|expect|same|check)\w*\(|wrong|_fails|"
+              r"^(case|else)\b")
     if re.search(checks, text) or "*/" in text and "/*" not in text:
         return None                     # a check of a test is no example
-    return text if re.match(r"[\w *\[\]]+ = |wb_|WB_|if \(|for \(|static|return wb_", text) else None
+    begin = r"[\w *\[\]+]+ = |wb_|WB_|if \(|for \(|static|return wb_|printf\("
+    return text if re.match(begin, text) else None
 
 
 def uses(root, names, sources):
@@ -714,7 +717,7 @@ def uses(root, names, sources):
                     if name not in names or name in found or re.match(r"\s*(\*|/\*|//)", line):
                         continue
                     code = statement(lines, i, name)
-                    if code is None or len(max(code.split("\n"), key=len)) > 92:
+                    if code is None or len(max(code.split("\n"), key=len)) > 96:
                         continue
                     called = re.search(rf"\b{name}\(", code) or name.startswith("WB_")
                     score = (not called, not re.search(rf"= {name}\(", code), code.count("\n") > 2, "assert" in code, "static" in code,
