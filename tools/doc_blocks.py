@@ -10,6 +10,9 @@ A block ```output behind a block of C is what that block prints; "..." in it mea
 error of the library that is left at the end of a block is a failure, unless the block calls
 wb_error.
 
+The blocks of README.md and docs/*.md are parts of programs: each is compiled by itself, with the
+declarations of CONTEXT, and not run.
+
 Comments of a page that begin with <!--c or <!--python are blocks that the reader does not see.  On
 a page with <!--separate--> each block of main has a scope of its own; hidden blocks have none.
 Blocks of Python are run, as one program, if WEBER_TEST_PYTHON can import torch.
@@ -20,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import docs
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|^<!--(c|python)\n(.*?)^-->$", re.M | re.S)
@@ -42,6 +47,23 @@ __attribute__((unused)) static void page_end(const char *place, int errors_are_s
     printf("\\x1e");
 }
 """
+
+# Declarations for the blocks of README.md and docs/*.md.
+CONTEXT = """
+static wb_tensor *x, *w, *b, *ids;
+static wb_layer *model;
+static wb_opt_state *state;
+static wb_loader *loader;
+static wb_dataset *data;
+static const char *texts[8];
+static int n;
+static wb_tensor *loss(wb_layer *of, wb_batch batch, void *ctx)
+{
+    return wb_mse(wb_call(of, batch.x), batch.y);
+}
+"""
+CONTEXTS = {"onnx.md": "static wb_layer *lenet;\n",
+            "distributed.md": "static wb_layer *lenet(void) { return model; }\n"}
 
 
 class Block:
@@ -116,6 +138,34 @@ def run(text, build, folder, name):
     return ran.stdout
 
 
+def compile_all(page, folder):
+    """(whether each block of C of a page compiles, their number)"""
+    parts = re.split(r"(?ms)^(```.*?^```$)", page.read_text())
+    text = "".join(x if i % 2 else docs.fenced_all(x) for i, x in enumerate(parts))
+    ok, count = True, 0
+    for match in BLOCK.finditer(text):
+        if match.group(1) != "c":
+            continue
+        block = match.group(2)
+        count += 1
+        if "#include" in block:
+            whole = block
+        elif FILE_SCOPE.match(block):
+            whole = HEAD + CONTEXT + CONTEXTS.get(page.name, "") + block
+        else:
+            whole = HEAD + CONTEXT + CONTEXTS.get(page.name, "") + \
+                f"int f(void)\n{{\n{block}\nreturn 0;\n}}\n"
+        source = folder / "part.c"
+        source.write_text(whole)
+        command = [os.environ.get("CC", "cc"), *FLAGS, f"-I{ROOT}/include", "-fsyntax-only",
+                   str(source)]
+        compiled = subprocess.run(command, capture_output=True, text=True, check=False)
+        if compiled.returncode:
+            print(f"{page.name}: a block does not compile\n{block}\n{compiled.stderr[:2000]}")
+            ok = False
+    return ok, count
+
+
 def check(page, build, python, folder):
     parts, separate = blocks(page)
     name = page.stem
@@ -158,6 +208,10 @@ def main():
         if not arguments[1:]:
             ok = run((ROOT / "docs/site/examples.c").read_text(), build, Path(folder),
                      "examples") is not None
+            for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+                good, count = compile_all(page, Path(folder))
+                print(f"{page.name}: {count} blocks of C compile{'' if good else ': FAILED'}")
+                ok, total = ok and good, total + count
         for page in pages:
             good, count = check(page, build, python, Path(folder))
             print(f"{page.name}: {count} blocks of C{'' if good else ': FAILED'}")

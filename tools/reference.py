@@ -720,8 +720,8 @@ def uses(root, names, sources):
                     if code is None or len(max(code.split("\n"), key=len)) > 96:
                         continue
                     called = re.search(rf"\b{name}\(", code) or name.startswith("WB_")
-                    score = (not called, not re.search(rf"= {name}\(", code), code.count("\n") > 2, "assert" in code, "static" in code,
-                             abs(len(code) - 60))
+                    score = (not called, not re.search(rf"= {name}\(", code),
+                             code.count("\n") > 2, "static" in code, abs(len(code) - 60))
                     if name not in best or score < best[name][0]:
                         best[name] = (score, place, code)
         found.update({name: (place, code) for name, (_, place, code) in best.items()})
