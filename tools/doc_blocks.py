@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Compiles and runs the blocks of C in pages of the site, and compares what they print.
 
-    doc_blocks.py BUILD [PAGE.md...]
+    doc_blocks.py LIBRARY [PAGE.md...]
 
-BUILD has libweber.so; the pages are those of docs/site by default, with docs/site/examples.c.  The
-blocks of a page are one program: blocks with functions, types or directives are at file scope, the
-others follow each other in main and share variables.  A block with a main is a program by itself.
-A block ```output behind a block of C is what that block prints; "..." in it means any text.  An
-error of the library that is left at the end of a block is a failure, unless the block calls
-wb_error.
+LIBRARY is libweber.so.  The pages are those of docs/site by default, with docs/site/examples.c.
+The blocks of a page are one program: blocks with functions, types or directives are at file scope,
+the others follow each other in main and share variables.  A block with a main is a program by
+itself.  A block ```output behind a block of C is what that block prints; "..." in it means any
+text.  An error of the library that is left at the end of a block is a failure, unless the block
+calls wb_error, or the library was built without a library of files.
 
 The blocks of README.md and docs/*.md are parts of programs: each is compiled by itself, with the
 declarations of CONTEXT, and not run.
@@ -39,7 +39,9 @@ HEAD = """#include <math.h>
 __attribute__((unused)) static void page_end(const char *place, int errors_are_shown)
 {
     fflush(stdout);
-    if (wb_error_code() && !errors_are_shown) {
+    if (wb_error_code() == WB_ERROR_UNSUPPORTED)        /* a build without a library of files */
+        fprintf(stderr, "%s: %s\\n", place, wb_error());
+    else if (wb_error_code() && !errors_are_shown) {
         fprintf(stderr, "%s: %s\\n", place, wb_error());
         exit(1);
     }
@@ -119,13 +121,13 @@ def compare(page, block, printed):
     return False
 
 
-def run(text, build, folder, name):
+def run(text, library, folder, name):
     """The standard output of a program in C; None if it does not compile or fails."""
     source, binary = folder / f"{name}.c", folder / name
     source.write_text(text)
     compiler = os.environ.get("CC", "cc")
     command = [compiler, *FLAGS, f"-I{ROOT}/include", str(source), "-o", str(binary),
-               f"{build}/libweber.so", f"-Wl,-rpath,{build}", "-lm"]
+               str(library), f"-Wl,-rpath,{library.parent}", "-lm"]
     compiled = subprocess.run(command, capture_output=True, text=True, check=False)
     if compiled.returncode:
         print(compiled.stderr[:3000])
@@ -166,18 +168,18 @@ def compile_all(page, folder):
     return ok, count
 
 
-def check(page, build, python, folder):
+def check(page, library, python, folder):
     parts, separate = blocks(page)
     name = page.stem
     ok, count = True, 0
     for i, block in enumerate(x for x in parts if x.language == "c" and "int main(" in x.text):
-        printed = run(block.text, build, folder, f"{name}_{i}")
+        printed = run(block.text, library, folder, f"{name}_{i}")
         ok = printed is not None and compare(page, block, printed) and ok
         count += 1
     rest = [x for x in parts if x.language == "c" and "int main(" not in x.text]
     if rest:
         text, shown = program(page, rest, separate)
-        printed = run(text, build, folder, name)
+        printed = run(text, library, folder, name)
         if printed is None:
             return False, count
         for block, output in zip(shown, printed.split("\x1e")):
@@ -201,19 +203,19 @@ def main():
         python = None if test.returncode else python
     if not arguments:
         sys.exit(__doc__)
-    build = Path(arguments[0]).resolve()
+    library = Path(arguments[0]).resolve()
     pages = [Path(x) for x in arguments[1:]] or sorted((ROOT / "docs/site").rglob("*.md"))
     ok, total = True, 0
     with tempfile.TemporaryDirectory() as folder:
         if not arguments[1:]:
-            ok = run((ROOT / "docs/site/examples.c").read_text(), build, Path(folder),
+            ok = run((ROOT / "docs/site/examples.c").read_text(), library, Path(folder),
                      "examples") is not None
             for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
                 good, count = compile_all(page, Path(folder))
                 print(f"{page.name}: {count} blocks of C compile{'' if good else ': FAILED'}")
                 ok, total = ok and good, total + count
         for page in pages:
-            good, count = check(page, build, python, Path(folder))
+            good, count = check(page, library, python, Path(folder))
             print(f"{page.name}: {count} blocks of C{'' if good else ': FAILED'}")
             ok, total = ok and good, total + count
     print(f"{total} blocks of C in {len(pages)} pages; Python "

@@ -33,6 +33,41 @@ static int derivatives(const char *folder)
         {"tanh", N, at, value}, {"first", N, at, slope}, {"second", N, at, curvature}});
 }
 
+static int activations(const char *folder)
+{
+    static double at[N], value[6][N];
+    static const char *const names[] = {"relu", "elu", "gelu", "swish", "tanh", "sigmoid"};
+    wb_function all[] = {wb_relu, wb_elu, wb_gelu, wb_swish, wb_tanh, wb_sigmoid};
+    wb_tensor *x = wb_linspace(-3, 3, N, WB_F32);
+    wb_series series[6];
+    to_doubles(x, at);
+    for (int k = 0; k < 6; k++) {
+        to_doubles(all[k](x), value[k]);
+        series[k] = (wb_series){names[k], N, at, value[k]};
+    }
+    return plot(folder, "activations", "Activations", "x", "", 6, series);
+}
+
+/* The error of differences as derivatives of exp(sin(x)), by the size of the step. */
+static int differences(const char *folder)
+{
+    enum { SIZES = 29 };
+    static double at[SIZES], error[2][SIZES];
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < SIZES; i++) {
+            wb_scope *scope = wb_scope_open();
+            double h = pow(10, at[i] = -7 + i / 4.0);
+            wb_tensor *x = wb_full_array(1, k ? WB_F64 : WB_F32, 0, NULL);
+            double exact = cos(1) * exp(sin(1));
+            wb_tensor *up = wb_exp(wb_sin(wb_add(x, h))), *down = wb_exp(wb_sin(wb_sub(x, h)));
+            double slope = (wb_item(up) - wb_item(down)) / (2 * h);
+            error[k][i] = log10(fmax(fabs(slope - exact), 1e-14));
+            if (wb_scope_close(scope)) return 1;
+        }
+    return plot(folder, "differences", "Error of differences, log10", "log10 of the step h", "", 2,
+                (wb_series[]){{"f32", SIZES, at, error[0]}, {"f64", SIZES, at, error[1]}});
+}
+
 static int schedules(const char *folder)
 {
     static double at[STEPS], rate[4][STEPS];
@@ -98,7 +133,8 @@ static int training(const char *folder)
 int main(int argc, char **argv)
 {
     if (argc != 2) return 2;
-    if (derivatives(argv[1]) || schedules(argv[1]) || training(argv[1]))
+    if (derivatives(argv[1]) || activations(argv[1]) || differences(argv[1]) ||
+        schedules(argv[1]) || training(argv[1]))
         return fprintf(stderr, "%s\n", wb_error()), 1;
     return 0;
 }
