@@ -317,6 +317,9 @@ static void training(void)
         if (wb_early_stopping(&stop, scores[i])) printf("no better for two epochs: %d\n", i);
         if (wb_plateau(&flat, scores[i])) printf("unchanged: %d\n", i);
     }
+    wb_logger *log = wb_logger_open("runs/1");
+    for (int i = 0; i < 5; i++) wb_log_scalar(log, "score", scores[i], i);
+    if (wb_logger_close(log)) return;                               /* a file cannot be written */
 }
 
 static void devices(void)
