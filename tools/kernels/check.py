@@ -8,7 +8,8 @@ program compiled from rtc.c.  Each text is compiled together with the prelude:
   as OpenCL C 1.2     with clang, without generating code; with clang's declarations of OpenCL's
                       functions, and as with PoCL with those of the prelude; texts for Intel's
                       matrix units with the declarations of their extension (intel.h)
-  as CUDA             with NVRTC: all texts to PTX, and one text of each kernel for two GPUs
+  as CUDA             with NVRTC: one text of each kernel and some generated texts to PTX; with
+                      WEBER_TEST_ALL all texts, and one of each kernel for two GPUs
   as HIP              with hiprtc: one text of each kernel and some generated texts
   as Metal            with two substitutes for Apple's compiler: C++ for OpenCL (strict/), which
                       checks address spaces, and plain C++ (plain/).  A pointer without an address
@@ -210,8 +211,8 @@ def run_all(texts, rtc):
     texts = [t for t in texts if not t.intel]
     few = sample(texts)
     some = few + [t for t in texts if t.entry is None and t not in few][:20]    # hiprtc is slow
-    brief = texts
-    if not os.environ.get("WEBER_TEST_ALL"):
+    brief, whole = texts, bool(os.environ.get("WEBER_TEST_ALL"))
+    if not whole:
         brief = few + [t for t in texts if t.entry is None and t not in few]
     brief = [t for t in brief if not t.tickets]
     without = [t for t in texts if not t.tickets]
@@ -229,11 +230,13 @@ def run_all(texts, rtc):
 
     library, reason = usable(rtc, CUDA_LIBRARIES, "nvrtc", CUDA_FOLDERS)
     options = ["--fmad=false", "-default-device", "-w"]
-    for arch, which_texts in ("compute_80", texts), ("sm_80", few), ("sm_90", few):
+    most = (("compute_80", texts), ("sm_80", few), ("sm_90", few))
+    for arch, which_texts in most if whole else (("compute_80", some),):
         add("CUDA", "NVRTC", "PTX" if arch.startswith("compute") else arch, reason, with_rtc, rtc,
             library, "nvrtc", [f"--gpu-architecture={arch}", *options], which_texts)
     tables = as_tables(texts, texts[0].path.parent / "tables")
-    for arch, which_texts in ("compute_80", tables), ("sm_90", tables[:12]):
+    most = (("compute_80", tables), ("sm_90", tables[:12]))
+    for arch, which_texts in most if whole else (("compute_80", tables[:12]),):
         code = "PTX" if arch.startswith("compute") else arch
         add("CUDA", "NVRTC", "tables, " + code, reason, with_rtc, rtc, library, "nvrtc",
             [f"--gpu-architecture={arch}", *options], which_texts)
