@@ -513,7 +513,7 @@ TEST(a_rank_that_fails)
 {
     expect_failure("first", "status 7 ",
                    "error rank 1 of 3: its function has returned 7 (W0400)\n");
-    expect_failure("late", "status 7 code 7", "error rank 1 of 3: the answer is 42\n");
+    expect_failure("late", "status 7 code 7", "error rank 1 of 3: the answer is 42 ");
     expect_failure("nan", "status 7 code 7", "stopping training");
 }
 
