@@ -380,7 +380,11 @@ TEST_IN_SCOPE(wrong_uses)
     wb_tree *longer = wb_attention_cache(model, 2, 7);
     REFUSED(wb_call_cached(model, longer, letters(0, 1)), WB_ERROR_SHAPE, "7 positions", "6 rows",
             "attention_cache");
-    REFUSED(wb_call_cached(wb_quantise(model), longer, letters(0, 1)), WB_ERROR_SHAPE, "6 rows");
+    wb_layer *table = wb_Chain(wb_function_layer("places", places), wb_Embedding(6, 64));
+    wb_layer *small = wb_quantise(wb_Chain(wb_Parallel(wb_add, wb_Embedding(5, 64), table),
+                                           wb_MultiHeadAttention(64, 2, .causal = true)));
+    REFUSED(wb_call_cached(small, wb_attention_cache(small, 2, 7), letters(0, 1)), WB_ERROR_SHAPE,
+            "7 positions", "6 rows");
     MADE(wb_call_cached(model, wb_attention_cache(model, 2, 6), letters(0, 1)));
     REFUSED(wb_call_cached(causal, wb_tuple(x), x), WB_ERROR_ARGUMENT, "call_cached", "tree",
             "attention_cache");
