@@ -34,6 +34,7 @@ MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "dev
 QUEUE, MEETING, RANKS = "collective_queue", "rendezvous", "ranks*3"
 ENDS, LAUNCH, AWARE = "check_ends.py", "check_launch.py", "check_aware.py"
 CHOICE = "check_nccl.py"          # with RCCL
+BLOCKS, REFERENCE = "tools/doc_blocks.py", "tools/reference.py"     # need Ninja
 CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
 BRANCHES = "cuda_branches"
 # These run on a driver in memory.
@@ -43,7 +44,8 @@ FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an
 
 # The fault; the file; the text; its replacement; the tests of which at least one must fail.
 # A test is "NAME[@DEVICE] [OPTION...]"; "NAME*N" is NAME_openmpi, run by N ranks of Open MPI;
-# "NAME.py" is a script of tests/dist with the words that SCRIPTS has for it.
+# "NAME.py" is a script of tests/dist, "FOLDER/NAME.py" any other, with the words that SCRIPTS has
+# for it.
 TABLE = [
     ("records of events have another checksum", "src/train/logger.c", "+ 0xA282EAD8u", "+ 0xA282EAD9u", ["logger"]),
     ("quotation marks of a tag end its field of CSV", "src/train/logger.c", "if (*text == '\"') fputc('\"', f);", "", ["logger"]),
@@ -1068,6 +1070,10 @@ TABLE = [
     ("each rank has as many threads as the machine has processors", "src/cli/launch.c", "wb__system_processors() / n", "wb__system_processors()", [LAUNCH]),
     ("all ranks are rank 0", "src/cli/launch.c", "set_number(\"WEBER_RANK\", rank)", "set_number(\"WEBER_RANK\", 0)", [LAUNCH]),
     ("what a rank has left running goes on", "src/cli/launch.c", "        end_rank(p);\n        if (l->failed < 0", "        if (l->failed < 0", [LAUNCH]),
+    ("a page of the guide has another number than its block prints", "docs/site/guide/gradients.md", "1.00 -2.00 3.00\n", "1.00 -2.00 3.01\n", [BLOCKS]),
+    ("a block of a page does not compile", "docs/site/guide/layers.md", "wb_parameter_count(model)", "wb_parameters(model)", [BLOCKS]),
+    ("an example of the reference fails", "docs/site/examples.c", "wb_solve(a, b);", "wb_solve(a, wb_ones(4));", [BLOCKS]),
+    ("a function of the reference has no example", "docs/site/examples.c", "    y = wb_lisht(x);\n", "", [REFERENCE]),
     ("a second signal is passed on like the first", "src/cli/launch.c", "if (l->passed) kill_rank", "if (false) kill_rank", [LAUNCH]),
 ]
 
@@ -1077,6 +1083,8 @@ SCRIPTS = {
     AWARE: (["mpirun.openmpi", "tests/aware_openmpi"], ["aware_openmpi"]),
     LAUNCH: (["weber", "tests/rendezvous"], ["weber_cli", "rendezvous"]),
     CHOICE: (["weber", "tests/ends_nccl"], ["weber_cli", "ends_nccl"]),
+    BLOCKS: (["libweber.so"], ["libweber.so"]),
+    REFERENCE: ([], ["libweber.so"]),
 }
 
 
@@ -1132,7 +1140,8 @@ class Copy:
         if test in SCRIPTS:
             words = SCRIPTS[test][0]
             paths = [str(self.build / word) for word in words]
-            command = [sys.executable, str(self.root / "tests" / "dist" / test),
+            script = self.root / (test if "/" in test else f"tests/dist/{test}")
+            command = [sys.executable, str(script),
                        *(path if os.path.exists(path) else word
                          for path, word in zip(paths, words))]
         double = self.build / "tests" / "vgpu"

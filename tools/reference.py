@@ -745,7 +745,8 @@ def make(root):
 
 def main():
     """Prints what the reference lacks: entries, texts, examples.  The exit status is 1 if any."""
-    texts, names, made = make(sys.argv[1])
+    root = sys.argv[1] if sys.argv[1:] else Path(__file__).resolve().parent.parent
+    texts, names, made = make(root)
     heads = re.findall(r"^ *\.\. c:\w+:: .*(?:\n {13,}\S.*)*", "\n".join(texts.values()), re.M)
     entries = set(re.findall(rf"\b{NAME}\b", "\n".join(heads)))
     missing = sorted(set(names) - entries)
