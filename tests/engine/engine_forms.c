@@ -21,6 +21,7 @@ typedef struct {
     wb_layer *(*make)(void);
     int ndim;
     int64_t dims[4];
+    bool by_onednn;                     /* no kernel of ours keeps prepared weights for it */
 } model;
 
 static wb_layer *rows(void) { return wb_Dense(40, 24, wb_relu); }
@@ -34,14 +35,19 @@ static wb_layer *several(void)
 }
 
 static const model models[] = {
-    {"rows", rows, 2, {8, 40}},
-    {"plain", plain, 4, {2, 24, 11, 9}},
-    {"winograd", winograd, 4, {2, 32, 16, 16}},
-    {"transposed", transposed, 4, {1, 24, 7, 5}},
-    {"several", several, 4, {4, 3, 12, 12}},
+    {"rows", rows, 2, {8, 40}, false},
+    {"plain", plain, 4, {2, 24, 11, 9}, true},
+    {"winograd", winograd, 4, {2, 32, 16, 16}, false},
+    {"transposed", transposed, 4, {1, 24, 7, 5}, true},
+    {"several", several, 4, {4, 3, 12, 12}, false},
 };
 
 static int64_t prepared(void) { return wb_stats().prepared_bytes; }
+#ifdef WB_HAVE_DNNL
+static const bool has_onednn = true;
+#else
+static const bool has_onednn = false;
+#endif
 static bool on_cpu(void) { return !strcmp(wb_device_backend(wb_default_device()), "CPU"); }
 
 /* The elements of m(x), in memory that the caller frees. */
@@ -93,7 +99,8 @@ TEST_IN_SCOPE(the_same_bits)
         same(k->name, "the second call", m, x, want);
         assert_int_equal(prepared(), before);           /* the third reading prepares */
         for (int j = 2; j < CALLS; j++) same(k->name, "a later call", m, x, want);
-        if (on_cpu() && prepared() <= before) fail_msg("%s: nothing was prepared", k->name);
+        if (on_cpu() && (has_onednn || !k->by_onednn) && prepared() <= before)
+            fail_msg("%s: nothing was prepared", k->name);
         free(want);
         assert_int_equal(wb_scope_close(s), 0);
         assert_int_equal(prepared(), before);           /* with the model */
