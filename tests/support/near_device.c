@@ -326,6 +326,7 @@ const wb_device *near_device(void)
     backend.launch = near_launch;
     backend.supports = near_supports;
     backend.packed_bytes = NULL;
+    backend.prepare_form = NULL;
     return &device;
 }
 
