@@ -204,7 +204,8 @@ WB_API void wb_set_plan_cache(int plans);
  * call there is no limit.
  *
  * On the CPU, products with 2 to 512 rows and convolutions read their weights in another order than
- * the tensor has, and reorder them in each evaluation.  When an evaluation reads weights that have
+ * the tensor has, and reorder them in each evaluation; not products of bf16, of weights above
+ * 32 MiB, or of "medium" precision (wb_set_matmul_precision) where the processor multiplies bf16.  When an evaluation reads weights that have
  * not been written since two others read them, as in inference or with frozen layers, the library
  * keeps them reordered: about the bytes of the weights again, and four times these for convolutions
  * by Winograd's algorithm.  The library frees this memory when the weights are written or freed.

@@ -7,7 +7,8 @@
 #include "weber/nn.h"
 #include "weber/train.h"
 
-#include "base/base.h"
+#include "backend/cpu/isa.h"
+#include "backend/cpu/lib.h"
 #include "io/dlpack.h"
 
 #include <pthread.h>
@@ -318,6 +319,24 @@ TEST_IN_SCOPE(frozen_layers)
 {
     const float with = trained(true), without = trained(false);
     assert_true(with == without);
+}
+
+/* A product has a form if the processor does not multiply its operands faster as bf16, and if the
+ * form is no more than 32 MiB. */
+TEST(products_with_forms)
+{
+    const struct { int64_t n; bool round, has; } cases[] = {
+        {64, false, true}, {64, true, !wb__isa_gemm_bf16()}, {1 << 20, false, false}};
+    for (size_t i = 0; i < WB__COUNT(cases); i++) {
+        const int64_t n = cases[i].n, k = 16;
+        const wb__matmul_desc d = {.dtype = WB_F32, .batch = {1, 1}, .m = 16, .n = n, .k = k,
+                                   .a_s = {k, 1}, .b_s = {1, k}, .c_s = {n, 1}, .kept = true,
+                                   .round = cases[i].round};
+        wb__cpu_op *op = NULL;
+        assert_int_equal(wb__cpu_matmul(&d, &op), 0);
+        assert_int_equal(op->form_bytes > 0, cases[i].has);
+        op->destroy(op);
+    }
 }
 
 /* ---- several threads ------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@ enum {
     IN_PLACE_ROWS = 64,     /* with more rows than this, B is always packed */
     PACKED_ROWS = 64,       /* with more rows than this, packing B takes little of the time */
     KEPT_ROWS = 512,        /* the same, where the packed form is kept from run to run */
+    KEPT_BYTES = 32 << 20,  /* of a form that is kept: a run without it makes it in the workspace */
     PER_THREAD = 3,         /* parts for each thread, at most */
     MOST_TASKS = 4,         /* tasks for each thread, or 1 if those have more bytes of workspace */
     TASKS_BYTES = 4 << 20,
@@ -400,11 +401,19 @@ static void enable_form(product *p, size_t bytes)
     p->op.run_form = run_prepared;
 }
 
+/* The bytes of the packed form of B that the product reads and that may be kept from run to run; 0:
+ * none. */
+static int64_t kept_bytes(const wb__matmul_desc *d)
+{
+    const bool one = d->batch[0] * d->batch[1] == 1;
+    const int64_t bytes = d->kept && one && !rounds(d) ? wb__cpu_matmul_packed(d) : 0;
+    return bytes <= KEPT_BYTES ? bytes : 0;
+}
+
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
 {
     const char *reason = NULL;
-    const int64_t form =
-        d->kept && d->batch[0] * d->batch[1] == 1 ? wb__cpu_matmul_packed(d) : 0;
+    const int64_t form = kept_bytes(d);
     const bool packed = d->packed || form;
     *op = NULL;
     if (d->packed) reason = "our own product, with B packed once for several products";
