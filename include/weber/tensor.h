@@ -204,14 +204,14 @@ WB_API void wb_set_plan_cache(int plans);
  * call there is no limit.
  *
  * On the CPU, products with 2 to 512 rows and convolutions read their weights in another order than
- * the tensor has, and reorder them in each evaluation; not products of bf16, of weights above
- * 32 MiB, or of "medium" precision (wb_set_matmul_precision) where the processor multiplies bf16.  When an evaluation reads weights that have
+ * the tensor has, and reorder them in each evaluation.  When an evaluation reads weights that have
  * not been written since two others read them, as in inference or with frozen layers, the library
  * keeps them reordered: about the bytes of the weights again, and four times these for convolutions
  * by Winograd's algorithm.  The library frees this memory when the weights are written or freed.
  * Results have the same bits with and without it.  Weights above the limit are not prepared; a
  * lower limit frees nothing at once.  Never prepared are weights of wb_borrow, those on other
- * devices, and those that wb_to_dlpack gave out, until they are written. */
+ * devices, those that wb_to_dlpack gave out, until they are written, and those of products in bf16,
+ * of more than 32 MiB, or of "medium" precision where the processor multiplies bf16. */
 WB_API void wb_set_prepared_weights(int64_t bytes);
 
 /* ---- compiled functions ---------------------------------------------------------------------- */
