@@ -132,7 +132,7 @@ static void report_unknown(const char *name)
 
 static bool is_known(const char *name)
 {
-    if (!strncmp(name, "WEBER_TEST_", 11)) return true;         /* of the tests */
+    if (wb__begins(name, "WEBER_TEST_")) return true;             /* of the tests */
     for (const char *const *known = wb__cli_variables; *known; known++)
         if (!strcmp(name, *known)) return true;
     return false;
@@ -143,7 +143,7 @@ static void print_variables(void)
     bool any = false;
     for (char **e = environ; *e; e++) {
         char name[128];
-        if (strncmp(*e, "WEBER_", 6)) continue;
+        if (!wb__begins(*e, "WEBER_")) continue;
         if (!any) printf("\nvariables of the environment\n");
         any = true;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
@@ -161,7 +161,7 @@ static void read_line(const char *path, const char *word, char *to, size_t n)
     FILE *f = fopen(path, "re");
     *to = 0;
     while (f && !*to && fgets(line, sizeof line, f)) {
-        if (strncmp(line, word, strlen(word))) continue;
+        if (!wb__begins(line, word)) continue;
         const char *value = *word ? strchr(line, ':') : line;
         if (value) value += strspn(value, ": \t");
         snprintf(to, n, "%.*s", value ? (int)strcspn(value, "\n") : 0, value ? value : "");

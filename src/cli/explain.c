@@ -38,7 +38,7 @@ static void print_page(const char *at)
     while (end > at && end[-1] == '\n') end--;
     while (at < end) {
         const char *stop = line_end(at);
-        if (!strncmp(at, "```", 3)) code = !code;
+        if (wb__begins(at, "```")) code = !code;
         else printf("%s%.*s\n", code ? "    " : "", (int)(stop - at), at);
         at = stop + (*stop != 0);
     }

@@ -14,6 +14,8 @@
 
 /* Reads four hexadecimal digits at *at and moves *at behind them. Returns their value, or -1 if
  * there are not four. */
+static const char no_memory[] = "memory ran out";       /* a reason, compared by its address */
+
 static int32_t four_digits(const char **at, const char *end)
 {
     int32_t value = 0;
@@ -212,7 +214,7 @@ static bool keys_differ(parser *p, const wb__json *object)
     const int64_t n = wb__json_members(object);
     if (n < 2) return true;
     const char **keys = wb__alloc((size_t)n * sizeof *keys);
-    if (!keys) return bad(p, "memory ran out");
+    if (!keys) return bad(p, no_memory);
     const wb__json *member;
     WB__JSON_EACH_MEMBER(object, member, i) keys[i] = wb__json_key(member);
     const bool differ = !wb__repeated(n, keys);
@@ -294,7 +296,7 @@ wb__json *wb__json_read(const char *text, const char **reason)
     if (length > INT32_MAX) return NULL;
     const int64_t capacity = most_nodes(text);
     wb__json *nodes = wb__alloc((size_t)capacity * sizeof *nodes + length + 1);
-    *reason = "memory ran out";
+    *reason = no_memory;
     if (!nodes) return NULL;
     parser p = {.at = text,
                 .end = text + length,
@@ -313,7 +315,7 @@ wb__json *wb__json_of(const char *path, const char *text, int64_t bytes)
     const char *reason = "it has a zero byte";
     wb__json *root = (int64_t)strlen(text) < bytes ? NULL : wb__json_read(text, &reason);
     if (root) return root;
-    return wb__fail_null(strcmp(reason, "memory ran out") ? WB_ERROR_FORMAT : WB_ERROR_MEMORY,
+    return wb__fail_null(reason == no_memory ? WB_ERROR_MEMORY : WB_ERROR_FORMAT,
                          "%s: no JSON: %s", path, reason);
 }
 

@@ -25,7 +25,8 @@ wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f)
     *f = o->activation;
     if (dense == l) return wb_linear(wb__layer_input(l, x, weight), weight, bias);
     wb__branch_used(&dense->node);
-    wb_tensor *scale = wb__layer_child(l, 1), *like = wb__layer_child(l, 2);
+    wb_tensor *scale = wb__layer_child(l, WB__QUANTISED_SCALE);
+    const wb_tensor *like = wb__layer_child(l, WB__QUANTISED_LIKE);
     return wb_linear_int8(wb__layer_input(l, x, like), weight, scale, bias);
 }
 

@@ -31,9 +31,10 @@ wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x)
     if (!integers(l, x) || !wb__cache_fits(x, table->dims[0])) return NULL;
     if (base == l) return wb_take(wb__layer_child(l, 0), x);
     wb__branch_used(&base->node);
-    wb_tensor *scale = wb__layer_child(l, 1), *rows = wb_take(wb__layer_child(base, 0), x);
+    wb_tensor *scale = wb__layer_child(l, WB__QUANTISED_SCALE);
+    wb_tensor *rows = wb_take(wb__layer_child(base, 0), x);
     wb_tensor *scales = rows ? wb_unsqueeze(wb_take(scale, x), -1) : NULL;
-    const wb_tensor *like = wb__layer_child(l, 2);
+    const wb_tensor *like = wb__layer_child(l, WB__QUANTISED_LIKE);
     return scales ? wb__as(wb_mul(wb_astype(rows, WB_F32), scales), (wb_dtype)like->dtype) : NULL;
 }
 

@@ -192,6 +192,8 @@ bool wb__path_matches(const char *patterns, const char *path);
 /* Whether each of the patterns in an option is that of a layer of the model; NULL has none.
  * Otherwise sets the error. */
 bool wb__each_matches(const char *option, const char *patterns, void *model);
+/* The children of a Quantised. */
+enum { WB__QUANTISED_LAYER, WB__QUANTISED_SCALE, WB__QUANTISED_LIKE };
 /* Whether l is a quantised layer (quantised.c) or a LoRA (lora.c). */
 bool wb__is_quantised(const void *l);
 bool wb__is_lora(const void *l);

@@ -15,7 +15,7 @@ typedef struct { size_t size; int64_t rank; double alpha, dropout; } lora_option
 #define OPTIONS(X) \
     X(lora_options, rank, INT, 1) X(lora_options, alpha, REAL, 1) X(lora_options, dropout, REAL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
-enum { LAYER, A, B, WEIGHT = 0, LIKE = 2 };
+enum { LAYER, A, B, WEIGHT = 0 };
 
 bool wb__is_lora(const void *l)
 {
@@ -40,7 +40,7 @@ static wb_tensor *weight_of(const wb_layer *l) { return wb__layer_child(owner_of
 wb_tensor *wb__dense_typed(const wb_layer *l)
 {
     while (wb__is_lora(l)) l = wb__layer_child(l, LAYER);
-    return wb__layer_child(l, wb__is_quantised(l) ? LIKE : WEIGHT);
+    return wb__layer_child(l, wb__is_quantised(l) ? WB__QUANTISED_LIKE : WEIGHT);
 }
 
 static bool is_dense(const wb_layer *l) { return owner_of(l)->type == &wb__dense_type; }

@@ -10,7 +10,6 @@ extern const wb__layer_type wb__quantised_type, wb__dense_type, wb__embedding_ty
 typedef struct { size_t size; int64_t bits; } quantised_options;
 #define OPTIONS(X) X(quantised_options, bits, INT, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
-enum { LAYER, SCALE, LIKE };            /* children of a Quantised */
 enum { WEIGHT };                        /* child of a Dense or Embedding */
 enum {
     BITS = 8,
@@ -26,7 +25,7 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     wb_function f;
     if (!wb__one_input(l, n)) return NULL;
-    if (((wb_layer *)wb__layer_child(l, LAYER))->type == &wb__embedding_type)
+    if (((wb_layer *)wb__layer_child(l, WB__QUANTISED_LAYER))->type == &wb__embedding_type)
         return wb__embedding_rows(l, inputs[0]);
     wb_tensor *y = wb__dense_linear(l, inputs[0], &f);
     return y ? wb__activate(f, y) : NULL;
@@ -35,7 +34,7 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 static void print(const wb_layer *l, wb__text *t)
 {
     wb__text_add(t, "Quantised(");
-    wb__print_layer(wb__layer_child(l, LAYER), t);
+    wb__print_layer(wb__layer_child(l, WB__QUANTISED_LAYER), t);
     wb__text_add(t, ")");
 }
 
@@ -53,8 +52,9 @@ static wb_layer *make(wb_layer *layer, wb_tensor *q, wb_tensor *scale, wb_tensor
                                 &(quantised_options){sizeof(quantised_options), BITS}, 3);
     scale->flags |= WB__FROZEN | WB__WIDE;
     like->flags |= WB__FROZEN;
-    return l && wb__layer_put(l, LAYER, "layer", wb__layer_with(layer, WEIGHT, q)) &&
-                   wb__layer_put(l, SCALE, "scale", scale) && wb__layer_put(l, LIKE, "like", like)
+    return l && wb__layer_put(l, WB__QUANTISED_LAYER, "layer", wb__layer_with(layer, WEIGHT, q)) &&
+                   wb__layer_put(l, WB__QUANTISED_SCALE, "scale", scale) &&
+                   wb__layer_put(l, WB__QUANTISED_LIKE, "like", like)
                ? l : NULL;
 }
 

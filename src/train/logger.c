@@ -13,7 +13,7 @@
 #include "base/files/file.h"
 #include "base/text.h"
 #include "engine/object.h"
-#include "io/onnx/wire.h"
+#include "io/protobuf.h"
 
 #include <errno.h>
 #include <math.h>

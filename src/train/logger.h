@@ -2,7 +2,7 @@
 #ifndef WB__LOGGER_H
 #define WB__LOGGER_H
 
-#include "io/onnx/wire.h"
+#include "io/protobuf.h"
 
 /* Adds a record: the version, which is the first of a file, or a number of a step.  `wall_time` is
  * in seconds since 1970. */

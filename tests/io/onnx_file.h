@@ -1,4 +1,4 @@
-/* Files of ONNX for tests, which are made by the writer of wire.h. */
+/* Files of ONNX for tests, which are made by the writer of protobuf.h. */
 #ifndef TEST_ONNX_FILE_H
 #define TEST_ONNX_FILE_H
 
@@ -6,7 +6,7 @@
 
 #include "io/formats.h"
 #include "io/onnx/model.h"
-#include "io/onnx/wire.h"
+#include "io/protobuf.h"
 
 static wb__wire_out o;                  /* the file that is being written */
 static wb__onnx_model *m;

@@ -1,7 +1,7 @@
 /* See onnx_case.h. */
 #include "onnx_case.h"
 
-#include "io/onnx/wire.h"
+#include "io/protobuf.h"
 #include "weber.h"
 
 #include <inttypes.h>

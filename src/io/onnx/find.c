@@ -17,7 +17,7 @@ static const wb__onnx_operator operators[] = {
 #define DOMAIN ""
 #include "io/onnx/ops.def"
 #undef DOMAIN
-#define DOMAIN "ai.onnx.ml"
+#define DOMAIN WB__ONNX_ML
 #include "io/onnx/ops_ml.def"
 };
 

@@ -418,20 +418,6 @@ static int read_fields(wb__onnx_building *b, wb__wire in, uint32_t number, wb__o
     return in.status;
 }
 
-/* An output must be a tensor.  The sequence of maps that ZipMap makes is the tensor that it reads
- * (ops_ml.c). */
-static int check_output(const wb__onnx_building *b, int i)
-{
-    wb__onnx_value *v = &b->g->values[i];
-    for (int k = 0; v->kind && k < b->g->n_nodes; k++) {
-        const wb__onnx_node *n = &b->g->nodes[k];
-        if (n->n_out != 1 || n->out[0] != i || strcmp(n->op, "ZipMap")) continue;
-        v->kind = NULL;
-        v->type = WB__ONNX_FLOAT;
-    }
-    return v->kind ? refuse_kind(b, "output", v) : 0;
-}
-
 static int read_outputs(wb__onnx_building *b, wb__wire in, int *outputs)
 {
     wb__wire_field f;
@@ -446,10 +432,21 @@ static int read_outputs(wb__onnx_building *b, wb__wire in, int *outputs)
             return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "output \"%.*s\" of graph \"%.100s\": no "
                                  "node computes it, and it is no input or initializer",
                                  (int)WB__MIN(name.n, 200), name.at, b->g->name);
-        if ((in.status = check_output(b, i))) break;
+        wb__onnx_value *v = &b->g->values[i];
+        if (v->kind && (in.status = refuse_kind(b, "output", v))) break;
         outputs[b->g->n_outputs++] = i;
     }
     return in.status;
+}
+
+/* The sequence of maps that ZipMap makes becomes the tensor that it reads (ops_ml.c). */
+static void take_maps(wb__onnx_building *b, const wb__onnx_node *n)
+{
+    if (strcmp(n->op, "ZipMap") || strcmp(n->domain, WB__ONNX_ML) || n->n_out != 1) return;
+    wb__onnx_value *v = n->out[0] >= 0 ? &b->g->values[n->out[0]] : NULL;
+    if (!v || !v->kind) return;
+    v->kind = NULL;
+    v->type = WB__ONNX_FLOAT;
 }
 
 static int read_nodes(wb__onnx_building *b)
@@ -457,7 +454,10 @@ static int read_nodes(wb__onnx_building *b)
     int status = 0;
     b->g->nodes = wb__onnx_alloc(b->r->m, (size_t)b->g->n_nodes, sizeof *b->g->nodes);
     if (!b->g->nodes) return wb_error_code();
-    for (int i = 0; !status && i < b->g->n_nodes; i++) status = read_node(b, i);
+    for (int i = 0; !status && i < b->g->n_nodes; i++) {
+        status = read_node(b, i);
+        if (!status) take_maps(b, &b->g->nodes[i]);
+    }
     return status;
 }
 

@@ -50,6 +50,8 @@ typedef struct {
     const char *const *strings;
 } wb__onnx_attr;
 
+#define WB__ONNX_ML "ai.onnx.ml"       /* the domain of ops_ml.def */
+
 typedef struct {
     const char *op, *domain, *name;     /* domain "": ONNX's own; name may be "" */
     int index;                          /* its place in its graph */

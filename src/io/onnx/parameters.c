@@ -4,7 +4,7 @@
 
 #include "io/onnx/frame.h"
 #include "io/onnx/read.h"
-#include "io/onnx/wire.h"
+#include "io/protobuf.h"
 
 /* ---- uses of values -------------------------------------------------------------------------- */
 

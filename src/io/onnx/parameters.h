@@ -3,7 +3,7 @@
 #define WB__ONNX_PARAMETERS_H
 
 #include "io/onnx/model.h"
-#include "io/onnx/wire.h"
+#include "io/protobuf.h"
 
 /* What an initializer is in the layer: UNUSED: no node reads it. */
 typedef enum { WB__ONNX_UNUSED, WB__ONNX_CONSTANT, WB__ONNX_PARAMETER } wb__onnx_part;

@@ -7,7 +7,7 @@
 #include "base/map.h"
 #include "io/onnx/fields.h"
 #include "io/onnx/model.h"
-#include "io/onnx/wire.h"
+#include "io/protobuf.h"
 
 #include <string.h>
 

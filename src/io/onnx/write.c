@@ -81,6 +81,13 @@ static wb_tensor *resized(wb_tensor *x, int axis, int64_t n)
     return x ? wb__as_constant(x) : NULL;
 }
 
+/* Returns a batch that is larger than the example's and has many divisors. */
+static int64_t divisible(int64_t batch)
+{
+    enum { UNIT = 24 };
+    return (2 * batch / UNIT + 1) * UNIT;
+}
+
 /* Sets the inputs of the writer.  The sizes of the batch are the smallest that are not special, and
  * a larger one with many divisors, so that quotients and remainders are not linear in these three;
  * and 1.  Returns 0 or an error code. */
@@ -91,7 +98,7 @@ static int set_inputs(wb__exporter *w, int n, wb_tensor *const *x, const int *ax
         if (axes[i] >= 0) batch = x[i]->dims[axes[i]];
     w->records = fixed || !batch ? 1 : WB__ONNX_RECORDS;
     for (int r = 0; r < w->records; r++)
-        w->batch[r] = w->records == 1 ? batch : r == 2 ? batch / 12 * 24 + 24 : 2 + r;
+        w->batch[r] = w->records == 1 ? batch : r == 2 ? divisible(batch) : 2 + r;
     w->batch[WB__ONNX_RECORDS] = 1;
     for (int i = 0; i < n; i++) {
         wb__export_port *p = &w->inputs[w->n_inputs++];

@@ -14,7 +14,7 @@
 
 #include "io/onnx/fields.h"
 #include "io/onnx/model.h"
-#include "io/onnx/wire.h"
+#include "io/protobuf.h"
 #include "nn/layer.h"
 #include "weber/files.h"
 

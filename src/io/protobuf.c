@@ -1,5 +1,5 @@
-/* Protobuf's wire format.  See wire.h. */
-#include "io/onnx/wire.h"
+/* Protobuf's wire format.  See protobuf.h. */
+#include "io/protobuf.h"
 
 #include <stdio.h>
 #include <string.h>

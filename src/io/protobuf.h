@@ -4,8 +4,8 @@
  * A message is a list of fields.  A field is a varint with its number and kind, then its value.
  * Reading checks every length against the end of the message that has it.  A repeated field of
  * numbers may be packed into one value or not; the reader accepts both. */
-#ifndef WB__ONNX_WIRE_H
-#define WB__ONNX_WIRE_H
+#ifndef WB__PROTOBUF_H
+#define WB__PROTOBUF_H
 
 #include "base/base.h"
 
