@@ -13,17 +13,32 @@ from pathlib import Path
 FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"]
 
 
-def run(root, build, name, arguments, environment=None):
-    """Compiles a program of docs/site/pictures and runs it; whether both succeeded."""
+def run(root, build, name, arguments, environment=None, libraries=(), launchers=((),)):
+    """Compiles a program of docs/site/pictures and runs it by each launcher; whether all succeeded.
+    """
     source = root / f"docs/site/pictures/{name}.c"
     binary = root / f"build/docs-pictures/{name}"
     binary.parent.mkdir(parents=True, exist_ok=True)
     command = [os.environ.get("CC", "cc"), *FLAGS, f"-I{root}/include", str(source), "-o",
-               str(binary), f"{build}/libweber.so", f"-Wl,-rpath,{build}", "-lm"]
+               str(binary), *libraries, f"{build}/libweber.so", f"-Wl,-rpath,{build}", "-lm"]
     if subprocess.run(command, check=False).returncode:
         return False
-    return not subprocess.run([str(binary), *map(str, arguments)], check=False,
-                              env={**os.environ, **(environment or {})}).returncode
+    return not any(subprocess.run([*launcher, str(binary), *map(str, arguments)], check=False,
+                                  env={**os.environ, **(environment or {})}).returncode
+                   for launcher in launchers)
+
+
+def run_ranks(root, build, arguments, environment):
+    """Runs ranks.c alone, then as four ranks of an MPI."""
+    launch = {"mpich": ["mpiexec.mpich", "-n", "4"],
+              "openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", "4"]}
+    for name, launcher in launch.items():
+        library = build / f"libweber-mpi-{name}.so"
+        if library.exists():
+            return run(root, build, "ranks", arguments, environment, [str(library)],
+                       [[], launcher])
+    print("The picture of several ranks needs MPICH or Open MPI")
+    return False
 
 
 # ---- the plan as a graph -------------------------------------------------------------------------
@@ -132,9 +147,13 @@ def draw(root, build, digits):
     folder = root / "docs/site/static/pictures"
     folder.mkdir(parents=True, exist_ok=True)
     work = root / "build/docs-pictures"
+    work.mkdir(parents=True, exist_ok=True)
     one = {"WEBER_NUM_THREADS": "1"}
     if not (run(root, build, "curves", [folder], one) and
             run(root, build, "digits", [folder, digits], one) and
+            run(root, build, "files", [folder, work], one) and
+            run(root, build, "devices", [folder], one) and
+            run_ranks(root, build, [folder, work], one) and
             run(root, build, "step", [work], {"WEBER_DEBUG": "stages,plan", **one})):
         return False
     dot = subprocess.run(["dot", "-Tsvg"], input=plan_graph((work / "plan.txt").read_text()),

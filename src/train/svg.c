@@ -151,7 +151,7 @@ int wb_svg_curves(const char *path, const char *title, const char *x_label, cons
             WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
     text(f, LEFT, 24, "font-size=\"16\"", title);
     text(f, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"", x_label);
-    text(f, LEFT - 8, TOP - 10, "text-anchor=\"end\"", y_label);
+    text(f, 8, TOP - 10, "text-anchor=\"start\"", y_label);
     axes(f, x, y);
     double legend = WIDTH - RIGHT;
     for (int s = n_series - 1; s >= 0; s--) {
@@ -159,7 +159,7 @@ int wb_svg_curves(const char *path, const char *title, const char *x_label, cons
         curve(f, x, y, &series[s], colour);
         if (!series[s].name) continue;
         text(f, legend, TOP - 10, "text-anchor=\"end\"", series[s].name);
-        legend -= 6.2 * (double)strlen(series[s].name) + 8;
+        legend -= 7 * (double)strlen(series[s].name) + 4;
         line(f, legend - 18, TOP - 14, legend, TOP - 14, colour);
         legend -= 34;
     }
