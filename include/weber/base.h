@@ -121,7 +121,11 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
  * text of the options in the call, in which the library looks up which options are given.  The
  * macros set both.  A C program that fills a struct of options itself sets .size, and sets .given
  * to the names of the options that are 0 on purpose: .given = ".eta, .rho".  In C++ each field has
- * its default from the start. */
+ * its default from the start.
+ *
+ * Later versions append options.  A program that is compiled with this header works with their
+ * libraries: by .size they know that it gives none of these.  docs/abi.md has the rules, also for
+ * other languages. */
 #include "weber/each.h"
 #ifndef __cplusplus
 #define WB_OPTIONS_HEAD(T) size_t size; const char *given;

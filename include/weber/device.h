@@ -117,6 +117,7 @@ typedef struct {
     int64_t used;                   /* by tensors and plans of this process */
     int64_t peak;                   /* the highest value of `used` so far */
     int64_t cached;                 /* freed, and kept for reuse (wb_device_trim) */
+    int64_t reserved_[11];          /* 0: for numbers of later versions */
 } wb_device_memory;
 /** Fills in *m with the memory of a device now; for the CPU, with the memory of the host.  Returns
  * 0 or an error code, and then all fields are -1. */

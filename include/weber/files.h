@@ -305,6 +305,7 @@ typedef struct {
     bool has_metric;
     void *average;                  /* of wb_average_of, or NULL */
     wb_watch *stop, *reduce;        /* counts of wb_train's options, or NULL */
+    void *reserved_[8];             /* NULL: for fields of later versions */
 } wb_checkpoint;
 /** Saves model, optimiser state, loader and the state of this thread's random numbers in one
  * safetensors file with checksums, from any device.  Pending assignments are evaluated first.  A

@@ -180,7 +180,10 @@ WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 /** Memory of an evaluation, in bytes.  `arena`: intermediate values; `outputs`: results; `inputs`:
  * parameters and other inputs; `peak`: the sum of these three.  `kernels` is the number of kernels
  * that run.  Prepared weights (wb_set_prepared_weights) are not counted: evaluations share them. */
-typedef struct { int64_t arena, outputs, inputs, peak, kernels; } wb_memory;
+typedef struct {
+    int64_t arena, outputs, inputs, peak, kernels;
+    int64_t reserved_[11];          /* 0: for numbers of later versions */
+} wb_memory;
 
 /** Computes the memory that wb_eval_array of these n tensors would need now, without evaluating
  * anything.  The result is for the device of tensors[0]; tensors on other devices are not counted.
@@ -192,6 +195,7 @@ WB_API int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out);
  * `prepared_bytes` that of prepared weights (wb_set_prepared_weights). */
 typedef struct {
     int64_t plans_built, plan_hits, arena_bytes, steps, prepared_bytes;
+    int64_t reserved_[11];          /* 0: for counts of later versions */
 } wb_engine_stats;
 
 /** The counts of this process. */

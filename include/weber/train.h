@@ -218,6 +218,7 @@ typedef struct wb_rule_type {
     void *ctx;                              /* for apply; must live as long as the program */
     /* defaults of the numbers that the rule has, not 0; 0: it does not have this number */
     double eta, rho, beta[2], eps, lambda, delta, omega, ell[2], gamma[2];
+    double reserved_[8];                    /* 0: for numbers of later versions */
 } wb_rule_type;
 /** A rule of the program's own: wb_Rule(&type, .eta = 0.1).  `type` must live as long as the
  * program.  Errors: no name or no apply; .states is not 0 to 3; the name of another rule; more than

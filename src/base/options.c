@@ -4,24 +4,61 @@
 /* The first fields of each struct of options. */
 typedef struct { size_t size; const char *given; } head;
 
-bool wb__read_struct(const char *what, void *to, size_t capacity, const void *from)
+/* Bytes that no struct of a program exceeds: a larger .size was not initialised. */
+enum { MOST_BYTES = 4096 };
+
+static bool is_written(const char *given) { return given && *given == *WB_WRITTEN_; }
+
+/* Fails since byte number `at` of a struct, behind those that the library knows, is not 0.  `given`
+ * has the text of the options, if a macro wrote it. */
+static bool unknown_option(const char *what, const char *given, size_t at, size_t known)
+{
+    const char *text = is_written(given) ? given + strlen(WB_WRITTEN_) : "...";
+    int length = (int)WB__MIN(strlen(text), 500);
+    while (length && strchr(", ", text[length - 1])) length--;     /* the comma that a macro adds */
+    wb__fail(WB_ERROR_ARGUMENT,
+             "%s: (%.*s) has an option that this library (%s) does not know: byte %zu of the "
+             "struct is not 0, and the library knows %zu bytes; the program's header is newer, so "
+             "install its library",
+             what, length, text, wb_version(), at, known);
+    return false;
+}
+
+/* Reads as wb__read_struct does.  `is_options`: the struct has .given. */
+static bool read_fields(const char *what, void *to, size_t capacity, const void *from,
+                        bool is_options)
 {
     size_t size = capacity;
     memset(to, 0, capacity);
     if (from) memcpy(&size, from, sizeof size);
-    if (size < capacity)                        /* no released header has a smaller struct */
+    if (size < sizeof(head) || size > MOST_BYTES || size % sizeof(size_t))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .size is %zu; set it to the size of the struct",
                         what, size),
                false;
     for (size_t i = capacity; i < size; i++)
         if (((const char *)from)[i])
+            return unknown_option(what, is_options ? ((const head *)from)->given : NULL, i,
+                                  capacity);
+    size = WB__MIN(size, capacity);
+    if (from) memcpy(to, from, size);
+    memcpy(to, &size, sizeof size);
+    return true;
+}
+
+bool wb__read_struct(const char *what, void *to, size_t capacity, const void *from)
+{
+    return read_fields(what, to, capacity, from, false);
+}
+
+bool wb__reserve_is_empty(const char *what, const void *reserve, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (((const char *)reserve)[i])
             return wb__fail(WB_ERROR_ARGUMENT,
-                            "%s: .size is %zu, and the fields behind the %zu bytes that this "
-                            "library (%s) knows are not zero: compile with its header",
-                            what, size, capacity, wb_version()),
+                            "%s: the struct has a field that this library (%s) does not know; the "
+                            "program's header is newer, so install its library, or the struct was "
+                            "not initialised", what, wb_version()),
                    false;
-    if (from) memcpy(to, from, WB__MIN(size, capacity));
-    memcpy(to, &capacity, sizeof capacity);
     return true;
 }
 
@@ -166,13 +203,14 @@ bool wb__read_options(const char *what, void *to, size_t capacity, const void *f
     if (!given) given = &local;
     given->all = given->known = false;
     given->n = 0;
-    if (!wb__read_struct(what, to, capacity, from)) return false;
+    if (!read_fields(what, to, capacity, from, true)) return false;
     head *h = to;
     const char *text = h->given;
+    given->size = h->size;
     h->given = NULL;                                /* points to memory of the program */
     if (!text) return true;
     given->all = !strcmp(text, WB_ALL_);
-    given->known = given->all || *text == *WB_WRITTEN_;
+    given->known = given->all || is_written(text);
     if (given->all) return true;
     return given->known ? read_text(what, text + strlen(WB_WRITTEN_), given)
                         : read_names(what, text, names, given);

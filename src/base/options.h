@@ -14,6 +14,7 @@ typedef struct {
     bool all;                       /* every field counts as given, as in C++ */
     bool known;                     /* a macro or C++ has set .given; false: the program has set
                                        .given by hand, or .given is NULL */
+    size_t size;                    /* of the program's struct: no field behind it is given */
     int n;
     struct {
         const char *name;           /* not ended by 0; NULL: the option is given by position */
@@ -23,10 +24,13 @@ typedef struct {
     } option[32];
 } wb__given;
 
-/* Copies a caller's struct, whose first field is its size, to `to`, which has `capacity` bytes.  If
- * `from` is NULL, all fields behind the size become zero.  Returns false, with the error set, if
- * .size is below `capacity`, or if a byte of the caller's struct behind `capacity` is not zero. */
+/* Copies a caller's struct, whose first field is its size, to `to`, which has `capacity` bytes.
+ * Fields that the struct of an older header lacks become zero, all of them if `from` is NULL; the
+ * size becomes the smaller of the two.  Returns false, with the error set, if .size is no size of
+ * such a struct, or if a byte of the caller's struct behind `capacity` is not zero. */
 bool wb__read_struct(const char *what, void *to, size_t capacity, const void *from);
+/* Returns false, with the error set, if the reserve at the end of a caller's struct is not zero. */
+bool wb__reserve_is_empty(const char *what, const void *reserve, size_t bytes);
 /* Reads a struct of options as wb__read_struct does.  Also sets *given to the options that the
  * program gives, unless `given` is NULL.  `names` lists the options whose default is not 0,
  * separated by blanks: "eps momentum".  A program may name these in .given.  Returns false too if

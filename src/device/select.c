@@ -276,7 +276,8 @@ static const wb_device *given_device(const wb_device *d, const char *what)
 
 int wb_device_memory_of(const wb_device *d, wb_device_memory *m)
 {
-    if (m) *m = (wb_device_memory){-1, -1, -1, -1, -1};
+    if (m)
+        *m = (wb_device_memory){.total = -1, .free = -1, .used = -1, .peak = -1, .cached = -1};
     if (!given_device(d, "device_memory_of")) return wb_error_code();
     if (!m) return wb__fail(WB_ERROR_ARGUMENT, "device_memory_of: no struct for the result");
     return d->backend->memory(d, m);

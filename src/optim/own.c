@@ -85,6 +85,7 @@ wb_rule *wb_Rule_with(const wb_rule_type *type, const wb_Rule_options *o)
     if (type->states < 0 || type->states > WB__MOMENTS)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Rule: \"%s\" has %d states; it has 0 to %d",
                              type->name, type->states, WB__MOMENTS);
+    if (!wb__reserve_is_empty("Rule", type->reserved_, sizeof type->reserved_)) return NULL;
     if (wb__rule_known(type->name))
         return wb__fail_null(WB_ERROR_ARGUMENT, "Rule: \"%s\" is a rule of the library",
                              type->name);

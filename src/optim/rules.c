@@ -39,6 +39,7 @@ bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *
         return false;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         const wb__rule_field *f = &wb__rule_fields[i];
+        if (f->offset >= g.size) continue;                  /* an older header has no such option */
         const int numbers = wb__numbers_given(&g, f->option);
         double *value = wb__rule_number(o, i);
         if (of_pair(f, 0) && (numbers == 0 || numbers > 2))

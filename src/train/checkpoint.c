@@ -4,6 +4,7 @@
 #include "train/checkpoint.h"
 
 #include "base/numbers/philox.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "data/loader.h"
 #include "dist/dist.h"
@@ -88,10 +89,12 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
     return status ? status : wb__checkpoint_write(path, c, 0, NULL);
 }
 
-/* Whether the objects of the checkpoint are alive; each may be NULL. */
+/* Whether the library knows all fields of the checkpoint, and its objects, of which each may be
+ * NULL, are alive. */
 static bool alive(const wb_checkpoint *c)
 {
-    return (!c->model || wb__alive("checkpoint", c->model)) &&
+    return wb__reserve_is_empty("checkpoint", c->reserved_, sizeof c->reserved_) &&
+           (!c->model || wb__alive("checkpoint", c->model)) &&
            (!c->average || wb__alive("checkpoint", c->average)) &&
            (!c->state || wb__alive("checkpoint", c->state)) &&
            (!c->loader || wb__alive("checkpoint", c->loader));
