@@ -15,7 +15,8 @@ declarations of CONTEXT, and not run.  tests/errors.py runs those of docs/errors
 
 Comments of a page that begin with <!--c or <!--python are blocks that the reader does not see.  On
 a page with <!--separate--> each block of main has a scope of its own; hidden blocks have none.
-Blocks of Python are run, as one program, if WEBER_TEST_PYTHON can import torch.
+Blocks of Python are run, as one program, if WEBER_TEST_PYTHON has torch, which most pages import,
+or NumPy.  They can import examples/python/weber.py.
 """
 import os
 import re
@@ -168,6 +169,13 @@ def compile_all(page, folder):
     return ok, count
 
 
+def can_run(python, rows):
+    """Whether a Python, which may be None, has the package that blocks import."""
+    package = "torch" if re.search(r"^import torch", rows, re.M) else "numpy"
+    return bool(python) and subprocess.run([python, "-c", f"import {package}"], check=False,
+                                           capture_output=True).returncode == 0
+
+
 def check(page, library, python, folder):
     parts, separate = blocks(page)
     name = page.stem
@@ -185,10 +193,12 @@ def check(page, library, python, folder):
         for block, output in zip(shown, printed.split("\x1e")):
             ok = compare(page, block, output) and ok
         count += len(rest)
-    rows = [x.text for x in parts if x.language == "python"]
-    if rows and python:
-        ran = subprocess.run([python, "-c", "\n".join(rows)], capture_output=True, text=True,
-                             check=False, cwd=folder)
+    rows = "\n".join(x.text for x in parts if x.language == "python")
+    if rows and can_run(python, rows):
+        ran = subprocess.run([python, "-c", rows], capture_output=True, text=True, check=False,
+                             cwd=folder, env={**os.environ, "WEBER_LIBRARY": str(library),
+                                              "WEBER_INCLUDE": f"{ROOT}/include",
+                                              "PYTHONPATH": f"{ROOT}/examples/python"})
         if ran.returncode:
             print(f"{page.name}: the blocks of Python fail\n{ran.stderr[-2000:]}")
             ok = False
@@ -198,13 +208,11 @@ def check(page, library, python, folder):
 def main():
     arguments = sys.argv[1:]
     python = os.environ.get("WEBER_TEST_PYTHON")
-    if python:
-        test = subprocess.run([python, "-c", "import torch"], capture_output=True, check=False)
-        python = None if test.returncode else python
     if not arguments:
         sys.exit(__doc__)
     library = Path(arguments[0]).resolve()
-    pages = [Path(x) for x in arguments[1:]] or sorted((ROOT / "docs/site").rglob("*.md"))
+    pages = [Path(x) for x in arguments[1:]] or [*sorted((ROOT / "docs/site").rglob("*.md")),
+                                                 ROOT / "examples/python/README.md"]
     ok, total = True, 0
     with tempfile.TemporaryDirectory() as folder:
         if not arguments[1:]:
@@ -221,7 +229,7 @@ def main():
             print(f"{page.name}: {count} blocks of C{'' if good else ': FAILED'}")
             ok, total = ok and good, total + count
     print(f"{total} blocks of C in {len(pages)} pages; Python "
-          f"{'run' if python else 'not run: no torch'}")
+          f"{'of ' + python if python else 'not run: no WEBER_TEST_PYTHON'}")
     return 0 if ok and total else 1
 
 

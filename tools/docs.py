@@ -28,7 +28,8 @@ SOURCE = ROOT / "build/docs-source"
 SITE = ROOT / "build/docs"
 # File of the project: page of the site.
 PAGES = {"README.md": "overview.md", "CHANGELOG.md": "changes.md",
-         "CONTRIBUTING.md": "contributing.md"}
+         "CONTRIBUTING.md": "contributing.md",
+         "examples/python/README.md": "other_languages.md"}
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)#\s]*)(#[\w-]*)?\)")
 
 
@@ -75,7 +76,7 @@ def linked(text, name, pages):
             return match.group(0)
         path = os.path.normpath(os.path.join(folder, target))
         header = re.match(r"include/(?:weber/)?(\w+)\.h$", path)
-        example = re.match(r"examples/(\w+)\.c$", path)
+        example = re.match(r"examples/(\w+)\.c$|examples/python/(\w+)\.py$", path)
         if path in pages:
             page = pages[path]
         elif header:
@@ -83,7 +84,7 @@ def linked(text, name, pages):
             page = f"reference/{'index' if stem == 'weber' else stem}.rst"
             page = "reference/cxx.rst" if stem.startswith("cxx") else page
         elif example:
-            page = f"examples/{example.group(1)}.rst"
+            page = f"examples/{example.group(1) or 'python_' + example.group(2)}.rst"
         else:
             return label
         return f"[{label}]({os.path.relpath(page, here or '.')}{anchor})"
@@ -131,6 +132,11 @@ def assemble():
         text += reference.indented(code)
         (SOURCE / f"examples/{path.stem}.rst").write_text(text)
         listed.append(f"   {path.stem}")
+    for path in sorted((ROOT / "examples/python").glob("*.py")):
+        (SOURCE / f"examples/python_{path.stem}.rst").write_text(
+            f"Python: {path.name}\n{'=' * 40}\n\n.. code-block:: python\n"
+            f"   :caption: {path.relative_to(ROOT)}\n\n{reference.indented(path.read_text())}")
+        listed.append(f"   python_{path.stem}")
     (SOURCE / "examples/index.rst").write_text(
         "Examples\n========\n\nPrograms that build on each other.  The tests compile and run them, "
         "and compare what they print.\n\n.. toctree::\n   :maxdepth: 1\n\n" + "\n".join(listed) +

@@ -1,0 +1,299 @@
+"""Weber for Python: one file, which declares with ctypes what it finds in the header of C.
+
+wb.NAME(...) is the macro or function wb_NAME of weber.h, x.NAME(...) is wb.NAME(x, ...), wb.F32 is
+WB_F32.  Options are keyword arguments, those "by place" also positional.  A list is a sequence;
+None is WB_NONE; results through pointers are returned; functions of Python are arguments and
+layers.  A failure raises wb.Error.  README.md has more, docs/abi.md the rules of bindings.
+"""
+import ctypes as c
+import functools
+import os
+import re
+import threading
+from pathlib import Path
+
+# ---- the header ----------------------------------------------------------------------------------
+_installed = [x for x in ("/usr/local/include", "/usr/include") if Path(x, "weber.h").exists()]
+_folder = Path(os.environ.get("WEBER_INCLUDE") or (_installed or ["/usr/include"])[0])
+_C = "\n".join(x.read_text() for x in [_folder / "weber.h", *sorted(_folder.glob("weber/*.h"))])
+_C = re.sub(r"/\*.*?\*/", " ", _C.replace("\\\n", " "), flags=re.S)
+_C = re.sub(r"#ifdef __cplusplus\n.*?\n#(?:else|endif)", "", _C, flags=re.S)
+_C = re.sub(r"\n#else\n.*?\n#endif|\n#(?:if|endif)[^\n]*", "", _C, flags=re.S)  # all C++ is gone
+_canonical = lambda text: re.sub(r"\s*\*\s*", "*", " ".join(text.split()))   # "wb_tensor*const*"
+_FUNCTIONS = {m[2]: (_canonical(m[1]), m[3]) for m in re.finditer(
+    r"^WB_API ([\w\s*]+?)(wb_\w+)\(((?:[^().]|\([^()]*\))*)\);", _C, re.M)}     # none with "..."
+_OPAQUE = set(re.findall(r"typedef struct (wb_\w+) \1;", _C))
+_COUNTED = set(re.findall(r"(wb_\w+) \*: wb_any_", re.search(r"define WB_OBJECT_\(.*", _C)[0]))
+_STRUCTS = {m[2]: m[1] for m in re.finditer(
+    r"typedef struct(?: wb_\w+)? \{((?:(?!typedef).)*?)\} (wb_\w+);", _C, re.S)}
+_CALLBACKS = {m[2]: (_canonical(m[1]), m[3]) for m in re.finditer(
+    r"typedef ([\w *]+)\(\*(wb_\w+)\)\((.*?)\);", _C, re.S)}
+_CONSTANTS = {m[1]: int(m[2], 0) for m in re.finditer(r"#define (WB_\w+) (0x\w+|\d+)\s", _C)}
+_TYPES = {"int": c.c_int, "unsigned": c.c_uint, "int64_t": c.c_int64, "uint64_t": c.c_uint64,
+          "size_t": c.c_size_t, "double": c.c_double, "float": c.c_float, "bool": c.c_bool,
+          "char": c.c_char, "void": None, "const char*": c.c_char_p}
+for _body, _name in re.findall(r"\benum(?: wb_\w+)? \{(.*?)\}\s*(wb_\w+)?;", _C, re.S):
+    _TYPES[_name], _value = c.c_int, -1
+    for _begin, _rows in re.findall(r"(WB_\w*?)##NAME[^#]*?\n\s*(\w+)\(\w+\)", _body):
+        _names = re.findall(r"\bX\((\w+)", re.search(rf"#define {_rows}\(X\)(.*)", _C)[1])
+        _body = re.sub(rf"{_rows}\(\w+\)", "".join(f"{_begin}{x}, " for x in _names), _body)
+    for _entry in filter(str.strip, re.sub(r"#.*", "", _body).split(",")):
+        _key, _, _number = (x.strip() for x in _entry.partition("="))
+        _value = _CONSTANTS[_key] = int(_number) if _number else _value + 1
+_LISTS = {m[2]: f"{_canonical(m[1])}[{m[3]}]" for m in re.finditer(     # wb_ints is int64_t[9]
+    r"typedef ([\w *]+?)(wb_\w+)\[(.*?)\];", _C)}
+
+def _declared(code):
+    """[(type, name)] of parameters, or of members such as "double eta, beta[2]"."""
+    found, base = [], ""
+    for part in map(_canonical, re.split(r",(?![^()]*\))", code)):
+        f = re.match(r"(.*?)\(\*(\w+)\)\((.*)\)$", part)
+        if f:
+            _CALLBACKS[part] = f[1], f[3]
+        kind, stars, name, sizes = (part, "", f[2], "") if f else re.match(
+            r"((?:const |struct )*\w+(?=[ *]))?([ *]*(?:const\*)?)(\w*)(.*)$", part).groups()
+        base = kind or base
+        found.append((base + stars.strip() + sizes, name))
+    return [x for x in found if x[0]]
+
+def _object(kind):
+    """The class of a pointer to an object of the library, as "wb_tensor"; else None."""
+    name = kind.replace("const ", "")[:-1]
+    return name if kind[-1:] == "*" and name in _OPAQUE else None
+
+@functools.lru_cache(None)
+def _ctype(kind):
+    array = re.match(r"([^[(]*)\[([\w +]+)\](.*)$", _LISTS.get(kind, kind))
+    if array:
+        return _ctype(array[1] + array[3]) * eval(array[2], {}, _CONSTANTS)
+    return _struct(kind) if kind in _STRUCTS else _TYPES.get(kind, c.c_void_p)
+
+class _Struct(c.Structure):
+    """A struct of the header, whose members are read and written as values of Python."""
+    _lent = False                       # the library's own: the scope owns objects that it gets
+    def __getattr__(self, name):
+        if name not in self._kinds:
+            raise AttributeError(name)
+        return _take(self._kinds[name], getattr(self, "_" + name), True)
+    def __setattr__(self, name, value):
+        kind = self._kinds.get(name, "")
+        of, is_list, _ = _LISTS.get(kind, kind).partition("[")
+        kept = self.__dict__["keep " + name] = []
+        if is_list:
+            value = list(value) if hasattr(value, "__len__") else [value]
+            tag = [_CONSTANTS["WB_INTS_"] + len(value)] if kind == "wb_ints" else []
+            value = _ctype(kind)(*tag, *[_convert(of, x, kept) for x in value])
+        elif kind:
+            value = _convert(kind, value, kept)
+        super().__setattr__("_" * bool(_object(kind)) + name, value)
+        if self._lent and _object(kind):
+            _lib.wb_get(c.c_void_p(value), b"")
+
+@functools.lru_cache(None)
+def _struct(name):
+    body = re.sub(r"WB_IS\((?:[^()]|\([^()]*\))*\)|WB_REQUIRED|WB_NO_MORE", "", _STRUCTS[name])
+    body = re.sub(r"WB_OPTIONS_HEAD\(\w+\)", "size_t size; const char *given;", body)
+    body = body.replace("WB_BY_PLACE", "#char by_place_;")      # these are given by place too
+    members, by_place = ([x for line in part.split(";") for x in _declared(line)]
+                         for part in (body + "#").split("#")[:2])
+    return type(name, (_Struct,), {
+        "_fields_": [("_" * bool(_object(k)) + x, _ctype(k)) for k, x in members + by_place],
+        "_kinds": {x: k for k, x in members + by_place if x[-1] != "_"},
+        "_places": [x for _, x in by_place if x[-1] != "_"]})
+
+# ---- objects and errors --------------------------------------------------------------------------
+_lib = c.CDLL(os.environ.get("WEBER_LIBRARY", "libweber.so"))
+_raised = threading.local()             # .error: the exception in a function for the library
+_NONE = c.c_void_p.in_dll(_lib, "WB_NONE").value
+_lib.wb_error.restype = c.c_char_p
+
+class Error(RuntimeError):
+    """A failure of the library: its message (wb_error) and, as .code, its wb_status."""
+
+class Object:
+    """An object of the library, which lives until Python forgets it."""
+    _p, _counted = None, False          # devices and scopes have no references
+    def __del__(self, release=_lib.wb_release):
+        if self._counted:
+            release(c.c_void_p(self._p))
+    def __getattr__(self, name):
+        if name[0] == "_":
+            raise AttributeError(name)
+        return functools.partial(_get(name), self)
+    __repr__ = lambda self: self.object_format().rstrip() if self._counted else "an object"
+
+def _take(kind, p, borrowed=False):
+    """A value of C for Python.  An object gets a reference of Python's in place of the scope's."""
+    if kind[:-1] in _STRUCTS:
+        p = _struct(kind[:-1]).from_address(p)
+        p._lent = True
+    if not _object(kind):
+        return p.decode() if isinstance(p, bytes) else p
+    if not p or p == _NONE:
+        return None
+    made = _CLASSES[_object(kind)]()
+    made._p = p
+    if made._counted:
+        _lib.wb_retain(c.c_void_p(p))
+        if not borrowed:
+            _lib.wb_object_free(c.c_void_p(p))
+    return made
+
+# ---- tensors, which DLPack exchanges with other libraries ----------------------------------------
+_FRESH, _USED = b"dltensor", b"used_dltensor"
+_new, _valid, _pointer, _rename = (
+    c.PYFUNCTYPE(kind, c.c_void_p, c.c_char_p, *more)(("PyCapsule_" + name, c.pythonapi))
+    for kind, name, *more in ((c.py_object, "New", c.c_void_p), (c.c_int, "IsValid"),
+                              (c.c_void_p, "GetPointer"), (c.c_int, "SetName")))
+
+@c.PYFUNCTYPE(None, c.c_void_p)
+def _discard(capsule):
+    if _valid(capsule, _FRESH):         # no library took the DLManagedTensor: its deleter is called
+        p = _pointer(capsule, _FRESH)
+        c.CFUNCTYPE(None, c.c_void_p).from_address(p + 56)(p)
+
+class Tensor(Object):
+    """An array of the library, with Python's operators; numpy.from_dlpack(x) reads it."""
+    shape = property(lambda self: tuple(self.dim(i) for i in range(self.ndim())))
+    def __dlpack__(self, **_):
+        return _new(self.to_dlpack_unversioned(), _FRESH, c.cast(_discard, c.c_void_p))
+    def __dlpack_device__(self):
+        capsule = self.__dlpack__()     # type and number of the device, in the DLManagedTensor
+        return tuple((c.c_int32 * 2).from_address(_pointer(id(capsule), _FRESH) + 8))
+
+def tensor(array):
+    """A tensor with the memory of an array, which must not change while the tensor exists."""
+    capsule = array.__dlpack__()
+    made = _get("from_dlpack_unversioned")(_pointer(id(capsule), _FRESH))
+    _rename(id(capsule), _USED)
+    return made
+
+def _batches(loader):                   # as WB_EACH_BATCH
+    batch = _get("loader_begin")(loader)
+    while _get("loader_next")(loader, batch):
+        yield batch
+
+_CLASSES = {x: type(x, (Tensor if x == "wb_tensor" else Object,), {"_counted": x in _COUNTED})
+            for x in _OPAQUE}
+_CLASSES["wb_layer"].__call__ = lambda layer, *inputs: _get("call")(layer, *inputs)
+_CLASSES["wb_loader"].__iter__ = _batches
+Tensor.__neg__, Tensor.__float__ = lambda x: x.neg(), lambda x: x.item()
+for _op in "add sub mul div pow matmul lt le gt ge".split():
+    _name = _op.replace("div", "truediv")
+    setattr(Tensor, f"__{_name}__", lambda x, y, f=_op: _get(f)(x, y))
+    setattr(Tensor, f"__r{_name}__", lambda x, y, f=_op: _get(f)(y, x))
+
+# ---- functions -----------------------------------------------------------------------------------
+_ARRAY = re.compile(r".*\*const\*$|const (int64_t|double)\*$")
+def _convert(kind, value, keep):
+    """A value of Python for a type of C; `keep` gets what must live as long as the result."""
+    of = _object(kind)
+    if of == "wb_tensor" and value is not None and not isinstance(value, Object):
+        value = tensor(value) if hasattr(value, "__dlpack__") else _get("scalar")(value)
+    elif of == "wb_layer" and callable(value) and not isinstance(value, Object):
+        value = _get("layer_from_function")(value)
+    keep.append(value)
+    if kind in _CALLBACKS:
+        f = value and (value.plain if isinstance(value, Function) else _callback(kind, value))
+        return f and c.cast(f, c.c_void_p).value
+    if _ARRAY.match(kind):
+        kind = kind.removesuffix("const*") if kind.endswith("const*") else kind[6:-1]
+        keep.append((_ctype(kind) * (len(value) + 1))(*[_convert(kind, x, keep) for x in value]))
+        return c.addressof(keep[-1])
+    if isinstance(value, c.Structure) and kind[-1] == "*":
+        return c.addressof(value)
+    return (value._p if isinstance(value, Object) else _NONE if of == "wb_tensor" else
+            value.encode() if isinstance(value, str) else value)
+
+def _options(name, by_place, named, keep):
+    """The address of a struct of options, in which .size and .given are as a macro sets them."""
+    o, given = _struct(name)(), []
+    unknown = [*by_place[len(o._places):], *(named.keys() - o._kinds.keys())]
+    if unknown:
+        raise TypeError(f"{name} has no {unknown}; it has {[*o._kinds][2:]}, by place {o._places}")
+    for key, value in [*zip(o._places, by_place), *named.items()]:
+        if value is not None:
+            setattr(o, key, value)
+            numbers = ", ".join("0" * len(value)) if hasattr(value, "__len__") else "0"
+            is_list = "[" in _LISTS.get(o._kinds[key], o._kinds[key])
+            given.append(f".{key} = {{{numbers}}}" if is_list else f".{key}")
+    o.size, o.given = c.sizeof(o), "=" + ", ".join(given)
+    keep.append(o)
+    return c.addressof(o)
+
+class Function:
+    """A function of the library."""
+    def __init__(self, name):
+        self.result, params = _FUNCTIONS[name]
+        self.__name__, self.f, self.params = name, getattr(_lib, name), _declared(params)
+        self.f.restype = c.c_void_p if self.result == "char*" else _ctype(self.result)
+        self.f.argtypes = [_ctype(k) for k, _ in self.params]
+        self.plain = getattr(_lib, re.sub("_(with|array)$", "", name), self.f)  # as an argument
+        self.lists = {i for i, (kind, _) in enumerate(self.params)     # arrays behind their lengths
+                      if _ARRAY.match(kind) and self.params[i - 1][0] in ("int", "int64_t")}
+    def __call__(self, *args, **named):
+        args, keep, values, results = list(args), [], [], []
+        for i, (kind, name) in enumerate(self.params):
+            if kind.endswith("_options*"):
+                values.append(_options(kind[6:-1], args, named, keep))
+                args, named = [], {}
+            elif kind.endswith("**"):
+                results.append((kind[:-1], c.c_void_p()))
+                values.append(c.addressof(results[-1][1]))
+            elif i in self.lists:       # one sequence, or all arguments that remain
+                whole = args and isinstance(args[0], (list, tuple))
+                items, args = (args[0], args[1:]) if whole else (args, [])
+                values += [len(items), _convert(kind, items, keep)]
+            elif name == "ctx" or i + 1 not in self.lists and args:
+                values.append(None if name == "ctx" else _convert(kind, args.pop(0), keep))
+        if args or named or len(values) < len(self.params):
+            raise TypeError(f"{self.__name__} takes ({_FUNCTIONS[self.__name__][1]})")
+        return self.read(self.f(*values), results, keep)
+    def read(self, value, results, keep):
+        """The result, with those through pointers; raises an error."""
+        kind = self.result
+        if (kind[-1] != "*" or not value) and _lib.wb_error_code():
+            error, reason = Error(_lib.wb_error().decode()), getattr(_raised, "error", None)
+            error.code, _raised.error = _lib.wb_error_code(), None
+            _lib.wb_clear_error()
+            raise error from reason
+        if kind == "void*" and keep and isinstance(keep[0], Object):
+            kind = type(keep[0]).__name__ + "*"             # of the kind of the argument
+        if kind == "char*":
+            value, _ = c.string_at(value).decode(), _lib.wb_free_text(c.c_void_p(value))
+        elif kind in _STRUCTS:
+            value._keep = keep
+        else:                           # an argument that is returned belongs to its owner
+            value = _take(kind, value, value in [x._p for x in keep if isinstance(x, Object)])
+        found = [value] * (kind != "int" or not results) + [_take(k, p.value) for k, p in results]
+        return found[0] if len(found) == 1 else tuple(found)
+
+@functools.lru_cache(None)
+def _callback(kind, f):
+    """A function of Python as one of C, which lives as long as the program."""
+    result, params = _CALLBACKS[kind][0], _declared(_CALLBACKS[kind][1])
+    def call(*values):
+        try:
+            value = f(*[_take(k, x, True) for (k, name), x in zip(params, values) if name != "ctx"])
+            if not _object(result):
+                return value or 0
+            p = _convert(result, value, keep := [])
+            (_lib.wb_get if result == "wb_tensor*" else _lib.wb_layer_at)(c.c_void_p(p), b"")
+            return p                    # the scope has a reference, as C's functions leave it
+        except BaseException as error:  # the call of the library from which f was called raises it
+            _raised.error = error
+            code = getattr(error, "code", _CONSTANTS["WB_ERROR_ARGUMENT"])
+            _lib.wb_fail(code, b"%s", (str(error) or type(error).__name__).encode())
+            return None if _object(result) else -1
+    return c.CFUNCTYPE(_ctype(result), *[_ctype(k) for k, _ in params])(call)
+
+@functools.lru_cache(None)
+def _get(name):
+    """WB_NAME, or wb_NAME: the form that takes options, that of a list, itself, that of objects."""
+    forms = (f"wb_{name}_with", f"wb_{name}_array", f"wb_{name}", f"wb_object_{name}")
+    found = [x for x in forms if x in _FUNCTIONS]
+    if not found and "WB_" + name not in _CONSTANTS:
+        raise AttributeError(f"the header has no wb_{name}")
+    return Function(found[0]) if found else _CONSTANTS["WB_" + name]
+
+__getattr__ = _get
