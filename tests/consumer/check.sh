@@ -32,6 +32,9 @@ by_cmake() {
 check find_package by_cmake
 check find_package_c "$work/build/consumer_c"
 check find_package_cxx in_work "$work/build/consumer_cxx"
+# A program that does not need libweber.so
+static_runs() { ! readelf -d "$1" | grep "NEEDED.*libweber" && "$1"; }
+check find_package_static static_runs "$work/build/consumer_static"
 
 pc=$(dirname "$(find "$prefix" -name weber.pc)")
 PKG_CONFIG_PATH=$pc
@@ -51,6 +54,24 @@ LD_LIBRARY_PATH=$(dirname "$pc")
 export LD_LIBRARY_PATH
 check pkg_config_c "$work/c"
 check pkg_config_cxx in_work "$work/cxx"
+
+# Where both are installed, the linker is given the static library by its file's name.
+# shellcheck disable=SC2046,SC2086
+by_pkg_config_static() {
+    "$cc" -std=c11 $strict "$here/consumer.c" -o "$work/static" \
+        $(pkg --static --cflags --libs | sed 's/-lweber/-l:libweber.a/')
+}
+check pkg_config_static by_pkg_config_static
+check pkg_config_static_runs static_runs "$work/static"
+mkdir "$work/only"
+cp "$(dirname "$pc")/libweber.a" "$work/only"
+# shellcheck disable=SC2046,SC2086
+by_pkg_config_alone() {
+    "$cc" -std=c11 $strict "$here/consumer.c" -o "$work/alone" \
+        $(pkg --define-variable=libdir="$work/only" --static --cflags --libs)
+}
+check pkg_config_only_static by_pkg_config_alone
+check pkg_config_only_static_runs static_runs "$work/alone"
 
 # A program of ranks, with the MPI whose compiler is mpicc.
 by_cmake_ranks() {
