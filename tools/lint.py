@@ -14,8 +14,9 @@
   calm        the library never exits or aborts, and prints to standard output only on request
   flags       never -ffast-math
   unfinished  no marks of unfinished work
-  symbols     the library exports only names that begin with wb_; each public declaration is defined
-              and has a /** comment */ directly above it
+  symbols     the library exports only names that begin with wb_, on ELF systems with the version
+              of its soname; each public declaration is defined and has a /** comment */ directly
+              above it
   languages   each macro of C has its form in C++
   names       each public name in README.md and docs/ is declared in a public header
 
@@ -329,8 +330,17 @@ class Lint:
                                    capture_output=True, text=True, check=True)
             return [line.split()[-1] for line in table.stdout.splitlines()]
 
-        exported = {symbol.split("@")[0] for symbol in listed("--defined-only")}
-        exported -= {"_init", "_fini", "__bss_start", "_edata", "_end"}
+        version = ".".join(
+            re.search(rf"WB_VERSION_{part} (\d+)", self.read("include/weber/base.h")).group(1)
+            for part in ("MAJOR", "MINOR"))
+        exported = set()
+        for symbol in listed("--defined-only"):
+            name, _, node = symbol.partition("@@")
+            if name not in {"_init", "_fini", "__bss_start", "_edata", "_end", f"WEBER_{version}"}:
+                exported.add(name)
+                if sys.platform == "linux" and node != f"WEBER_{version}":
+                    self.report(at, 0, "symbols",
+                                f"{symbol} has not the version WEBER_{version}")
         for name in sorted(exported):
             if not re.match(r"(wb|WB)_(?!_)", name):
                 self.report(at, 0, "symbols", f"{name} is exported and does not begin with wb_")

@@ -42,8 +42,8 @@ in_root() {
         mount --bind /dev "$root/dev"
         mount -t tmpfs shm "$root/dev/shm"
         [ -z "$WEBER_CCACHE" ] || mount --bind "$WEBER_CCACHE" "$root/ccache"
-        exec chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-            HOME=/home LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"' sh "$root" "$@"
+        exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/home LC_ALL=C \
+            DEBIAN_FRONTEND=noninteractive "$@"' sh "$root" "$@"
 }
 
 apt="apt-get -qq -y -o Acquire::Retries=2 --no-install-recommends"
@@ -58,7 +58,7 @@ bare() {
         rm -rf "$2"
         debootstrap --variant=minbase "$1" "$2" \
             "${WEBER_DEBIAN_MIRROR:-http://deb.debian.org/debian}" >>"$log" 2>&1 ||
-            { tail -n 5 "$log"; not_checked "$1" "debootstrap failed: is there a network?"; return 1; }
+            { tail -n 5 "$log"; not_checked "$1" "debootstrap failed (no network?)"; return 1; }
         tar -C "$2" -cf "$archive.part" . && mv "$archive.part" "$archive"
     fi
     rm -rf "$2"

@@ -2,7 +2,7 @@
 # Uses the installed packages as a program of a user does: in a root of tools/packages.sh, with the
 # programs of tests/consumer in /check/consumer.  Prints one line for each check, as cmocka does.
 set -u
-cd /check
+cd /check || exit 1
 status=0
 check() {
     name=$1
@@ -29,7 +29,7 @@ by_pkg_config_static() {
         $(pkg-config --static --cflags --libs weber | sed 's/-lweber/-l:libweber.a/')
 }
 by_cmake() { cmake -S "consumer/$1" -B "$2" && cmake --build "$2"; }
-new() { weber new x && make -C x && cd x && ./x; }
+new() { weber new x && make -C x && (cd x && ./x); }
 doctor() { weber doctor && ! weber doctor | grep 'no: .* build Weber again'; }
 # shellcheck disable=SC2046,SC2086
 ranks() {

@@ -36,6 +36,7 @@ ENDS, LAUNCH, AWARE = "check_ends.py", "check_launch.py", "check_aware.py"
 CHOICE = "check_nccl.py"          # with RCCL
 ABI = "tests/abi.py"
 BLOCKS, REFERENCE = "tools/doc_blocks.py", "tools/reference.py"     # need Ninja
+ABI = "tools/test_abi.py"
 CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
 BRANCHES = "cuda_branches"
 # These run on a driver in memory.
@@ -48,6 +49,10 @@ FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an
 # "NAME.py" is a script of tests/dist, "FOLDER/NAME.py" any other, with the words that SCRIPTS has
 # for it.
 TABLE = [
+    ("fields of options may change their places", "tools/abi.py", "if name in new and new[name]", "if name not in new and new[name]", [ABI]),
+    ("a function may be gone", "tools/abi.py", '"(\\d+) (?:removed|changed)"', '"(\\d+) (?:changed)"', [ABI]),
+    ("enums without a name may change", "tools/abi.py", '"--non-reachable-types", ', "", [ABI]),
+    ("a released interface may be replaced", "tools/abi.py", "if found and is_released(root, here):", "if found and not here:", [ABI]),
     ("records of events have another checksum", "src/train/logger.c", "+ 0xA282EAD8u", "+ 0xA282EAD9u", ["logger"]),
     ("quotation marks of a tag end its field of CSV", "src/train/logger.c", "if (*text == '\"') fputc('\"', f);", "", ["logger"]),
     ("a log that was cut off goes on in the same line", "src/train/logger.c", "else if (last != '\\n') fputc", "else if (last < -9) fputc", ["logger"]),
@@ -1091,6 +1096,7 @@ SCRIPTS = {
     ABI: (["libweber.so", "cc", "c++"], ["libweber.so"]),
     BLOCKS: (["libweber.so"], ["libweber.so"]),
     REFERENCE: ([], ["libweber.so"]),
+    ABI: ([], ["libweber.so"]),
 }
 
 
