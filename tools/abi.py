@@ -90,21 +90,30 @@ def interface(root, folder):
 
 
 def options_of(text):
-    """{struct of options: its fields, each with offset, name and type} of abidw's text"""
-    return {struct.get("name"): [(field.get("layout-offset-in-bits"), field[0].get("name"),
-                                  field[0].get("type-id")) for field in struct.iter("data-member")]
+    """{struct of options: (its bits, its fields, each with offset, name and type)}"""
+    return {struct.get("name"): (int(struct.get("size-in-bits")),
+                                 [(int(field.get("layout-offset-in-bits")), field[0].get("name"),
+                                   field[0].get("type-id"))
+                                  for field in struct.iter("data-member")])
             for struct in ElementTree.fromstring(text).iter("class-decl")
             if re.fullmatch(r"wb_\w+_options", struct.get("name"))}
 
 
 def changed_options(before, now):
-    """Structs of options may have new fields at their end: .size is that of the program's.  For
-    them abidiff's suppression looks at new fields only; here, the old ones are where they were."""
+    """A struct of options may have new fields behind its end: .size is that of the program's.
+    Between its last field and its end a program has bytes without a value.  abidiff's suppression
+    looks at new fields only; here, the old ones are where they were."""
     new = options_of(now)
-    for name, fields in options_of(before).items():
-        if name in new and new[name][:len(fields)] != fields:
-            moved = next(a for a, b in zip_longest(fields, new[name]) if a != b)
-            yield f"{name}: .{moved[1]} is gone, or has another offset or type"
+    for name, (bits, fields) in options_of(before).items():
+        kept, added = (new[name][1][:len(fields)], new[name][1][len(fields):]) if name in new else \
+                      (fields, [])
+        for old, field in zip_longest(fields, kept):
+            if old != field:
+                yield f"{name}: .{old[1]} is gone, or has another offset or type"
+                break
+        if added and added[0][0] < bits:
+            yield (f"{name}: .{added[0][1]} is within the {bits // 8} bytes that programs have, "
+                   "without a value: give it a type of 8 bytes")
 
 
 def changes(root, folder, now):

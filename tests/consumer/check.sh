@@ -35,6 +35,17 @@ check find_package_cxx in_work "$work/build/consumer_cxx"
 # A program that does not need libweber.so
 static_runs() { ! readelf -d "$1" | grep "NEEDED.*libweber" && "$1"; }
 check find_package_static static_runs "$work/build/consumer_static"
+# Where no library is found that it needs
+echo 'set(CMAKE_FIND_LIBRARY_SUFFIXES .none)' >"$work/none.cmake"
+no_static() {
+    ! cmake -S "$here" -B "$work/none" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
+        -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_PROJECT_consumer_INCLUDE="$work/none.cmake" \
+        >"$work/refusal" 2>&1 &&
+        tr -s ' \n' ' ' <"$work/refusal" | grep "The static library needs lib"
+}
+if grep "^Libs.private:.* -lz" "$(find "$prefix" -name weber.pc)" >"$work/log"; then
+    check find_package_no_static no_static
+fi
 
 pc=$(dirname "$(find "$prefix" -name weber.pc)")
 PKG_CONFIG_PATH=$pc
