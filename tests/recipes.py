@@ -4,7 +4,7 @@
 A small repository with what dist.py reads is archived twice, with other settings: the bytes are the
 same.  A changed tree and a folder without .git are errors.  The recipes that dist.py writes have
 version, address and hashes of the archive, set options that CMakeLists.txt has, and set each option
-whose default depends on the machine.  Ruby and Nix parse theirs where they are installed.
+whose default depends on the machine.  Ruby and Nix parse their recipes where they are installed.
 """
 import ast
 import hashlib
@@ -75,15 +75,15 @@ def archives(work):
            "two clones give the same bytes")
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     expect(Path(f"{archive}.sha256").read_text() == f"{digest}  {archive.name}\n",
-           "the hash beside the archive is its own")
+           "the hash beside the archive is right")
     with tarfile.open(archive) as files:
         members = files.getmembers()
     top = archive.name[:-len(".tar.gz")]
     names = {member.name for member in members if member.isfile()}
     tracked = run("git", "ls-files", folder=first).stdout.split()
     expect(names == {f"{top}/{name}" for name in tracked}, "it has every tracked file and no other")
-    expect(all(member.uid == member.gid == 0 and member.mode in (0o644, 0o755) for member in members),
-           "owner and modes are fixed")
+    expect(all(member.uid == member.gid == 0 and member.mode in (0o644, 0o755)
+               for member in members), "owner and modes are fixed")
     return first, archive
 
 

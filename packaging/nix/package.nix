@@ -1,5 +1,5 @@
 # For callPackage; `src` may be a local archive: nix-build --arg src ./weber.tar.gz
-{ lib, stdenv, fetchurl, cmake, ninja, pkg-config, zlib, libzip, utf8proc, oneDNN ? null
+{ lib, stdenv, fetchurl, cmake, ninja, pkg-config, zlib, libzip, utf8proc, oneDNN
 , src ? fetchurl {
     url = "@URL@";
     sha256 = "@SHA256@";
@@ -12,13 +12,13 @@ stdenv.mkDerivation {
   inherit src;
 
   nativeBuildInputs = [ cmake ninja pkg-config ];
-  buildInputs = [ zlib libzip utf8proc ] ++ lib.optional (oneDNN != null) oneDNN;
+  buildInputs = [ zlib libzip utf8proc oneDNN ];
 
   cmakeFlags = [
     "-DWEBER_ZLIB=ON"
     "-DWEBER_ZIP=ON"
     "-DWEBER_UTF8PROC=ON"
-    "-DWEBER_ONEDNN=${if oneDNN != null then "ON" else "OFF"}"
+    "-DWEBER_ONEDNN=ON"
     "-DWEBER_BSON=OFF"
     "-DWEBER_MPI=OFF"
     "-DWEBER_TESTS=OFF"
