@@ -35,6 +35,7 @@ QUEUE, MEETING, RANKS = "collective_queue", "rendezvous", "ranks*3"
 ENDS, LAUNCH, AWARE = "check_ends.py", "check_launch.py", "check_aware.py"
 CHOICE = "check_nccl.py"          # with RCCL
 ABI = "tests/abi.py"
+RECIPES = "tests/recipes.py"
 BLOCKS, REFERENCE = "tools/doc_blocks.py", "tools/reference.py"     # need Ninja
 ABI = "tools/test_abi.py"
 CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
@@ -1084,6 +1085,11 @@ TABLE = [
     ("a block of a page does not compile", "docs/site/guide/layers.md", "wb_parameter_count(model)", "wb_parameters(model)", [BLOCKS]),
     ("an example of the reference fails", "docs/site/examples.c", "wb_solve(a, b);", "wb_solve(a, wb_ones(4));", [BLOCKS]),
     ("a function of the reference has no example", "docs/site/examples.c", "    y = wb_lisht(x);\n", "", [REFERENCE]),
+    ("a recipe sets an option that CMakeLists.txt does not have", "packaging/nix/package.nix", "-DWEBER_UTF8PROC=ON", "-DWEBER_UTF8=ON", [RECIPES]),
+    ("a recipe leaves an option to what is installed", "packaging/homebrew/weber.rb", "      -DWEBER_MPI=OFF\n", "", [RECIPES]),
+    ("the hash in the recipes is not the archive's", "tools/dist.py", "\"SHA256\": hashlib.sha256(content)", "\"SHA256\": hashlib.sha256(content[:-1])", [RECIPES]),
+    ("the modes in the archive depend on git's settings", "tools/dist.py", "\"-c\", \"tar.umask=0022\", ", "", [RECIPES]),
+    ("changed files are left out of the archive without an error", "tools/dist.py", "    if changed:", "    if len(changed) > 99:", [RECIPES]),
     ("a second signal is passed on like the first", "src/cli/launch.c", "if (l->passed) kill_rank", "if (false) kill_rank", [LAUNCH]),
 ]
 
@@ -1097,6 +1103,7 @@ SCRIPTS = {
     BLOCKS: (["libweber.so"], ["libweber.so"]),
     REFERENCE: ([], ["libweber.so"]),
     ABI: ([], ["libweber.so"]),
+    RECIPES: ([], ["minimal_cmocka"]),      # it needs no program
 }
 
 
