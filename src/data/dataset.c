@@ -66,10 +66,7 @@ const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .for
 
 bool wb__is_any_dataset(const wb_dataset *d, const char *what)
 {
-    if (!d) return !wb__null(what, "the dataset");
-    if (wb__is(d, &wb__dataset_class)) return true;
-    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a dataset", what, wb__kind(d));
-    return false;
+    return wb__expect(what, d, &wb__dataset_class);
 }
 
 bool wb__is_dataset(const wb_dataset *d, const char *what)
@@ -544,5 +541,7 @@ wb_tensor *wb_batch_get(wb_batch batch, const char *name)
 
 wb_batch wb_batch_of(wb_tensor *x, wb_tensor *y)
 {
+    if (x && !wb__operand("batch_of", x)) return (wb_batch){0};
+    if (y && !wb_is_none(y) && !wb__operand("batch_of", y)) return (wb_batch){0};
     return (wb_batch){.x = y ? x : NULL, .y = y, .n = wb_ndim(x) > 0 ? wb_dim(x, 0) : 0};
 }

@@ -110,7 +110,7 @@ wb_tensor *wb_group_counts(wb_tensor *labels, wb_tensor **values)
 {
     wb__grouping g;
     if (values) *values = NULL;
-    if (WB__NULL(labels)) return NULL;
+    if (!wb__operand("group_counts", labels)) return NULL;
     const int64_t n = wb_size(labels);
     if (n < 0 || wb__group_labels("group_counts", labels, n, &g)) return NULL;
     wb_tensor *v = values ? values_of(labels, &g) : labels, *counts = NULL;
@@ -124,7 +124,7 @@ wb_tensor *wb_group_counts(wb_tensor *labels, wb_tensor **values)
 wb_tensor *wb_group_indices(wb_tensor *labels, double label)
 {
     wb__grouping g;
-    if (WB__NULL(labels)) return NULL;
+    if (!wb__operand("group_indices", labels)) return NULL;
     const int64_t n = wb_size(labels);
     if (n < 0 || wb__group_labels("group_indices", labels, n, &g)) return NULL;
     wb_tensor *found = NULL;

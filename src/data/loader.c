@@ -78,11 +78,7 @@ const wb__class wb__loader_class = {.name = "loader", .destroy = destroy, .forma
 
 static bool is_loader(const wb_loader *l, const char *what)
 {
-    if (!l) return !wb__null(what, "the loader");
-    if (wb__is(l, &wb__loader_class)) return true;
-    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a loader", what,
-             wb__kind(l));
-    return false;
+    return wb__expect(what, l, &wb__loader_class);
 }
 
 /* A map or collate function must not advance or stop the loader that calls it, because the loader
@@ -188,10 +184,7 @@ static wb_loader *make(wb_dataset *d, const wb_dataloader_options *o, const wb__
 
 wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 {
-    if (WB__NULL(d)) return NULL;
-    if (!wb__is(d, &wb__dataset_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "dataloader: a %s is not a dataset",
-                             wb__kind(d));
+    if (!wb__is_any_dataset(d, "dataloader")) return NULL;
     wb_dataloader_options o;
     wb__given g;
     if (!wb__read_options("dataloader", &o, sizeof o, given, "batchsize ahead seed workers", &g))

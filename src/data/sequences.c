@@ -9,7 +9,7 @@
 
 wb_tensor *wb_rpad_constant(wb_tensor *x, int axis, int64_t n, double value)
 {
-    if (WB__NULL(x)) return NULL;
+    if (!wb__operand("rpad_constant", x)) return NULL;
     const int64_t size = wb_dim(x, axis);
     if (size < 0) return NULL;
     return size >= n ? x : wb_pad(x, axis, 0, n - size, .value = value);
@@ -26,9 +26,8 @@ wb_tensor *wb_batch_sequence(int n, wb_tensor *const *x, double pad, wb_tensor *
     wb_tensor *batch = NULL;
     bool ok = padded;
     for (int i = 0; ok && i < n; i++) {
-        const int64_t size = x[i] ? wb_dim(x[i], 0) : -1;
+        const int64_t size = wb__operand("batch_sequence", x[i]) ? wb_dim(x[i], 0) : -1;
         ok = size >= 0 && size <= INT32_MAX;
-        if (!x[i]) (void)wb__null("batch_sequence", "a sequence");
         if (size > INT32_MAX)
             wb__fail(WB_ERROR_SHAPE, "batch_sequence: sequence %d has %lld elements; there are at "
                      "most %d, since lengths are i32", i, (long long)size, INT32_MAX);
@@ -46,7 +45,7 @@ wb_tensor *wb_batch_sequence(int n, wb_tensor *const *x, double pad, wb_tensor *
 
 wb_tensor *wb_rescale(wb_tensor *x, int axis, double eps)
 {
-    if (WB__NULL(x)) return NULL;
+    if (!wb__operand("rescale", x)) return NULL;
     if (!(eps >= 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "rescale: eps is %g", eps);
     wb_tensor *least = wb_min(x, .axes = {axis}, .keep = true);
     wb_tensor *most = wb_max(x, .axes = {axis}, .keep = true);
@@ -55,7 +54,7 @@ wb_tensor *wb_rescale(wb_tensor *x, int axis, double eps)
 
 int wb_chunk(wb_tensor *x, int axis, int n, wb_tensor **parts)
 {
-    if (WB__NULL(x) || WB__NULL(parts)) return -1;
+    if (!wb__operand("chunk", x) || WB__NULL(parts)) return -1;
     const int64_t size = wb_dim(x, axis);
     if (size < 0) return -1;
     if (n < 1 || !size)
@@ -72,7 +71,7 @@ int wb_chunk(wb_tensor *x, int axis, int n, wb_tensor **parts)
 
 int wb_unstack(wb_tensor *x, int axis, int most, wb_tensor **parts)
 {
-    if (WB__NULL(x) || WB__NULL(parts)) return -1;
+    if (!wb__operand("unstack", x) || WB__NULL(parts)) return -1;
     const int64_t size = wb_dim(x, axis);
     if (size < 0) return -1;
     if (size > most)

@@ -243,20 +243,32 @@ const wb_device *wb_device_at(const char *backend, int ordinal)
 
 /* ---- properties ---------------------------------------------------------------------------- */
 
-int wb_device_ordinal(const wb_device *d) { return d ? d->ordinal : -1; }
-const char *wb_device_backend(const wb_device *d) { return d ? d->backend->name : ""; }
-bool wb_device_is_gpu(const wb_device *d) { return d && d->backend->is_gpu; }
+/* Whether d is a device, neither NULL nor an object; that it is an object is an error. */
+static bool is_device(const wb_device *d, const char *what)
+{
+    return d && wb__is_device(what, d);
+}
+
+int wb_device_ordinal(const wb_device *d) { return is_device(d, "device_ordinal") ? d->ordinal : -1; }
+const char *wb_device_backend(const wb_device *d)
+{
+    return is_device(d, "device_backend") ? d->backend->name : "";
+}
+bool wb_device_is_gpu(const wb_device *d)
+{
+    return is_device(d, "device_is_gpu") && d->backend->is_gpu;
+}
 
 const char *wb_device_name(const wb_device *d)
 {
-    return !d ? "" : d->name && *d->name ? d->name : d->backend->name;
+    return !is_device(d, "device_name") ? "" : d->name && *d->name ? d->name : d->backend->name;
 }
 
 const char *wb_device_describe(const wb_device *d)
 {
     enum { RING = 8, ROOM = 256 };
     static _Thread_local unsigned next;
-    if (!d) return "";
+    if (!is_device(d, "device_describe")) return "";
     char *text = wb__thread_text(WB__TEXT_DEVICES) + next++ % RING * ROOM;
     const char *prefix = wb__rows[wb__row_of(d->backend)].prefix;
     if (wb_device_is_gpu(d))
@@ -268,10 +280,10 @@ const char *wb_device_describe(const wb_device *d)
     return text;
 }
 
-static const wb_device *given_device(const wb_device *d, const char *what)
+static bool given_device(const wb_device *d, const char *what)
 {
     if (!d && !*wb_error()) wb__fail(WB_ERROR_ARGUMENT, "%s: no device", what);
-    return d;
+    return is_device(d, what);
 }
 
 int wb_device_memory_of(const wb_device *d, wb_device_memory *m)

@@ -75,11 +75,11 @@ static int add_state(contents *c, wb_opt_state *s)
 
 static int list(contents *c, void *object)
 {
-    if (!wb__alive(what, object)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (wb__is(object, &wb__tensor_class)) return add(c, object, "the variable");
     if (wb__is(object, &wb__opt_state_class)) return add_state(c, object);
     if (wb__is_branch(object)) return wb__walk(what, object, NULL, WB__DISTINCT, add_leaf, c);
-    return wb__fail(WB_ERROR_ARGUMENT, "%s: a %s has no variables", what, wb__kind(object));
+    wb__not_a(what, object, "tensor, layer, tree or state");
+    return wb__error_or(WB_ERROR_ARGUMENT);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */

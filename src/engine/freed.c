@@ -4,6 +4,8 @@
  * again. */
 #include "engine/object.h"
 
+#include "backend/backend.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,11 +74,39 @@ static int open_scopes(void)
     return n;
 }
 
+/* Returns the class that the memory's first word is; NULL: it is none.  A word at an address that
+ * is a multiple of its size is in one page, so a text that is shorter can be read too. */
+#if defined(__GNUC__)
+__attribute__((no_sanitize_address))
+#endif
+static const wb__class *class_of(const void *object)
+{
+    static const wb__class *const classes[] = {
+        &wb__tensor_class, &wb__layer_class, &wb__tree_class, &wb__freed_class, &wb__rule_class,
+        &wb__opt_state_class, &wb__dataset_class, &wb__loader_class, &wb__progress_class,
+        &wb__compiled_class, &wb__tokenizer_class, &wb__decoder_class, &wb__schedule_class,
+        &wb__logger_class};
+    if ((uintptr_t)object % _Alignof(wb__object)) return NULL;
+    const wb__class *class = ((const wb__object *)object)->class;
+    for (size_t i = 0; i < WB__COUNT(classes); i++)
+        if (class == classes[i]) return class;
+    return NULL;
+}
+
+bool wb__is_object(const void *object)
+{
+    const wb__class *class = object ? class_of(object) : NULL;
+    return class && class != &wb__freed_class;
+}
+
 const char *wb__kind(const void *object)
 {
     static _Thread_local char text[2 * WAS];
     const freed *f = object;
-    if (f->object.class != &wb__freed_class) return f->object.class->name;
+    const wb__class *class = class_of(object);
+    if (object == &wb__cpu) return "device";
+    if (!class) return "pointer to no object";
+    if (class != &wb__freed_class) return class->name;
     const int open = open_scopes();
     char when[64] = "freed by wb_free or wb_release";
     if (!wb__checks)
@@ -92,9 +122,26 @@ const char *wb__kind(const void *object)
 bool wb__alive(const char *what, const void *object)
 {
     if (!object) return wb__null(what, "the object"), false;
-    if (wb__likely(((const wb__object *)object)->class != &wb__freed_class)) return true;
-    wb__fail(WB_ERROR_ARGUMENT,
-             "%s: received a %s: wb_keep or wb_retain keeps an object beyond its scope", what,
-             wb__kind(object));
+    if (wb__likely(wb__is(object, &wb__tensor_class) || wb__is_object(object))) return true;
+    if (class_of(object) == &wb__freed_class)
+        wb__fail(WB_ERROR_ARGUMENT,
+                 "%s: received a %s: wb_keep or wb_retain keeps an object beyond its scope", what,
+                 wb__kind(object));
+    else wb__not_a(what, object, "object of Weber");
     return false;
+}
+
+bool wb__not_a(const char *what, const void *object, const char *expected)
+{
+    char name[64];
+    snprintf(name, sizeof name, "the %s", expected);
+    if (!object) return !wb__null(what, name);
+    return !wb__fail(WB_ERROR_ARGUMENT, strchr("aeiou", *expected) ? "%s: a %s is not an %s"
+                                                                   : "%s: a %s is not a %s",
+                     what, wb__kind(object), expected);
+}
+
+bool wb__is_device(const char *what, const wb_device *d)
+{
+    return !d || !class_of(d) || wb__not_a(what, d, "device");
 }

@@ -47,7 +47,8 @@ static inline uint32_t wb__consumers(const void *object)
 
 extern const wb__class wb__tensor_class, wb__layer_class, wb__tree_class, wb__rule_class,
     wb__opt_state_class, wb__dataset_class, wb__loader_class, wb__progress_class,
-    wb__compiled_class, wb__tokenizer_class, wb__decoder_class;
+    wb__compiled_class, wb__tokenizer_class, wb__decoder_class, wb__schedule_class,
+    wb__logger_class;
 
 /* The class of an object whose memory was freed.  Checks of an object's class detect a freed object
  * until its memory is used again. */
@@ -72,11 +73,22 @@ void wb__quarantine_empty(void);
 
 /* Returns a text for messages: the name of the object's class, such as "layer".  With
  * WEBER_DEBUG=check, the text for a freed object also has a description of the object and when it
- * was freed.  The text is valid until this thread calls wb__kind again. */
+ * was freed.  The text is valid until this thread calls wb__kind again.
+ *
+ * A C compiler only warns where a program passes a pointer of another type, so the memory may have
+ * no object: a path, or a device.  Its first word is compared with the addresses of all classes,
+ * and nothing else is read. */
 const char *wb__kind(const void *object);
-/* Whether the object is neither NULL nor freed.  Else sets the error, whose message begins with
+/* Whether the memory has an object that is not freed. */
+bool wb__is_object(const void *object);
+/* Whether `object` is an object that is not freed.  Else sets the error, whose message begins with
  * `what`. */
 bool wb__alive(const char *what, const void *object);
+/* Sets the error "what: a rule is not a state", or that the object is NULL.  `expected` is the name
+ * of a class, or several names.  Returns false. */
+bool wb__not_a(const char *what, const void *object, const char *expected);
+/* Whether d may be a device: it is not an object.  Else sets the error. */
+bool wb__is_device(const char *what, const wb_device *d);
 
 /* Moves the caller's reference to the current scope and returns the object.  On failure (out of
  * memory) drops the reference and returns NULL. */
@@ -93,6 +105,12 @@ static inline void wb__hold(void *object)
 static inline bool wb__is(const void *object, const wb__class *class)
 {
     return object && ((const wb__object *)object)->class == class;
+}
+
+/* Whether the object is of this class.  Else sets the error; `what` is the public function. */
+static inline bool wb__expect(const char *what, const void *object, const wb__class *class)
+{
+    return wb__likely(wb__is(object, class)) || wb__not_a(what, object, class->name);
 }
 
 /* Adds a reference and returns the object.  NULL gives NULL. */

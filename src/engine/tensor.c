@@ -171,7 +171,10 @@ const wb_device *wb_default_device(void)
     return d ? d : &wb__cpu;
 }
 
-void wb_set_default_device(const wb_device *d) { wb__use_device(d); }
+void wb_set_default_device(const wb_device *d)
+{
+    if (wb__is_device("set_default_device", d)) wb__use_device(d);
+}
 
 const wb_device *wb__device_of(const wb_tensor *x)
 {
@@ -517,17 +520,22 @@ void wb__retype(wb_tensor *v, wb_tensor *version)
 
 /* ---- descriptions ---------------------------------------------------------------------------- */
 
-int wb_ndim(const wb_tensor *x) { return x == &none || !wb__alive("ndim", x) ? -1 : x->ndim; }
-const int64_t *wb_dims(const wb_tensor *x) { return wb__alive("dims", x) ? x->dims : NULL; }
-int64_t wb_size(const wb_tensor *x) { return wb__alive("size", x) ? x->size : -1; }
+static bool is_tensor(const char *what, const wb_tensor *x)
+{
+    return wb__expect(what, x, &wb__tensor_class);
+}
+
+int wb_ndim(const wb_tensor *x) { return x == &none || !is_tensor("ndim", x) ? -1 : x->ndim; }
+const int64_t *wb_dims(const wb_tensor *x) { return is_tensor("dims", x) ? x->dims : NULL; }
+int64_t wb_size(const wb_tensor *x) { return is_tensor("size", x) ? x->size : -1; }
 wb_dtype wb_dtype_of(const wb_tensor *x)
 {
-    return wb__alive("dtype_of", x) ? (wb_dtype)x->dtype : WB_DTYPE_DEFAULT;
+    return is_tensor("dtype_of", x) ? (wb_dtype)x->dtype : WB_DTYPE_DEFAULT;
 }
 
 int64_t wb_dim(const wb_tensor *x, int axis)
 {
-    if (x == &none || !wb__alive("dim", x)) return -1;
+    if (x == &none || !is_tensor("dim", x)) return -1;
     if (axis < 0) axis += x->ndim;
     return axis < 0 || axis >= x->ndim ? -1 : x->dims[axis];
 }
@@ -538,7 +546,7 @@ const char *wb_describe(const wb_tensor *x)
     static _Thread_local unsigned turn;
     if (!x) return "NULL";
     if (x == &none) return "none";
-    if (wb__unlikely(x->object.class == &wb__freed_class)) return wb__kind(x);
+    if (wb__unlikely(!wb__is(x, &wb__tensor_class))) return wb__kind(x);
     char *text = wb__thread_text(WB__TEXT_TENSORS) + turn++ % RING * EACH;
     size_t n = 0, capacity = EACH;
     n += (size_t)snprintf(text, capacity, "[");

@@ -54,7 +54,7 @@ ACTIVATION_OF(trelu, theta, theta == theta, "a number",
 
 wb_tensor *wb_prelu(wb_tensor *x, wb_tensor *slope)
 {
-    if (WB__NULL(x) || WB__NULL(slope) || !wb__floating("prelu", x)) return NULL;
+    if (!wb__floating("prelu", x) || !wb__operand("prelu", slope)) return NULL;
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, wb_where(POSITIVE(x), x, wb_mul(x, slope)));
 }

@@ -99,7 +99,7 @@ static bool find_device(const wb_layer *l, void *ctx)
 
 wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length)
 {
-    if (WB__NULL(model) || !wb__alive("attention_cache", model)) return NULL;
+    if (!wb__expect("attention_cache", model, &wb__layer_class)) return NULL;
     if (batch < 1 || length < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "attention_cache: sizes are positive, got a batch "
                              "of %lld and a length of %lld", (long long)batch, (long long)length);
@@ -225,7 +225,9 @@ static bool is_cache(void *object)
 
 wb_tensor *wb_call_cached_array(wb_layer *model, wb_tree *cache, int n, wb_tensor *const *inputs)
 {
-    if (WB__NULL(cache) || !wb__alive("call_cached", cache) || !is_cache(cache)) return NULL;
+    if (!wb__expect("call_cached", model, &wb__layer_class) ||
+        !wb__expect("call_cached", cache, &wb__tree_class) || !is_cache(cache))
+        return NULL;
     cache_use use = {cache, 0, 0}, *outer = using;
     wb__branch_used(&cache->node);
     const wb__frame f = wb__frame_begin();

@@ -23,7 +23,7 @@ static const wb__layer_type named_type = {
 
 wb_layer *(wb_named)(const char *name, wb_layer *layer)
 {
-    if (WB__NULL(layer) || !wb__alive("named", layer)) return NULL;
+    if (!wb__expect("named", layer, &wb__layer_class)) return NULL;
     if (!name || !*name || strchr(name, '.'))
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "named: \"%s\" is no name: it must not be empty or hold a dot",
@@ -213,7 +213,7 @@ const wb__layer_type wb__skip_type = {
 
 wb_layer *(wb_SkipConnection)(wb_layer *layer, wb__connection connection)
 {
-    if (WB__NULL(layer) || !wb__alive("SkipConnection", layer)) return NULL;
+    if (!wb__expect("SkipConnection", layer, &wb__layer_class)) return NULL;
     if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: no connection");
     wb_layer *l =
         wb__layer_new(&wb__skip_type, &(join_options){sizeof(join_options), connection}, 1);

@@ -255,9 +255,7 @@ static int call_recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_
 
 int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
-    if (!layer && wb__null("call", "layer")) return -1;
-    if (!wb__is(layer, &wb__layer_class))
-        return wb__fail(WB_ERROR_ARGUMENT, "call: a %s is not a layer", wb__kind(layer)), -1;
+    if (!wb__expect("call", layer, &wb__layer_class)) return -1;
     const wb__layer_type *type = layer->type;
     if (n < !type->without_inputs || (n && !inputs))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: no inputs", type->name), -1;
@@ -301,6 +299,8 @@ int wb_call_outputs(wb_layer *layer, int n, wb_tensor *const *inputs, int n_outp
 {
     wb_tensor *all[WB__OUTPUTS];
     for (int i = 0; outputs && i < n_outputs; i++) outputs[i] = NULL;
+    if (!wb__expect("call_outputs", layer, &wb__layer_class))
+        return wb__error_or(WB_ERROR_ARGUMENT);
     const int n_all = wb__call_layer(layer, n, inputs, all);
     if (n_all < 0) return wb__error_or(WB_ERROR_ARGUMENT);
     if (n_all != n_outputs || !outputs)
@@ -356,7 +356,7 @@ bool wb__train_mode(wb_layer *l, bool *automatic)
 
 static void set_mode(void *object, uint32_t mode)
 {
-    if (!wb__alive("a mode", object) || !wb__is_branch(object)) return;
+    if (!wb__is_branch(object)) return;
     if (wb__is(object, &wb__layer_class))
         wb__setting_set(object, &((wb_layer *)object)->mode, mode);
     wb__branch *node = object;
@@ -364,9 +364,15 @@ static void set_mode(void *object, uint32_t mode)
     for (int i = 0; i < node->n; i++) set_mode(node->children[i].object, mode);
 }
 
-wb_layer *wb_trainmode(wb_layer *layer) { return set_mode(layer, WB__MODE_TRAIN), layer; }
-wb_layer *wb_testmode(wb_layer *layer) { return set_mode(layer, WB__MODE_TEST), layer; }
-wb_layer *wb_automode(wb_layer *layer) { return set_mode(layer, WB__MODE_AUTO), layer; }
+static wb_layer *in_mode(const char *what, wb_layer *layer, uint32_t mode)
+{
+    if (wb__is_model(what, layer)) set_mode(layer, mode);
+    return layer;
+}
+
+wb_layer *wb_trainmode(wb_layer *layer) { return in_mode("trainmode", layer, WB__MODE_TRAIN); }
+wb_layer *wb_testmode(wb_layer *layer) { return in_mode("testmode", layer, WB__MODE_TEST); }
+wb_layer *wb_automode(wb_layer *layer) { return in_mode("automode", layer, WB__MODE_AUTO); }
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
@@ -407,7 +413,7 @@ bool wb__each_matches(const char *option, const char *patterns, void *model)
 
 wb_layer *wb_layer_at(void *object, const char *path)
 {
-    if (WB__NULL(object)) return NULL;
+    if (!wb__is_model("layer_at", object)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "layer_at: no path");
     wb__child *child = *path ? wb__child_at("layer_at", object, path, NULL) : NULL;
     void *found = *path ? (child ? child->object : NULL) : object;

@@ -208,11 +208,9 @@ wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
 {
     wb_LoRA_options o;
     wb__given g;
-    if (WB__NULL(layer) || !wb__alive("LoRA", layer)) return NULL;
+    if (!wb__expect("LoRA", layer, &wb__layer_class)) return NULL;
     if (wb__unrecordable("LoRA", WB__ACTS)) return NULL;
     if (!wb__read_options("LoRA", &o, sizeof o, given, "rank", &g)) return NULL;
-    if (!wb__is(layer, &wb__layer_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "LoRA: a %s is not a layer", wb__kind(layer));
     const lora_options made = options_of(&g, o.rank, o.alpha, o.dropout);
     layer = wb__layer_unnamed(layer, NULL);
     wb_layer *l = make(&made, layer, o.init ? o.init : init_a);

@@ -190,10 +190,7 @@ wb_tensor *wb__recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_t
 
 wb_layer *wb_checkpoint_layer(wb_layer *layer, bool on)
 {
-    if (WB__NULL(layer) || !wb__alive("checkpoint_layer", layer)) return NULL;
-    if (!wb__is(layer, &wb__layer_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "checkpoint_layer: a %s is not a layer",
-                             wb__kind(layer));
+    if (!wb__expect("checkpoint_layer", layer, &wb__layer_class)) return NULL;
     wb_layer *inner = wb__layer_unnamed(layer, NULL);
     wb__setting_set(inner, &inner->recomputed, on);
     return layer;

@@ -131,10 +131,8 @@ const wb__layer_type wb__recurrence_type = {
 wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options *given)
 {
     wb_Recurrence_options o;
-    if (WB__NULL(cell) || !wb__alive("Recurrence", cell)) return NULL;
+    if (!wb__expect("Recurrence", cell, &wb__layer_class)) return NULL;
     if (!wb__read_options("Recurrence", &o, sizeof o, given, "", NULL)) return NULL;
-    if (!wb__is(cell, &wb__layer_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Recurrence: a %s is not a layer", wb__kind(cell));
     cell = wb__layer_unnamed(cell, NULL);
     const wb_layer *base = cell;
     int child;
@@ -170,11 +168,9 @@ static int make_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor *
 
 int wb_initial_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **states)
 {
-    if (WB__NULL(layer) || !wb__alive("initial_states", layer))
+    if (!wb__expect("initial_states", layer, &wb__layer_class))
         return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__is(layer, &wb__layer_class) || !states)
-        return wb__fail(WB_ERROR_ARGUMENT, states ? "initial_states: a %s is not a layer"
-                        : "initial_states: no place for the states", wb__kind(layer));
+    if (!states) return wb__fail(WB_ERROR_ARGUMENT, "initial_states: no place for the states");
     wb_tensor *made[WB__OUTPUTS] = {NULL};
     const wb__frame f = wb__frame_begin();
     const int status = make_states(layer, batch, n_states, made);

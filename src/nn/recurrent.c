@@ -364,9 +364,8 @@ bool wb__is_cell(const wb_layer *l) { return l->type->call == cell_call; }
 static int step_once(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor *const *states,
                      wb_tensor **next)
 {
-    if (wb__is(cell, &wb__layer_class) && !(cell = wb__with_weights(cell)))
-        return wb__error_or(WB_ERROR_MEMORY);
-    if (!wb__is(cell, &wb__layer_class) || !wb__is_cell(cell))
+    if (!(cell = wb__with_weights(cell))) return wb__error_or(WB_ERROR_MEMORY);
+    if (!wb__is_cell(cell))
         return wb__fail(WB_ERROR_ARGUMENT, "cell_step: not a cell");
     const cell_kind *kind = cell->type->detail;
     if (n_states != kind->states || !states)
@@ -383,7 +382,8 @@ static int step_once(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor *cons
 
 int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
 {
-    if (WB__NULL(cell) || WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__expect("cell_step", cell, &wb__layer_class) || WB__NULL(x))
+        return wb__error_or(WB_ERROR_ARGUMENT);
     wb_tensor *next[2] = {NULL, NULL};
     const wb__frame f = wb__frame_begin();
     const int status = step_once(cell, x, n_states, states, next);

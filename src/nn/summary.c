@@ -167,6 +167,7 @@ static char *table(wb_layer *model, const summary *sizes, const summary *times)
 char *wb_summary_format(wb_layer *layer, int n, wb_tensor *const *inputs)
 {
     summary sizes = {.timed = false}, times = {.timed = true};
+    if (!wb__expect("summary", layer, &wb__layer_class)) return NULL;
     if (wb__unrecordable("summary", WB__READS)) return NULL;
     int status = inputs && n > 0 ? wb_eval_array(n, inputs) : 0;
     if (!status) status = observe(&sizes, layer, n, inputs);

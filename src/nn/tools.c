@@ -136,10 +136,7 @@ int wb_each_layer(void *object, int (*f)(wb_layer *layer, const char *path, void
 /* Whether x is a layer. Otherwise sets the error. */
 static bool is_layer(const char *what, const wb_layer *x)
 {
-    if (!x) return !wb__null(what, "layer");
-    if (wb__is(x, &wb__layer_class)) return true;
-    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a layer", what, wb__kind(x));
-    return false;
+    return wb__expect(what, x, &wb__layer_class);
 }
 
 int wb_layer_count(wb_layer *layer)

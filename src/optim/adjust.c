@@ -9,12 +9,7 @@ static int no_object(void) { return wb__error_or(WB_ERROR_ARGUMENT); }
 
 static int is_state(const char *what, const wb_opt_state *s)
 {
-    if (!s) return wb__null(what, "state"), no_object();
-    if (!wb__alive(what, s)) return no_object();
-    if (wb__is(s, &wb__opt_state_class)) return 0;
-    return wb__fail(WB_ERROR_ARGUMENT,
-                    "%s: must not be applied to a %s, only to the state from wb_setup", what,
-                    wb__kind(s));
+    return wb__expect(what, s, &wb__opt_state_class) ? 0 : no_object();
 }
 
 /* ---- paths ----------------------------------------------------------------------------------- */

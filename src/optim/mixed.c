@@ -110,11 +110,7 @@ int wb__scaling_new(wb_opt_state *s, const wb_device *d)
 
 wb_tensor *wb_scale_loss(wb_opt_state *s, wb_tensor *loss)
 {
-    if ((!s && wb__null("scale_loss", "state")) || WB__NULL(loss)) return NULL;
-    if (!wb__is(s, &wb__opt_state_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "scale_loss: the first is a %s, not the state from wb_setup",
-                             wb__kind(s));
+    if (!wb__expect("scale_loss", s, &wb__opt_state_class) || WB__NULL(loss)) return NULL;
     if (!wb__floating("scale_loss", loss)) return NULL;
     if (loss->size != 1)
         return wb__fail_null(WB_ERROR_SHAPE, "scale_loss: %s is not one number", wb_describe(loss));

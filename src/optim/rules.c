@@ -211,10 +211,7 @@ wb_rule *wb_DistributedOptimiser_with(wb_rule *rule, const wb_DistributedOptimis
 {
     wb_DistributedOptimiser_options o;
     wb__given g;
-    if (WB__NULL(rule)) return NULL;
-    if (!wb__is(rule, &wb__rule_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: a %s is not a rule",
-                             wb__kind(rule));
+    if (!wb__expect("DistributedOptimiser", rule, &wb__rule_class)) return NULL;
     if (!wb__read_options("DistributedOptimiser", &o, sizeof o, given, "bucket accumulate",
                          &g))
         return NULL;

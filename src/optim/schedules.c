@@ -210,13 +210,11 @@ static char *format(void *object)
     return wb__text_take(&t);
 }
 
-static const wb__class schedule_class = {.name = "schedule", .destroy = destroy, .format = format};
+const wb__class wb__schedule_class = {.name = "schedule", .destroy = destroy, .format = format};
 
 bool wb__schedule_given(const char *what, const wb_schedule *s)
 {
-    if (!s) return wb__null(what, "schedule"), false;
-    if (wb__is(s, &schedule_class)) return true;
-    return !wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a schedule", what, wb__kind(s));
+    return wb__expect(what, s, &wb__schedule_class);
 }
 
 void wb__schedule_print(const wb_schedule *s, wb__text *t) { print(s, t); }
@@ -232,7 +230,7 @@ static wb_schedule *make(const kind *k, const double *number, int n, wb_schedule
     if (depth > DEEPEST)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: schedules nest at most %d deep", k->name,
                              DEEPEST);
-    wb_schedule *s = wb__object_new(&schedule_class, sizeof *s);
+    wb_schedule *s = wb__object_new(&wb__schedule_class, sizeof *s);
     if (!s) return NULL;
     s->kind = k;
     s->depth = depth;

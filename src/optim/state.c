@@ -146,9 +146,7 @@ static int begin_mixed(wb_opt_state *s, void *model)
 wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *given)
 {
     wb_setup_options o;
-    if (WB__NULL(rule) || WB__NULL(model)) return NULL;
-    if (!wb__is(rule, &wb__rule_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "setup: a %s is not a rule", wb__kind(rule));
+    if (!wb__expect("setup", rule, &wb__rule_class) || WB__NULL(model)) return NULL;
     if (!wb__read_options("setup", &o, sizeof o, given, "", NULL)) return NULL;
     if (wb__unrecordable("setup", WB__ACTS) || check_mixed(o.mixed)) return NULL;
     if (!rule->n)

@@ -357,14 +357,16 @@ static int compute(update *u, void *model, wb_tree *grads)
     return status ? wb__error_or(status) : 0;
 }
 
+static bool accepts(const update *u, const wb_opt_state *s, const void *model,
+                    const wb_tree *grads)
+{
+    return wb__expect(u->what, s, &wb__opt_state_class) &&
+           (model || !wb__null(u->what, "model")) &&
+           (grads ? wb__is_model(u->what, grads) : u->last || !wb__null(u->what, "grads"));
+}
+
 static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 {
-    if ((!s && wb__null(u->what, "state")) || (!model && wb__null(u->what, "model")) ||
-        (!grads && !u->last && wb__null(u->what, "grads")))
-        return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__is(s, &wb__opt_state_class))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
-                        u->what, wb__kind(s));
     u->state = s;
     wb__opt_undo_failed(s);
     u->works = wb__alloc_zero((size_t)s->n + 1, sizeof *u->works + sizeof *u->g +
@@ -451,11 +453,11 @@ static void end(update *u) { wb__free(u->works); }
 static int end_step_before(wb_opt_state *s, void *grads)
 {
     wb__thread *t = wb__this_thread();
-    if (!wb__in_root(t) || t->recording || !wb__is(s, &wb__opt_state_class)) return 0;
+    if (!wb__in_root(t) || t->recording) return 0;
     bool waits = s->added && s->added->flags & WB__PENDING;
     for (int i = 0; i < s->n && !waits; i++)
         waits = s->slots[i].written && s->slots[i].written->flags & WB__PENDING;
-    if (!waits || !wb__is_branch(grads)) return 0;
+    if (!waits || !grads) return 0;
     leaves g = {0};
     int status = wb__walk("update", grads, NULL, WB__NAMELESS, add_leaf, &g);
     if (!status) status = wb__end_step(t, g.n, g.x);
@@ -488,6 +490,7 @@ static int count(update *u)
 static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool last)
 {
     update u = {.what = "update", .last = last};
+    if (!accepts(&u, state, model, grads)) return wb__error_or(WB_ERROR_ARGUMENT);
     int status = end_step_before(state, grads);
     if (status) return status;
     const wb__frame f = wb__frame_begin();
@@ -570,6 +573,7 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
 {
     update u = {.what = "update_new"};
     wb_layer *made = NULL;
+    if (!accepts(&u, state, model, grads) || !wb__is_model("update_new", model)) return NULL;
     if (wb__unrecordable("update_new", WB__ACTS) || wb__guard_confirm()) return NULL;
     if (!begin(&u, state, model, grads) && !evaluate(&u, grads))
         made = wb__fmap(model, replacement, &u);

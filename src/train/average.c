@@ -61,8 +61,7 @@ int wb_average_with(void *average, void *model, const wb_average_options *given)
 {
     wb_average_options o;
     wb__given g;
-    if (WB__NULL(average) || WB__NULL(model)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__alive("average", average) || !wb__alive("average", model))
+    if (!wb__is_model("average", average) || !wb__is_model("average", model))
         return wb__error_or(WB_ERROR_ARGUMENT);
     if (!wb__read_options("average", &o, sizeof o, given, "decay", &g)) return wb_error_code();
     const double decay = wb__is_given(&g, "decay", 0) ? o.decay : 0.999;

@@ -89,15 +89,15 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
     return status ? status : wb__checkpoint_write(path, c, 0, NULL);
 }
 
-/* Whether the library knows all fields of the checkpoint, and its objects, of which each may be
- * NULL, are alive. */
-static bool alive(const wb_checkpoint *c)
+/* Whether the library knows all fields of the checkpoint, and its members are objects of their
+ * kinds; each may be NULL. */
+static bool has_objects(const wb_checkpoint *c)
 {
     return wb__reserve_is_empty("checkpoint", c->reserved_, sizeof c->reserved_) &&
-           (!c->model || wb__alive("checkpoint", c->model)) &&
-           (!c->average || wb__alive("checkpoint", c->average)) &&
-           (!c->state || wb__alive("checkpoint", c->state)) &&
-           (!c->loader || wb__alive("checkpoint", c->loader));
+           (!c->model || wb__is_model("checkpoint: .model", c->model)) &&
+           (!c->average || wb__is_model("checkpoint: .average", c->average)) &&
+           (!c->state || wb__expect("checkpoint: .state", c->state, &wb__opt_state_class)) &&
+           (!c->loader || wb__expect("checkpoint: .loader", c->loader, &wb__loader_class));
 }
 
 int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial, const char *best)
@@ -106,7 +106,7 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     wb__saving list = {0};
     const wb_opt_state *s = c->state;
     if (wb__unrecordable(what, WB__READS)) return wb_error_code();
-    if (!alive(c)) return wb_error_code();
+    if (!has_objects(c)) return wb_error_code();
     const size_t n = s ? (size_t)s->n * (size_t)s->n_moments : 0;
     divided *moments = wb__alloc((n + 1) * sizeof *moments);
     int status = moments ? wb__evaluate_pending() : WB_ERROR_MEMORY;
@@ -478,7 +478,7 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
     restoring r = {.path = path};
     *whole = false;
     if (wb__unrecordable("checkpoint_load", WB__ACTS)) return wb_error_code();
-    if (!alive(c) || wb__guard_confirm()) return wb_error_code();
+    if (!has_objects(c) || wb__guard_confirm()) return wb_error_code();
     int status = load(path, true, &r.file);
     if (!status) status = open_checkpoint(&r, &about);
     *whole = !status;

@@ -205,7 +205,7 @@ static char *format(void *object)
                       l->events ? "" : ", closed");
 }
 
-static const wb__class logger_class = {.name = "logger", .destroy = destroy, .format = format};
+const wb__class wb__logger_class = {.name = "logger", .destroy = destroy, .format = format};
 
 static int make_folders(const char *folder)
 {
@@ -266,7 +266,7 @@ static int open_files(wb_logger *l, const char *folder)
 wb_logger *wb_logger_open(const char *folder)
 {
     if (!folder || !*folder) return wb__fail_null(WB_ERROR_ARGUMENT, "logger_open: no path");
-    wb_logger *l = wb__object_new_owned(&logger_class, sizeof *l);
+    wb_logger *l = wb__object_new_owned(&wb__logger_class, sizeof *l);
     if (!l) return NULL;
     pthread_mutex_init(&l->mutex, NULL);
     if (open_files(l, folder)) {
@@ -280,11 +280,7 @@ wb_logger *wb_logger_open(const char *folder)
 /* Locks the log; false: it is none, or closed. */
 static bool begin(const char *what, wb_logger *l)
 {
-    if (!l && wb__null(what, "log")) return false;
-    if (!wb__is(l, &logger_class)) {
-        wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a logger", what, wb__kind(l));
-        return false;
-    }
+    if (!wb__expect(what, l, &wb__logger_class)) return false;
     pthread_mutex_lock(&l->mutex);
     if (l->events) return true;
     pthread_mutex_unlock(&l->mutex);

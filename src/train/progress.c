@@ -74,6 +74,7 @@ static wb_progress *begin(int64_t total, const char *format, va_list arguments)
 wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...)
 {
     va_list arguments;
+    if (loader && !wb__expect("progress_begin", loader, &wb__loader_class)) return NULL;
     va_start(arguments, format);
     wb_progress *p = begin(loader ? WB__MAX(wb_loader_length(loader), 0) : 0, format, arguments);
     va_end(arguments);
@@ -198,14 +199,14 @@ static metric *metric_of(wb_progress *p, const char *name)
 
 void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
 {
-    if (!p || !wb__alive("progress_step", p) || p->ended) return;
-    if (value && !wb__alive("progress_step", value)) return;
+    if (!p || !wb__expect("progress_step", p, &wb__progress_class) || p->ended) return;
+    if (value && !wb__expect("progress_step", value, &wb__tensor_class)) return;
     if (wb__unrecordable("progress_step", WB__READS)) return;
     metric *m = name ? metric_of(p, name) : NULL;
     if (name && !m) return;
     if (m) {
         read_held(m);
-        if (wb__is(value, &wb__tensor_class) && !wb_is_none(value)) m->held = wb__ref(value);
+        if (value && !wb_is_none(value)) m->held = wb__ref(value);
     }
     if (m && m != &p->metrics[0]) return;
     p->steps++;
@@ -230,7 +231,7 @@ static void finish(wb_progress *p)
 
 void wb_progress_end(wb_progress *p)
 {
-    if (!p || !wb__alive("progress_end", p) || p->ended) return;
+    if (!p || !wb__expect("progress_end", p, &wb__progress_class) || p->ended) return;
     for (int i = 0; i < p->n_metrics; i++) read_held(&p->metrics[i]);
     finish(p);
 }

@@ -26,12 +26,12 @@ typedef struct {
     wb_progress *bar;
     bool stop;
     bool compares_stop;         /* the ranks train one model, and at least one has .each */
-    bool logs_metric;           /* at least one of the ranks has .logger and .metric */
+    bool has_metric;            /* at least one of the ranks has .metric */
     wb_tensor *latest;          /* mean loss of the last `latest_of` batches, not yet in `sum`; may
                                    be NULL */
     int64_t latest_of;
     wb_tensor *before;          /* the loss of the last step, whose guard may not be read yet */
-    int64_t before_batch;
+    wb_batch before_batch;      /* its batch; x and y are NULL if the guard was read */
     wb_tensor *logged;          /* the loss of update `logged_step`, not yet in .logger; or NULL */
     int64_t logged_step;
     double sum;                 /* sum of the losses of `batches` earlier batches */
@@ -42,7 +42,7 @@ static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
 /* Whether epochs have a metric. */
 static bool measures(const training *t)
 {
-    return saves(t) || t->o.stop || t->o.reduce || t->o.metrics || t->logs_metric;
+    return saves(t) || t->o.stop || t->o.reduce || t->o.metrics || t->has_metric;
 }
 /* Whether the mean loss of an epoch is needed. */
 static bool averages(const training *t)
@@ -82,43 +82,6 @@ static int log_loss(training *t, wb_tensor *loss)
     return status;
 }
 
-static int not_finite(const training *t, wb_tensor *loss, int64_t batch)
-{
-    wb_clear_error();
-    double value = wb_item(loss);
-    wb_clear_error();
-    if (isfinite(value) && wb__world())
-        return wb__fail(WB_ERROR_NUMBER, "the loss, or the norm of the gradients, is not finite on"
-                        " %s %lld of another rank, or it has frozen other parameters, stopping"
-                        " training",
-                        t->state->loss_sum ? "one of the accumulated batches up to batch" : "batch",
-                        (long long)batch);
-    if (isfinite(value))
-        return wb__fail(WB_ERROR_NUMBER, "the norm of the gradients is not finite on batch %lld, "
-                        "stopping training", (long long)batch);
-    return wb__fail(WB_ERROR_NUMBER, "loss is %s on batch %lld, stopping training%s",
-                    isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", (long long)batch,
-                    isnan(value) ? "; if the loss takes class numbers, WEBER_DEBUG=check names one"
-                                   " that is out of range"
-                                 : "");
-}
-
-/* Returns the code of the current error, WB_ERROR_DEVICE. If the model and the batch are on
- * different devices, adds both devices, and the call that moves the loader, to the message. */
-static int report_devices(const training *t, const wb_batch *batch)
-{
-    char message[1024];
-    const int code = wb_error_code();
-    snprintf(message, sizeof message, "%s", wb_error());
-    const wb_device *model = wb_device_of(t->model), *data = wb_device_of(batch->x);
-    if (!model || !data || model == data) return wb__fail(code, "%s", message);
-    return wb__fail(code,
-                    "%s\nthe model is on %s:%d, the loader's batches on %s:%d: move the loader, as "
-                    "in data = wb_to(data, wb_device_of(model))",
-                    message, model->backend->tag, model->ordinal, data->backend->tag,
-                    data->ordinal);
-}
-
 /* Evaluates the update that was just made. *loss, the loss of its batch or NULL, becomes the mean
  * over the ranks and the accumulated batches, if the update has one. *before: the update failed
  * because the one before it was not finite. */
@@ -150,13 +113,26 @@ static int take_average(const training *t)
     return t->o.average ? wb_average_with(t->o.average, t->model, &o) : 0;
 }
 
+/* Keeps the loss of this step, and its batch if the guard is read later.  NULL: drops both. */
+static void keep_before(training *t, wb_tensor *loss, const wb_batch *batch)
+{
+    const bool late = loss && wb__this_thread()->late.guard;
+    wb__unref(t->before);
+    wb__unref(t->before_batch.x);
+    wb__unref(t->before_batch.y);
+    t->before = wb__ref(loss);
+    t->before_batch = (wb_batch){.x = late ? wb__ref(batch->x) : NULL,
+                                 .y = late ? wb__ref(batch->y) : NULL,
+                                 .index = loss ? batch->index : 0};
+}
+
 /* Waits for the guard of the last step; if it is not finite, the error names its batch. */
 static int wait_for_guard(training *t)
 {
     const int status = wb__guard_confirm();
     if (status) wb__opt_undo_failed(t->state);
-    return status == WB_ERROR_NUMBER && t->before ? not_finite(t, t->before, t->before_batch)
-                                                  : status;
+    return status == WB_ERROR_NUMBER && t->before
+               ? wb__not_finite(t->model, t->state, t->before, &t->before_batch) : status;
 }
 
 /* Applies what is accumulated, without a further batch. */
@@ -187,14 +163,14 @@ static int step(training *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
     wb_tensor *loss = wb__withgradient(t->loss, t->model, batch, &grads, t->o.ctx, t->state);
-    if (!loss && wb_error_code() == WB_ERROR_DEVICE) return report_devices(t, &batch);
+    if (!loss && wb_error_code() == WB_ERROR_DEVICE) return wb__on_two_devices(t->model, &batch);
     if (!loss)
         return wb_error_code() ? (int)wb_error_code()
                                : wb__fail(WB_ERROR_ARGUMENT, "train: the loss is NULL");
     /* With WEBER_EAGER wb_update assigns at once, so the loss is checked before wb_update. The
      * running statistics of BatchNorm layers have already changed. */
     if (wb__this_thread()->eager && !isfinite(wb_item(loss)))
-        return not_finite(t, loss, batch.index + 1);
+        return wb__not_finite(t->model, t->state, loss, &batch);
     wb_tensor *own = loss;
     bool before;
     const bool last = batch.index + 1 == wb_loader_length(t->data);
@@ -203,17 +179,16 @@ static int step(training *t, int epoch, wb_batch batch)
     const bool adds = t->state->loss_sum && !t->state->mean_loss;
     if (!adds && (status = take_average(t))) return status;
     status = finish_update(t, &loss, &before);
-    if (before && t->before) return not_finite(t, t->before, t->before_batch);
+    if (before && t->before)
+        return wb__not_finite(t->model, t->state, t->before, &t->before_batch);
     /* The other ranks will wait in the update that applies the sums. This rank takes part with its
      * loss, so that the update fails on all ranks. */
     if (status == WB_ERROR_NUMBER && adds && distributed(t) &&
         !wb__update_now(t->state, t->model, grads))
         finish_update(t, &loss, &before);
-    if (status == WB_ERROR_NUMBER) return not_finite(t, own, batch.index + 1);
+    if (status == WB_ERROR_NUMBER) return wb__not_finite(t->model, t->state, own, &batch);
     if (status) return status;
-    wb__unref(t->before);
-    t->before = wb__ref(own);
-    t->before_batch = batch.index + 1;
+    keep_before(t, own, &batch);
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
     if (t->o.each && t->o.each(epoch, batch.index + 1, loss, t->o.ctx)) t->stop = true;
     return 0;
@@ -293,6 +268,14 @@ static int check_saving(const wb_train_options *o)
     return o->name ? wb__checkpoint_name("train", o->name) : 0;
 }
 
+/* Whether the options that are objects are of their kinds. */
+static bool objects_fit(const wb_train_options *o)
+{
+    return (!o->average || wb__is_model("train: .average", o->average)) &&
+           (!o->schedule || wb__expect("train: .schedule", o->schedule, &wb__schedule_class)) &&
+           (!o->logger || wb__expect("train: .logger", o->logger, &wb__logger_class));
+}
+
 /* Reads the options of averages, schedules and watched numbers. */
 static int check_watching(training *t, const wb__given *g)
 {
@@ -333,14 +316,32 @@ static double epoch_loss(training *t)
     return t->sum / (double)t->batches;
 }
 
+/* The metric of a rank may fail: then all ranks fail, since the others would wait for it. */
+static int agree(int status)
+{
+    int64_t least = 0, most = 0, mine = status;
+    const int failed = wb__extremes(1, &mine, &least, &most);
+    if (status || failed || !most) return status ? status : failed;
+    return wb__fail((int)most, "train: .metric failed on another rank, whose message has the"
+                    " reason");
+}
+
 /* Sets *metric to the metric of the epoch. */
 static int measure(training *t, int epoch, double *metric)
 {
     if (!t->o.metric) return *metric = epoch_loss(t), 0;
     wb_scope *s = wb_scope_open();
     if (!s) return wb_error_code();
+    const unsigned failures = wb__failures();
     *metric = t->o.metric(t->model, epoch, t->o.ctx);
-    return wb__divided_agree(t->state, "train", wb_scope_close(s));
+    int status = failures != wb__failures() ? (int)wb_error_code() : 0;
+    if (status)
+        wb__fail(status, "train: .metric failed in epoch %d: %s", epoch, wb_error());
+    wb__error_kept kept;
+    wb__error_keep(&kept);
+    const int closed = wb_scope_close(s);
+    if (status) wb__error_restore(&kept);
+    return wb__divided_agree(t->state, "train", status ? status : closed);
 }
 
 static int save(const training *t, double metric)
@@ -374,6 +375,7 @@ static int end_epoch(training *t, int epoch)
     double metric = 0;
     if (!measures(t)) return 0;
     int status = measure(t, epoch, &metric);
+    if (distributed(t) && t->has_metric) status = agree(status);
     if (!status && distributed(t) && (t->o.stop || t->o.reduce))
         status = wb__from_rank(&metric, WB_F64, 1, 0);
     if (status) return status;
@@ -488,7 +490,7 @@ static int begin_random(const training *t)
 }
 
 /* All ranks must have the same number of batches, since each batch is a collective operation, and
- * divide the state alike.  Sets t->compares_stop and t->logs_metric. */
+ * divide the state alike.  Sets t->compares_stop and t->has_metric. */
 static int compare_options(training *t)
 {
     static const char *const names[] = {"batches of the loader", ".epochs",
@@ -498,14 +500,14 @@ static int compare_options(training *t)
     const int64_t mine[] = {wb_loader_length(t->data), o->epochs, t->state->parts,
                             (o->average != NULL) + 2 * (o->stop != NULL) +
                                 4 * (o->reduce != NULL) + 8 * (o->metrics != NULL),
-                            o->each != NULL, o->logger && o->metric};
+                            o->each != NULL, o->metric != NULL};
     int64_t least[6] = {0}, most[6] = {0};
-    t->logs_metric = mine[5] != 0;
+    t->has_metric = mine[5] != 0;
     if (!distributed(t)) return 0;
     const int status = wb__extremes(6, mine, least, most);
     if (status) return status;
     t->compares_stop = most[4] != 0;
-    t->logs_metric = most[5] != 0;
+    t->has_metric = most[5] != 0;
     for (int i = 0; i < 4; i++)
         if (least[i] != most[i])
             return wb__fail(WB_ERROR_ARGUMENT, "train: %s: %lld on rank %d, and %lld to %lld on all"
@@ -518,9 +520,9 @@ static int compare_options(training *t)
 int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state,
                   const wb_train_options *given)
 {
-    if (WB__NULL(model) || WB__NULL(data) || WB__NULL(state))
+    if (!wb__is_model("train", model) || !wb__expect("train", data, &wb__loader_class) ||
+        !wb__expect("train", state, &wb__opt_state_class))
         return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__alive("train", data)) return wb_error_code();
     if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
     if (wb__unrecordable("train", WB__READS)) return wb_error_code();
     training t = {.loss = loss, .model = model, .data = data, .state = state};
@@ -539,7 +541,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
         if (t.o.metrics) t.o.metrics[i] = NAN;
     }
     int done = 0;
-    int status = check_saving(&t.o);
+    int status = objects_fit(&t.o) ? check_saving(&t.o) : (int)wb_error_code();
     if (!status) status = check_watching(&t, &g);
     if (!status) status = wb__guard_confirm();       /* of a step before the training */
     state->keeps_loss = distributed(&t) || state->loss_sum;
@@ -557,7 +559,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     }
     if (t.latest) wb__unref(t.latest);
     wb__unref(t.logged);
-    wb__unref(t.before);
+    keep_before(&t, NULL, NULL);
     state->keeps_loss = false;
     wb__unref(state->mean_loss);
     state->mean_loss = NULL;

@@ -10,4 +10,11 @@
 wb_tensor *wb__withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads, void *ctx,
                             wb_opt_state *state);
 
+/* The loss of this batch, or the norm of its gradients, was not finite.  Sets the error, with the
+ * cause: an element of the batch or of a parameter, if one is not finite.  Returns its code. */
+int wb__not_finite(void *model, const wb_opt_state *state, wb_tensor *loss, const wb_batch *batch);
+/* Returns the code of the current error, WB_ERROR_DEVICE.  If the model and the batch are on
+ * different devices, adds both devices, and the call that moves the loader, to the message. */
+int wb__on_two_devices(void *model, const wb_batch *batch);
+
 #endif

@@ -30,10 +30,7 @@ wb_tensor *wb__withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree *
                             wb_opt_state *state)
 {
     if (grads) *grads = NULL;
-    if (WB__NULL(model)) return NULL;
-    if (!wb__is_branch(model))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "withgradient: a %s is no model: layers and trees "
-                             "are", wb__kind(model));
+    if (!wb__is_model("withgradient", model)) return NULL;
     if (!loss) return wb__fail_null(WB_ERROR_ARGUMENT, "withgradient: no loss function");
     wb__thread *t = wb__this_thread();
     int first = wb__pending_count();

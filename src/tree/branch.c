@@ -41,9 +41,8 @@ void wb__branch_clear(wb__branch *node)
 bool wb__is_model(const char *what, const void *model)
 {
     if (!model) return !wb__null(what, "model");
-    if (!wb__alive(what, model)) return false;
-    if (wb__is_branch(model)) return true;
-    return !wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a layer or tree", what, wb__kind(model));
+    if (wb__is_object(model) && wb__is_branch(model)) return true;
+    return wb__not_a(what, model, "layer or tree");
 }
 
 void wb__branch_put(wb__branch *node, int i, const char *name, void *object)
@@ -243,9 +242,21 @@ wb__child *wb__child_at(const char *what, void *object, const char *path, wb__br
     }
 }
 
+/* Sets *node to the branch that `object` is, or to NULL if the object has no children. False with
+ * the error set: the object is of another kind. */
+static bool branch_of(const char *what, void *object, wb__branch **node)
+{
+    *node = NULL;
+    if (object && wb__is_branch(object)) wb__branch_used(*node = object);
+    else if (!wb__is(object, &wb__tensor_class))
+        return wb__not_a(what, object, "tensor, layer or tree");
+    return true;
+}
+
 static void *object_at(const char *what, void *object, const char *path)
 {
-    if (!object) return wb__null(what, "the object"), NULL;
+    wb__branch *node;
+    if (!branch_of(what, object, &node)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
     if (!*path) return object;
     wb__child *child = wb__child_at(what, object, path, NULL);
@@ -286,20 +297,6 @@ wb_tree *wb_child(void *object, const char *path)
     for (int i = 0; i < layer->n; i++)
         t->node.children[i].object = wb__ref(layer->children[i].object);
     return t;
-}
-
-/* Sets *node to the branch that `object` is, or to NULL if the object has no children. False with
- * the error set: the object is of another kind. */
-static bool branch_of(const char *what, void *object, wb__branch **node)
-{
-    *node = NULL;
-    if (!object) return !wb__null(what, "the object");
-    if (!wb__alive(what, object)) return false;
-    if (wb__is_branch(object)) wb__branch_used(*node = object);
-    else if (!wb__is(object, &wb__tensor_class))
-        return !wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is no tensor, layer or tree", what,
-                         wb__kind(object));
-    return true;
 }
 
 int wb_child_count(void *object)

@@ -99,7 +99,7 @@ void *wb__fmap_replacing(void *object,
 
 static void *public_map(wb_leaf_function f, void *object, void *ctx)
 {
-    if (!object) return wb__null("fmap", "x"), NULL;
+    if (!wb__is_model("fmap", object)) return NULL;
     if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: no function");
     return wb__fmap(object, f, ctx);
 }
@@ -115,7 +115,7 @@ wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx) { return public
 static wb__child *tensor_at(const char *what, wb_layer *layer, const char *path,
                                wb__branch **of)
 {
-    if (wb__unrecordable(what, WB__ACTS)) return NULL;
+    if (!wb__is_model(what, layer) || wb__unrecordable(what, WB__ACTS)) return NULL;
     if (!path || !*path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
     wb__child *child = wb__child_at(what, layer, path, of);
     if (!child) return NULL;
@@ -152,7 +152,7 @@ static void replace(wb__branch *of, wb__child *child, wb_tensor *x)
 
 int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 {
-    if (WB__NULL(layer) || WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__branch *of;
     wb__child *child = tensor_at("set", layer, path, &of);
     if (!child || !wb__operand("set", x)) return wb_error_code();
@@ -167,7 +167,6 @@ int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 
 int wb_tie(wb_layer *layer, const char *path, const char *same_as)
 {
-    if (WB__NULL(layer)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__branch *of;
     wb__child *child = tensor_at("tie", layer, path, &of),
               *to = child ? tensor_at("tie", layer, same_as, NULL) : NULL;

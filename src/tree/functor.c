@@ -55,7 +55,7 @@ wb_tree *wb_opaque(void *p)
 
 void *wb_opaque_get(wb_tree *tree)
 {
-    if (WB__NULL(tree) || !wb__alive("opaque_get", tree)) return NULL;
+    if (!wb__expect("opaque_get", tree, &wb__tree_class)) return NULL;
     if (!tree->is_opaque)
         return wb__fail_null(WB_ERROR_ARGUMENT, "opaque_get: the tree is not one of wb_opaque");
     return tree->opaque;

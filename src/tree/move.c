@@ -93,19 +93,18 @@ const wb_device *wb__branch_device(void *object)
 
 /* ---- functions of every kind of object ------------------------------------------------------- */
 
-void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
+static void *move(const char *what, void *x, const wb_device *d, const wb_to_options *given)
 {
     wb_to_options o;
-    if (WB__NULL(x) || wb_is_none(x)) return x;
     if (!d) {
         if (wb_error_code()) return NULL;
         return wb__fail_null(WB_ERROR_ARGUMENT, "to: no device");
     }
     if (!wb__read_options("to", &o, sizeof o, given, "", NULL)) return NULL;
-    if (!wb__alive("to", x)) return NULL;
+    if (!wb__alive(what, x) || !wb__is_device(what, d)) return NULL;
     const wb__class *class = ((const wb__object *)x)->class;
     if (!class->to)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "to: a %s has no device and cannot be moved",
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: a %s has no device and cannot be moved", what,
                              class->name);
     if (o.dtype && o.dtype != WB_KEEP && !wb__dtype_float(o.dtype))
         return wb__fail_null(WB_ERROR_DTYPE, "to: .dtype is %s; it must be floating, or WB_KEEP",
@@ -113,10 +112,16 @@ void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
     return class->to(x, d, o.dtype);
 }
 
+void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
+{
+    if (WB__NULL(x) || wb_is_none(x)) return x;
+    return move("to", x, d, given);
+}
+
 void *wb_object_cpu(void *x)
 {
     if (!x || wb_is_none(x)) return x;
-    return wb_object_to(x, &wb__cpu, NULL);
+    return move("cpu", x, &wb__cpu, NULL);
 }
 
 const wb_device *wb_object_device(void *x)

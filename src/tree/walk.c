@@ -81,8 +81,7 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
              void *ctx)
 {
     if (!wb__is(object, &wb__tensor_class) && !wb__is_branch(object))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: a %s has no parameters", what,
-                        wb__kind(object));
+        return wb__not_a(what, object, "tensor, layer or tree"), wb_error_code();
     walk w = {.what = what, .which = which, .f = f, .ctx = ctx};
     int status = descend(&w, object, other, false);
     wb__free(w.path.text);

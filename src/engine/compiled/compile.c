@@ -560,10 +560,7 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
 
 int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
-    if (WB__NULL(c)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__is(c, &wb__compiled_class))
-        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: a %s is not a compiled function",
-                        wb__kind(c));
+    if (!wb__expect("call_compiled", c, &wb__compiled_class)) return wb_error_code();
     if (c->rank != wb__thread_rank)     /* the ranks would wait for the lock and for each other */
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: made by another rank: compile it here");
     if (n_in < 0 || (n_in && !in) || n_out < 0 || (n_out && !out))

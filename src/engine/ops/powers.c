@@ -7,6 +7,8 @@
 
 wb_tensor *(wb_clamp)(wb_tensor *x, wb_tensor *low, wb_tensor *high)
 {
+    for (int i = 0; i < 3; i++)
+        if (!wb__operand("clamp", (wb_tensor *[]){x, low, high}[i])) return NULL;
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, (wb_minimum)((wb_maximum)(x, low), high));
 }

@@ -225,7 +225,10 @@ wb_tensor *wb_argmin(wb_tensor *x, int axis)
     return wb__frame_end(f, wb__reduce(WB__OP_argmax, x, 1u << a, false));
 }
 
-wb_tensor *wb_onecold(wb_tensor *scores) { return wb_argmax(scores, -1); }
+wb_tensor *wb_onecold(wb_tensor *scores)
+{
+    return wb__operand("onecold", scores) ? wb_argmax(scores, -1) : NULL;
+}
 
 /* Returns g summed to the shape `dims`, which broadcasts to the shape of g. */
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)

@@ -111,12 +111,13 @@ static int add_torch(wb__saving *list, void *model)
     return status;
 }
 
-/* Returns the error code for a NULL model. An error that is already set is kept, because the call
- * that failed to make the model may have set it. */
-static int no_object(const char *what)
+/* `model` is not a model, and the error is set. If `path` is an object, the two were swapped, which
+ * the error then names. Returns its code. */
+static int swapped(const char *what, const char *path, const void *model)
 {
-    return wb_error_code() ? (int)wb_error_code()
-                           : wb__fail(WB_ERROR_ARGUMENT, "%s: no model", what);
+    if (!model || !wb__is_object(path)) return wb__error_or(WB_ERROR_ARGUMENT);
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: the first argument is a %s, not a path: wb_%s(path, "
+                    "model, ...)", what, wb__kind(path), what);
 }
 
 static int save_safetensors(const char *path, void *model, wb__saving *list, bool torch)
@@ -137,12 +138,9 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (!wb__read_options("save", &o, sizeof o, given, "", &g) ||
         !wb__ints_read("save", &g, "batch_axes", -1, o.batch_axes, WB_MAX_DIMS))
         return wb_error_code();
-    if (!model) return no_object("save");
+    if (!wb__is_model("save", model)) return swapped("save", path, model);
     if (wb__unrecordable("save", WB__READS)) return wb_error_code();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
-    if (!wb__is_branch(model))
-        return wb__fail(WB_ERROR_ARGUMENT, "save: a %s; layers and trees are saved",
-                        wb__kind(model));
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__format format = wb__format_named(path);
     if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX || format == WB__FORMAT_PT ||
@@ -184,12 +182,9 @@ static bool ends_in_star(const char *name)
 
 int wb_load_state_with(const char *path, void *model, const wb_load_state_options *given)
 {
-    if (!model) return no_object("load_state");
+    if (!wb__is_model("load_state", model)) return swapped("load_state", path, model);
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "load_state: no path");
     if (wb__unrecordable("load_state", WB__ACTS)) return wb_error_code();
-    if (!wb__is_branch(model))
-        return wb__fail(WB_ERROR_ARGUMENT, "load_state: a %s is no model",
-                        wb__kind(model));
     wb_load_state_options o;
     if (!wb__read_options("load_state", &o, sizeof o, given, "", NULL)) return wb_error_code();
     if (o.n_rename < 0 || (o.rename && !o.n_rename))

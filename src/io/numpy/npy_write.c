@@ -74,9 +74,7 @@ static int to_writer(void *w, const void *data, int64_t bytes)
 
 int wb_save_npy(const char *path, wb_tensor *x)
 {
-    if (WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__alive("save_npy", x)) return wb_error_code();
-    if (wb_ndim(x) < 0) return wb__fail(WB_ERROR_ARGUMENT, "save_npy: no tensor");
+    if (!wb__operand("save_npy", x)) return wb_error_code();
     if (wb__unrecordable("save_npy", WB__READS)) return wb_error_code();
     int status = wb_eval_array(1, &x);
     if (status) return status;

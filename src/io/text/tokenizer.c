@@ -8,30 +8,21 @@
 
 #include <string.h>
 
-/* Whether the object was freed, or is of another class; then the error is set. */
-static bool wrong(const char *what, const void *object, const wb__class *class)
-{
-    if (!wb__alive(what, object)) return true;
-    if (wb__is(object, class)) return false;
-    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a %s", what, wb__kind(object), class->name);
-    return true;
-}
-
 int64_t wb_vocabulary_size(const wb_tokenizer *t)
 {
-    if (WB__NULL(t) || wrong("vocabulary_size", t, &wb__tokenizer_class)) return -1;
+    if (!wb__expect("vocabulary_size", t, &wb__tokenizer_class)) return -1;
     return (int64_t)t->tokens[t->n_tokens - 1].id + 1;
 }
 
 int64_t wb_token_id(const wb_tokenizer *t, const char *token)
 {
-    if (WB__NULL(t) || WB__NULL(token) || wrong("token_id", t, &wb__tokenizer_class)) return -1;
+    if (!wb__expect("token_id", t, &wb__tokenizer_class) || WB__NULL(token)) return -1;
     return wb__token_named(t, token);
 }
 
 const char *wb_token_text(const wb_tokenizer *t, int64_t id)
 {
-    if (WB__NULL(t) || wrong("token_text", t, &wb__tokenizer_class)) return NULL;
+    if (!wb__expect("token_text", t, &wb__tokenizer_class)) return NULL;
     const wb__entry_of_vocabulary *e = wb__token_of(t, id);
     if (!e)
         return wb__fail_null(WB_ERROR_ARGUMENT, "token_text: no token has the id %lld (%s)",
@@ -165,7 +156,7 @@ wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text, const wb_enco
 {
     wb_encode_options o;
     wb__given names;
-    if (WB__NULL(t) || WB__NULL(text) || wrong("encode", t, &wb__tokenizer_class) ||
+    if (!wb__expect("encode", t, &wb__tokenizer_class) || WB__NULL(text) ||
         !wb__read_options("encode", &o, sizeof o, given, "", &names) ||
         wb__is_given_null("encode", &names, "pair", o.pair))
         return NULL;
@@ -245,7 +236,7 @@ wb_encoded wb_encode_batch_with(const wb_tokenizer *t, int64_t n, const char *co
     const wb_encoded none = {0};
     wb_encode_batch_options o;
     wb__given names;
-    if (WB__NULL(t) || WB__NULL(texts) || wrong("encode_batch", t, &wb__tokenizer_class) ||
+    if (!wb__expect("encode_batch", t, &wb__tokenizer_class) || WB__NULL(texts) ||
         !wb__read_options("encode_batch", &o, sizeof o, given, "", &names) ||
         wb__is_given_null("encode_batch", &names, "pairs", o.pairs))
         return none;
@@ -288,7 +279,7 @@ const wb__class wb__decoder_class = {.name = "decoder", .destroy = decoder_destr
 wb_decoder *wb_decoder_begin_with(const wb_tokenizer *t, const wb_decode_options *given)
 {
     wb_decode_options o;
-    if (WB__NULL(t) || wrong("decoder_begin", t, &wb__tokenizer_class) ||
+    if (!wb__expect("decoder_begin", t, &wb__tokenizer_class) ||
         !wb__read_options("decoder_begin", &o, sizeof o, given, "", NULL))
         return NULL;
     wb_decoder *d = wb__object_new(&wb__decoder_class, sizeof *d);
@@ -306,14 +297,14 @@ static const char *text_so_far(const wb_decoder *d)
 
 const char *wb_decoder_next(wb_decoder *d, int64_t id)
 {
-    if (WB__NULL(d) || wrong("decoder_next", d, &wb__decoder_class)) return NULL;
+    if (!wb__expect("decoder_next", d, &wb__decoder_class)) return NULL;
     d->text.length = d->text.failed = 0;
     return wb__decode_token(d->tokenizer, &d->decoding, id, &d->text) ? NULL : text_so_far(d);
 }
 
 const char *wb_decoder_end(wb_decoder *d)
 {
-    if (WB__NULL(d) || wrong("decoder_end", d, &wb__decoder_class)) return NULL;
+    if (!wb__expect("decoder_end", d, &wb__decoder_class)) return NULL;
     d->text.length = d->text.failed = 0;
     wb__decode_rest(&d->decoding, &d->text);
     d->decoding.begun = false;
@@ -324,7 +315,7 @@ const char *wb_decoder_end(wb_decoder *d)
 char *wb_decode_with(const wb_tokenizer *t, wb_tensor *ids, const wb_decode_options *given)
 {
     wb_decode_options o;
-    if (WB__NULL(t) || wrong("decode", t, &wb__tokenizer_class) || !wb__operand("decode", ids) ||
+    if (!wb__expect("decode", t, &wb__tokenizer_class) || !wb__operand("decode", ids) ||
         !wb__read_options("decode", &o, sizeof o, given, "", NULL))
         return NULL;
     const wb_dtype type = wb_dtype_of(ids);
