@@ -152,14 +152,27 @@ def check_command(text, weber):
             if done.returncode or printed.strip() != f"W{number}: {wanted.strip()}":
                 print(f"`weber explain {name}` prints\n{done.stdout}")
                 failures += 1
-    for wrong in ("W0299", "W02", "W", "0", "W02011", "shape", "-1", ""):
+    for wrong in ("W0299", "W9999", "W02", "W", "0", "W02011", "-1", "", "qxqx", "(W0299)"):
         done = explain(weber, wrong)
-        if done.returncode != 1 or titles[0] not in done.stderr or done.stdout:
-            print(f"`weber explain {wrong}` does not fail with a list")
+        if done.returncode != 1 or f'"{wrong}"; `weber explain` lists' not in done.stderr or \
+           done.stdout:
+            print(f"`weber explain {wrong}` does not say that there is none")
             failures += 1
-    if explain(weber, "W0201", "W0202").returncode != 2:
-        print("`weber explain` takes two pages")
-        failures += 1
+    page = explain(weber, "W0203").stdout
+    quoted = "Dense: expects 3 features in the last dimension, got [2,4] f32 (W0203)"
+    for words in ([quoted], quoted.split(), ["mse: (W0201) ... " + quoted]):
+        if explain(weber, *words).stdout != page:
+            print(f"`weber explain {words}` does not print the page of the message")
+            failures += 1
+    for words in (["NaN"], ["nan"], ["class", "numbers"]):
+        text_of = " ".join(words)
+        having = [f"W{number}: " for number, body in pages(text)
+                  if text_of.lower() in re.split(r"^## ", body, flags=re.M)[0].lower()]
+        printed = explain(weber, *words).stdout.split("\n")
+        if printed[0] != f'pages that have "{text_of}":' or \
+           [line[:7] for line in printed[1:-1]] != having or not having:
+            print(f"`weber explain {words}` prints {printed}, not {having}")
+            failures += 1
     return failures
 
 

@@ -55,7 +55,7 @@ FILES = {"wb_save_with", "wb_load_state_with", "wb_save_lora", "wb_object_load_l
 NAMED = {"wb_object_format": "show", "wb_summary_format": "summary",
          "wb_object_device": "device_of", "wb_batch_to": "to", "wb_fmap_layer": "fmap",
          "wb_fmap_tree": "fmap", "wb_gradient_tensor": "gradient", "wb_gradient_layer": "gradient",
-         "wb_gradient_tree": "gradient", "wb_hessian": "gradient", "wb_split_sizes": "split",
+         "wb_gradient_tree": "gradient", "wb_split_sizes": "split",
          "wb_take_axis": "take", "wb_to_dlpack_unversioned": "to_dlpack"}
 MAIN = """
 #include <stdio.h>

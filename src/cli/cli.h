@@ -28,7 +28,7 @@ int wb__cli_convert(int n, char **words);
 /* devices.c: `weber devices [--verbose] [--wait SECONDS]`. */
 int wb__cli_devices(int n, char **arguments, const char *self);
 
-/* explain.c: `weber explain [PAGE]`. */
+/* explain.c: `weber explain [PAGE|MESSAGE|WORDS]`. */
 int wb__cli_explain(int n, char **words);
 
 /* new.c: `weber new [--cxx] NAME`. */

@@ -1,8 +1,10 @@
 /* `weber doctor`: what is installed, what is missing and how to get it, which settings are in
  * force, and how fast a small training is.  The exit status is 1 if a problem was found that the
- * user can solve: a variable that does not exist, a preference that cannot be read, a build for
- * debugging, a training that fails.  A library that is missing is none, nor is a slow machine. */
+ * user can solve: a libweber.so that cannot be loaded, a variable that does not exist or has a
+ * value without effect, a preference that cannot be read, a build for debugging, a training that
+ * fails.  A library that is missing is none, nor is a slow or busy machine. */
 #include "backend/cpu/isa.h"
+#include "base/environment.h"
 #include "base/lapack.h"
 #include "base/system.h"
 #include "cli/cli.h"
@@ -40,14 +42,24 @@ static int problems;
 #define WB_HAVE_UTF8PROC 0
 #endif
 
-static const struct { const char *name, *purpose, *debian, *homebrew; bool is_there; }
+/* `file` begins the name of the library's file. */
+static const struct { const char *name, *purpose, *debian, *homebrew, *file; bool is_there; }
 built_in[] = {
-    {"oneDNN", "fast products and convolutions", "libdnnl-dev", "onednn", WB_HAVE_DNNL},
-    {"zlib", "gzip files", "zlib1g-dev", "zlib", WB_HAVE_ZLIB},
-    {"libbson", "files of Flux", "libbson-dev", "mongo-c-driver", WB_HAVE_BSON},
-    {"libzip", "files of NumPy and PyTorch", "libzip-dev", "libzip", WB_HAVE_ZIP},
-    {"utf8proc", "tokenizers", "libutf8proc-dev", "utf8proc", WB_HAVE_UTF8PROC},
+    {"oneDNN", "fast products and convolutions", "libdnnl-dev", "onednn", "libdnnl.",
+     WB_HAVE_DNNL},
+    {"zlib", "gzip files", "zlib1g-dev", "zlib", "libz.", WB_HAVE_ZLIB},
+    {"libbson", "files of Flux", "libbson-dev", "mongo-c-driver", "libbson-", WB_HAVE_BSON},
+    {"libzip", "files of NumPy and PyTorch", "libzip-dev", "libzip", "libzip.", WB_HAVE_ZIP},
+    {"utf8proc", "tokenizers", "libutf8proc-dev", "utf8proc", "libutf8proc.", WB_HAVE_UTF8PROC},
 };
+
+/* The package of the library whose file the dynamic linker's message names; NULL: another one. */
+static const char *package_of(const char *reason)
+{
+    for (size_t i = 0; i < WB__COUNT(built_in); i++)
+        if (strstr(reason, built_in[i].file)) return built_in[i].debian;
+    return NULL;
+}
 
 static bool opens_lapack(void) { return wb__lapack_open("doctor", false) != NULL; }
 static bool opens_hdf5(void) { return wb__hdf5_open("doctor") != NULL; }
@@ -72,12 +84,15 @@ static void print_library(const char *name, const char *purpose, const char *deb
                homebrew, then);
 }
 
-static void print_libraries(void)
+static void print_libraries(const char *self)
 {
     printf("libraries that this Weber is built with\n");
     for (size_t i = 0; i < WB__COUNT(built_in); i++)
         print_library(built_in[i].name, built_in[i].purpose, built_in[i].debian,
                       built_in[i].homebrew, built_in[i].is_there, " and build Weber again");
+    char program[4096];
+    if (wb__system_program(program, sizeof program)) self = program;
+    problems += wb__cli_check_library(self, package_of);
     printf("\nlibraries that are opened when they are needed\n");
     for (size_t i = 0; i < WB__COUNT(opened); i++) {
         print_library(opened[i].name, opened[i].purpose, opened[i].debian, opened[i].homebrew,
@@ -148,7 +163,11 @@ static void print_variables(void)
         any = true;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
         printf("  %s\n", *e);
+        char allowed[128];
+        const char *value = *e + strcspn(*e, "=");
         if (!is_known(name)) report_unknown(name);
+        else if (!wb__environment_takes(name, value + (*value == '='), allowed, sizeof allowed))
+            PROBLEM("this value has no effect: %s is %s\n", name, allowed);
     }
 }
 
@@ -206,15 +225,17 @@ int wb__cli_doctor(int n, char **words, const char *self)
     (void)words;
     if (n) return -1;
     print_build();
-    print_libraries();
+    print_libraries(self);
     printf("\n");
     const int status = wb__cli_devices(0, NULL, self);
     if (status) return status;
     print_preferences();
     print_variables();
     print_processor();
-    if (wb__cli_time_training()) PROBLEM("a training fails: %s\n", wb_error());
+    bool threads_are_slow = false;
+    if (wb__cli_time_training(&threads_are_slow)) PROBLEM("a training fails: %s\n", wb_error());
     if (problems) printf("\n%d problem%s found\n", problems, problems == 1 ? " was" : "s were");
-    else printf("\nno problem was found\n");
+    else printf("\nno problem was found%s\n", threads_are_slow
+                ? "; threads are slower than one, as said above" : "");
     return problems > 0;
 }

@@ -8,9 +8,15 @@
  * NULL. */
 extern const char *const wb__cli_variables[];
 
-/* doctor_speed.c: times a small training and prints the result beside what is usual.  Returns 0 or
- * an error code. */
-int wb__cli_time_training(void);
+/* doctor_library.c: loads the shared library beside this program, whose path is `self`, as a program
+ * would, and prints the outcome.  `package` returns the package that has what a message of the
+ * dynamic linker misses, or NULL.  Returns the number of problems. */
+int wb__cli_check_library(const char *self, const char *(*package)(const char *reason));
+
+/* doctor_speed.c: times a small training and prints the result beside what is usual.  Sets
+ * *threads_are_slow if it is much slower on all threads than on one.  Returns 0 or an error
+ * code. */
+int wb__cli_time_training(bool *threads_are_slow);
 const char *wb__cli_isa_name(wb__isa_level level);
 
 #endif

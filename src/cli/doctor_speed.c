@@ -19,6 +19,8 @@ static const struct { const char *name; double usual; } levels[] = {
     [WB__ISA_AVX512] = {"AVX-512", 700},
 };
 static const double slower_than_usual = 2.5;
+/* More threads are slow if they take this many times one thread's time. */
+static const double slower_by_threads = 1.5;
 
 const char *wb__cli_isa_name(wb__isa_level level) { return levels[level].name; }
 
@@ -89,7 +91,7 @@ static void compare(double microseconds)
            "    - variables above: WEBER_ISA, WEBER_EAGER, WEBER_DEBUG, WEBER_ONEDNN\n");
 }
 
-int wb__cli_time_training(void)
+int wb__cli_time_training(bool *threads_are_slow)
 {
     const int threads = wb_threads();
     double one, all, first;
@@ -114,6 +116,15 @@ int wb__cli_time_training(void)
     compare(1e6 * one);
     if (threads == 1) return 0;
     status = train(&t, &all);
-    if (!status) printf("    on %d threads %.0f us\n", threads, 1e6 * all);
-    return status;
+    if (status) return status;
+    printf("    on %d threads %.0f us", threads, 1e6 * all);
+    if (all <= slower_by_threads * one) {
+        printf("\n");
+        return 0;
+    }
+    printf(": slower than on one.  Threads wait for each other where other programs keep the\n"
+           "    processors busy (top), or where a quota allows fewer processors than threads:\n"
+           "    WEBER_NUM_THREADS=1 uses one\n");
+    *threads_are_slow = true;
+    return 0;
 }

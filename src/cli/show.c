@@ -12,6 +12,7 @@
 
 /* A model with more bytes than this is shown as a list of its tensors. */
 #define BUILT_MOST ((int64_t)1 << 30)
+enum { DEEPEST = 64 };                  /* parts in parts that are listed */
 
 /* Prints the error message, with control characters as escapes, because messages quote text from
  * files. */
@@ -129,18 +130,54 @@ static int show_table(const char *path, const char *what, wb__table *table, bool
 
 /* ---- safetensors ----------------------------------------------------------------------------- */
 
-static int show_model(const char *path)
-{
-    wb_layer *model = wb_load(path);
-    if (!model) return wb__cli_print_error();
-    wb_show(model);
-    return wb_error_code() == WB_OK ? 0 : wb__cli_print_error();
-}
-
 static wb__json *json_note(const wb__table *table, const char *key)
 {
     const char *reason, *text = wb__table_note(table, key);
     return text ? wb__json_read(text, &reason) : NULL;
+}
+
+/* Adds the kinds of layers and trees that a file describes, a line for each. */
+static void add_parts(wb__text *t, const wb__json *node, int depth)
+{
+    const wb__json *part, *parts = wb__json_get(node, "parts");
+    const char *name = wb__json_text(wb__json_get(node, "name")),
+               *layer = wb__json_text(wb__json_get(node, "layer")),
+               *tree = wb__json_text(wb__json_get(node, "tree")), *kind = layer ? layer : tree;
+    if (!kind) return;                  /* the table has the tensors */
+    const bool known = layer ? wb__layer_type_named(layer) != NULL
+                             : !strcmp(tree, "tuple") || !strcmp(tree, "opaque");
+    wb__text_spaces(t, 2 * depth + 2);
+    if (name) wb__text_foreign(t, name);
+    if (name) wb__text_add(t, ": ");
+    wb__text_foreign(t, kind);
+    wb__text_add(t, known ? "\n" : ", a struct of the program\n");
+    if (wb__json_is(parts, WB__JSON_LIST) && depth < DEEPEST)
+        WB__JSON_EACH(parts, part, i) add_parts(t, part, depth + 1);
+}
+
+/* Shows a model with structs or functions of the program, which this program cannot build. */
+static int show_parts(const char *path)
+{
+    wb__text t = {0};
+    wb__table table;
+    if (wb__st_load(path, false, &table)) return wb__cli_print_error();
+    wb__json *note = json_note(&table, "weber");
+    add_head(&t, path, "a model, safetensors", &table);
+    wb__text_add(&t, "It has parts of the program that saved it; wb_load needs these declared"
+                     " (weber explain W0604).\n");
+    add_parts(&t, wb__json_get(note, "model"), 0);
+    wb__free(note);
+    if (table.n) add_table(&t, &table);
+    wb__table_free(&table);
+    return print(&t);
+}
+
+static int show_model(const char *path)
+{
+    wb_layer *model = wb_load(path);
+    if (!model) return strstr(wb_error(), "(W0604)") ? show_parts(path) : wb__cli_print_error();
+    wb_show(model);
+    return wb_error_code() == WB_OK ? 0 : wb__cli_print_error();
 }
 
 bool wb__cli_describes_layer(const wb__table *table)

@@ -1,6 +1,7 @@
 /* Reference-counted objects and the state of a thread.  Scopes are in scope.c. */
 #include "engine/object.h"
 
+#include "base/environment.h"
 #include "engine/tensor.h"
 
 #include <pthread.h>
@@ -44,6 +45,7 @@ wb__thread *wb__thread_start(void)
     if (wb__debug("check")) wb__checks = true;
     wb__thread_now = t;
     pthread_setspecific(thread_key, t);
+    wb__environment_check();
     return t;
 }
 

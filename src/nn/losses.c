@@ -428,6 +428,10 @@ static wb_tensor *computed(const char *what, wb_tensor *(*f)(loss *), const char
         return NULL;
     const bool classes = strstr(used, "dims"), takes_labels = strstr(used, "ignore_index");
     if (takes_labels && is_integer(y)) return find_classes(&l) && read_labels(&l) ? f(&l) : NULL;
+    if (takes_labels && y->ndim == yhat->ndim - 1)
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s; class numbers are "
+                             "integers: wb_astype(y, WB_I32)", what, wb_describe(yhat),
+                             wb_describe(y));
     return match(what, &l.yhat, &l.y) && (!classes || find_classes(&l)) ? f(&l) : NULL;
 }
 

@@ -134,8 +134,10 @@ static void curve(FILE *f, axis x, axis y, const wb_series *s, const char *colou
 int wb_svg_curves(const char *path, const char *title, const char *x_label, const char *y_label,
                   int n_series, const wb_series *series)
 {
-    if (!path || n_series < 1 || !series)
-        return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: no path, or no series");
+    if (!path) return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: no path");
+    if (n_series < 1 || !series)
+        return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: %d series%s", n_series,
+                        series ? "" : ", and NULL in place of their array");
     for (int s = 0; s < n_series; s++)
         if (series[s].n < 0 || (series[s].n && (!series[s].x || !series[s].y)))
             return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: series %d has no points to read", s);

@@ -46,7 +46,7 @@ TEST(paths)
     REFUSED(wb_child(m, "layers.0.weight"), WB_ERROR_ARGUMENT, "child", "\"layers.0.weight\"",
             "tensor", "tree");
     REFUSED(wb_layer_at(m, "layers"), WB_ERROR_ARGUMENT, "layer_at", "\"layers\"", "tree", "layer");
-    REFUSED(wb_get(NULL, "x"), WB_ERROR_ARGUMENT, "get:", "object", "NULL");
+    REFUSED(wb_get(NULL, "x"), WB_ERROR_ARGUMENT, "get:", "tensor", "NULL");
     REFUSED(wb_tuple(m, NULL), WB_ERROR_ARGUMENT, "tuple", "element", "1", "NULL");
     REFUSED(wb_tuple_array(2, (void *[]){m, wb_Adam()}), WB_ERROR_ARGUMENT, "tuple", "element", "1",
             "rule", "tensors", "trees");

@@ -106,7 +106,9 @@ static int open_file(const char *path, struct stat *about)
         file = -1;
         errno = EISDIR;
     }
-    if (file < 0) wb__fail(WB_ERROR_FILE, "%s: cannot be opened: %s", path, strerror(errno));
+    if (file < 0)
+        wb__fail(WB_ERROR_FILE, "%s: cannot be opened: %s", *path ? path : "the path \"\"",
+                 strerror(errno));
     return file;
 }
 

@@ -44,8 +44,9 @@ int64_t wb__writer_offset(const wb__writer *w) { return w->offset; }
 
 static int fail(wb__writer *w, const char *what)
 {
-    return w->status = wb__fail(WB_ERROR_FILE, "%s: byte %lld: %s: %s", w->path,
-                                (long long)w->offset, what, strerror(errno));
+    return w->status = wb__fail(WB_ERROR_FILE, "%s: byte %lld: %s: %s",
+                                *w->path ? w->path : "the path \"\"", (long long)w->offset, what,
+                                strerror(errno));
 }
 
 /* Locks `file` and returns it if `path` still names it.  Otherwise, or if another process holds the

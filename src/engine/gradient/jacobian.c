@@ -38,6 +38,7 @@ static wb_tensor *hessian(wb_tensor *loss, wb_tensor *x)
 
 wb_tensor *wb_hessian(wb_tensor *loss, wb_tensor *x)
 {
+    if (!wb__operand("hessian", loss)) return NULL;
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, hessian(loss, x));
 }
