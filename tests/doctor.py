@@ -4,6 +4,7 @@ Its list of variables is compared with the sources, which read them.
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,9 +32,64 @@ def known():
 def read_by_sources():
     names = set()
     for path in (ROOT / "src").rglob("*.[ch]"):
-        if path.name not in ("variables.c", "doctor.c"):
+        if path.name not in ("variables.c", "environment.c", "doctor.c"):
             names |= set(re.findall(r'"(WEBER_[A-Z0-9_]+)"', path.read_text()))
     return names - BACKENDS
+
+
+def checks_values(weber, folder):
+    """Values of variables that have no effect are named, once on standard error."""
+    code, out, err = doctor(weber, folder, WEBER_DEBUG="chek", WEBER_NUM_THREADS="abc",
+                            WEBER_ISA="avx2", WEBER_EAGER="", WEBER_GPU_TIMING="0.5")
+    topics = "a list, with commas, of load, stages, plan, dispatch, kernel, check, sync, dist or all"
+    yield "values", code == 1 and "\n2 problems were found" in out and \
+        f"PROBLEM: this value has no effect: WEBER_DEBUG is {topics}\n" in out and \
+        "no effect: WEBER_NUM_THREADS is a number from 1 on\n" in out, out
+    yield "warnings", err.count(f'WEBER_DEBUG is "chek", which has no effect: it is {topics}.') == 1 \
+        and err.count('WEBER_NUM_THREADS is "abc"') == 1 and err.count("which has") == 2, err
+    for name, value, words in (("WEBER_DEBUG", "plan,,x", "a list"), ("WEBER_EAGER", "yes", "0 or 1"),
+                               ("WEBER_ISA", "sse", "portable, avx2 or avx512"),
+                               ("WEBER_GPU_TIMING", "-1", "a number from 0 on")):
+        code, out, err = doctor(weber, folder, **{name: value})
+        yield value, code == 1 and f"{name} is {words}" in out and \
+            f'{name} is "{value}", which has no effect' in err, out + err
+    code, out, err = doctor(weber, folder, WEBER_DEBUG="check, plan ")
+    yield "a list", code == 0 and "has no effect" not in out + err, out + err
+
+
+def checks_threads(weber, folder):
+    _, out, _ = doctor(weber, folder, WEBER_NUM_THREADS="16")
+    one, all_threads = (int(re.search(pattern, out).group(1)) for pattern in
+                        (r"batch 64: (\d+) us", r"on 16 threads (\d+) us"))
+    slow = all_threads > 1.5 * one
+    yield "threads", abs(all_threads - 1.5 * one) < 2 or (
+        slow == ("slower than on one.  Threads" in out) == ("threads are slower than one" in out)), out
+
+
+def checks_library(weber, folder):
+    """A libweber.so beside the program that needs a library that is not there."""
+    compiler = shutil.which("cc")
+    if not compiler or sys.platform == "darwin":
+        return
+    there = folder / "beside"
+    there.mkdir()
+    shutil.copy(weber, there / "weber")
+    code, out, _ = doctor(str(there / "weber"), folder)
+    yield "no library", code == 0 and "libweber.so: not beside this program\n" in out, out
+    (there / "empty.c").write_text("int wb_nothing;\n")
+    build = [compiler, "-shared", "-fPIC"]
+    needed = str(there / "libutf8proc.so.2")
+    subprocess.run([*build, "-Wl,-soname,libutf8proc.so.2.none", str(there / "empty.c"), "-o", needed],
+                   check=True)
+    subprocess.run([*build, "-Wl,--no-as-needed", str(there / "empty.c"), needed,
+                    "-o", str(there / "libweber.so")], check=True)
+    code, out, _ = doctor(str(there / "weber"), folder)
+    yield "library", code == 1 and re.search(
+        r"PROBLEM: programs cannot load it: libutf8proc\.so\.2\.none: cannot open .*; "
+        r"install libutf8proc-dev \(Debian, Ubuntu\)\n", out) and "\n1 problem was found" in out, out
+    subprocess.run([*build, str(there / "empty.c"), "-o", str(there / "libweber.so")], check=True)
+    code, out, _ = doctor(str(there / "weber"), folder)
+    yield "loads", code == 0 and "beside/libweber.so: programs can load it\n" in out, out
 
 
 def checks(weber, folder):
@@ -42,7 +98,7 @@ def checks(weber, folder):
     if "build type Debug" in out:
         yield "debug", code == 1 and "PROBLEM: the build type is Debug" in out, out
         return
-    yield "no problem", code == 0 and out.endswith("\nno problem was found\n") and not err, out
+    yield "no problem", code == 0 and "\nno problem was found" in out and not err, out
     yield "speed", SPEED.search(out) and int(SPEED.search(out).group(1)) > 0, out
     for words in ("oneDNN", "LAPACK", "libpng", "CUDA", "OpenCL", "ranks: MPI", "preference: none",
                   "processors may be used", "weber 0."):
@@ -62,7 +118,15 @@ def checks(weber, folder):
     yield "preferences", code == 1 and "PROBLEM: the preferences cannot be read" in out and \
         "LocalPreferences.toml" in err, out
     code, out, err = doctor(weber, folder, "now")
+    (folder / "LocalPreferences.toml").unlink()
     yield "words", code == 2 and not out and "weber doctor" in err, out
+    for more in (checks_values, checks_threads, checks_library):
+        yield from more(weber, folder)
+    free = {name for name in known() if re.search("_(PATH|DIR|LIBRARY|DEVICES|RANK|SIZE)$", name)}
+    free |= {"WEBER_BACKENDS", "WEBER_MATMUL_PRECISION", "WEBER_MEMORY_LIMIT", "WEBER_RENDEZVOUS"}
+    rows = set(re.findall(r'"(WEBER_\w+)"', (ROOT / "src/base/environment.c").read_text()))
+    yield "all values", rows | free == known() and rows & free == {"WEBER_CPU_DEVICES"}, \
+        rows | free ^ known()
     yield "list", known() == read_by_sources(), known() ^ read_by_sources()
 
 

@@ -45,8 +45,8 @@ def build(text, compiler, library, folder):
             functions.append(f"static void w{number}(void)\n{{\n{example.group(1)}}}\n")
             calls.append(f"if (page == 1{number} - 10000) w{number}();")
     program = folder / "errors.c"
-    program.write_text("#include <stdio.h>\n#include <stdlib.h>\n#include <weber.h>\n" + shared +
-                       "\n".join(functions) + MAIN % "\n    ".join(calls))
+    heads = "".join(f"#include <{name}.h>\n" for name in ("math", "stdio", "stdlib", "weber"))
+    program.write_text(heads + shared + "\n".join(functions) + MAIN % "\n    ".join(calls))
     flags = ["-std=c11", "-w", "-Werror=implicit-function-declaration", f"-I{ROOT}/include"]
     subprocess.run([compiler, *flags, str(program), library,
                     f"-Wl,-rpath,{Path(library).parent}", "-o", str(folder / "errors")], check=True)

@@ -86,6 +86,11 @@ NAMED = [
     ("typedef struct { wb_layer *m[3]; } A; WB_FUNCTOR(A, m)", "fields_are_tensors_layers_trees_numbers_and_functions",
      "typedef struct { wb_tree *m; } A; WB_FUNCTOR(A, m) A a = {wb_tuple(x)}; wb_struct(A, &a);"),
 ]
+# What a compiler prints has the pattern, though its first line has not: must fail, pattern.
+SHOWN = [
+    ("wb_Conv(1, 6, 5, wb_relu);", r"sizes are in braces: \{3, 3\}"),
+    ("wb_MaxPool(3, .stride = {2});", r"sizes are in braces: \{3, 3\}"),
+]
 CXX = [
     ("wb_MaxPool(3, 2);", "wb_MaxPool({3}); wb_MaxPool({3, 2});"),
     ("wb_Conv(1, 6, 5, wb_relu);", "wb_Conv(1, 6, {5, 5}, wb_relu); wb_Conv(1, 6, {5});"),
@@ -154,6 +159,12 @@ def main(include, *compilers):
                 print(f"{compiler}: {bad} {first}")
             if not ok:
                 print(f"{compiler}: does not compile: {good}\n{errors}")
+        for bad, pattern in () if "++" in compiler else SHOWN:
+            looked += 1
+            ok, errors = compiles(compiler, include, bad)
+            if ok or not re.search(pattern, errors):
+                wrong += 1
+                print(f"{compiler}: {bad} {errors}")
     print(f"{looked} pairs, {wrong} failed")
     return 1 if wrong or not looked else 0
 

@@ -38,6 +38,7 @@ ABI = "tests/abi.py"
 RECIPES = "tests/recipes.py"
 BLOCKS, REFERENCE = "tools/doc_blocks.py", "tools/reference.py"     # need Ninja
 ABI = "tools/test_abi.py"
+DOCTOR, KINDS = "tests/doctor.py", "tests/wrong_kinds.py"
 CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
 BRANCHES = "cuda_branches"
 # These run on a driver in memory.
@@ -60,7 +61,7 @@ TABLE = [
     ("a log forgets that a file could not be written", "src/train/logger.c", "return l->error ? wb__fail(", "return l->error > 9999 ? wb__fail(", ["logger"]),
     ("the loss before one that fails is not logged", "src/train/train.c", "const int logged = log_loss(t, NULL);", "const int logged = 0;", ["logger"]),
     ("each accumulated batch has a line in the log", "src/train/train.c", "t->o.logger && updated && is_first(t)", "t->o.logger && is_first(t)", ["logger"]),
-    ("ranks without a log measure no metric", "src/train/train.c", "t->logs_metric = most[5] != 0;", "", ["order*2"]),
+    ("ranks without a log measure no metric", "src/train/train.c", "t->has_metric = most[5] != 0;", "", ["order*2"]),
     ("a message that quotes another has the general page", "src/base/error.c", "return own % 100 || !quoted ? own : quoted;", "return own ? own : quoted;", ["base_core"]),
     ("a quoted message keeps the name of its page", "src/base/error.c", "memmove(at, at + SUFFIX, strlen(at + SUFFIX) + 1);", "at++;", ["base_core"]),
     ("messages of another status have a page's text", "src/base/mistakes.c", "rows[i].status == status && ", "", ["base_core"]),
@@ -466,8 +467,8 @@ TABLE = [
     ("an allreduce overwrites a part that is read later", "src/engine/plan/placement.c", "once = once && is_read_once(p, content);", "", ["buckets*2"]),
     ("means of gradients are computed before the updates", "src/engine/plan/ir.c", "return y->op != WB__OP_collective &&", "return", ["buckets*2"]),
     ("the update of each parameter is a kernel", "src/optim/ranks.c", "own = wb_mul(own, b->scale);", "own = wb_mul(own, wb_scalar(1.0 / wb__world()->size));", ["buckets*2"]),
-    ("a loss without parameters trains", "src/train/train.c", "if (g && state && !reaches) {", "if (g && state && !reaches && !g) {", ["train_loop"]),
-    ("wb_train builds gradients of frozen parameters", "src/train/train.c", "state ? is_frozen : NULL", "state && 0 ? is_frozen : NULL", ["optim_frozen"]),
+    ("a loss without parameters trains", "src/train/withgradient.c", "if (g && state && !reaches) {", "if (g && state && !reaches && !g) {", ["train_loop"]),
+    ("wb_train builds gradients of frozen parameters", "src/train/withgradient.c", "state ? is_frozen : NULL", "state && 0 ? is_frozen : NULL", ["optim_frozen"]),
     ("a scope drops a tree after the tensors that it holds", "src/engine/scope.c",
      "if (!object || wb__is(object, &wb__tensor_class)) continue;", "if (object) continue;", [LOOPS, SCOPES]),
     ("Adam's second moment is of g, not g^2", "src/optim/formulas.c", "s->g, number[3], true)", "s->g, number[3], false)", ["optim_rules"]),
@@ -862,7 +863,15 @@ TABLE = [
      "int status = wb__gpu_queue_after(d, WB__GPU_DOWN, d->issued, \"before a number is read\");",
      "int status = 0;", ["cuda_guard", "optim_guard@CUDA"]),
     ("wb_train names the wrong batch", "src/train/train.c",
-     "if (before && t->before) return not_finite(t, t->before, t->before_batch);", "(void)before;", ["train_loop@CUDA"]),
+     "    if (before && t->before)\n", "    if (before && !t->before)\n", ["train_loop@CUDA"]),
+    ("a metric of wb_train alone is not called", "src/train/train.c", "t->o.metrics || t->has_metric;", "t->o.metrics;", ["train_failures"]),
+    ("a metric that fails counts", "src/train/train.c", "failures != wb__failures() ? (int)wb_error_code() : 0;", "0 * (int)failures;", ["train_failures"]),
+    ("an element that is not finite has another index", "src/train/failures.c", "at / rest % x->dims[i]", "at / rest", ["train_failures"]),
+    ("a parameter that was NaN is not named", "src/train/failures.c", "    if (*text) return;\n", "", ["train_failures"]),
+    ("a path is taken for an object", "src/engine/freed.c", "    if (!class) return \"pointer to no object\";\n", "    if (!class) return ((const wb__object *)object)->class->name;\n", ["train_failures"]),
+    ("the arguments of wb_save are swapped without a word", "src/io/model/model_file.c", "if (!model || !wb__is_object(path))", "if (model || !wb__is_object(path))", ["train_failures"]),
+    ("wb_train takes any object for a state", "src/train/train.c", "!wb__expect(\"train\", state, &wb__opt_state_class)", "!state", [KINDS]),
+    ("a value without effect is not reported", "src/base/environment.c", "!*value || takes(i, value)", "*value", [DOCTOR]),
     ("the slowest algorithm is kept", "src/backend/gpu/runtime/timing.c",
      "if (ms < least) least = ms, best = i;", "if (ms > least || isinf(least)) least = ms, best = i;", ["cuda_timing"]),
     ("a deterministic product is timed", "src/backend/cuda/lt.c",
@@ -1104,6 +1113,8 @@ SCRIPTS = {
     REFERENCE: ([], ["libweber.so"]),
     ABI: ([], ["libweber.so"]),
     RECIPES: ([], ["minimal_cmocka"]),      # it needs no program
+    DOCTOR: (["weber"], ["weber_cli", "libweber.so"]),
+    KINDS: (["libweber.so", "cc"], ["libweber.so"]),
 }
 
 

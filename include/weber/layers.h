@@ -464,17 +464,19 @@ WB_API wb_tensor *wb_positions(int64_t n);
 #ifndef __cplusplus
 #define WB_OPTIONS_(f, T, ...) f(WB_GET_(T, __VA_ARGS__))
 /* The options begin with a list of sizes in braces, which the preprocessor splits at its commas:
- * {3, 3} is two arguments.  After the cast the compiler reads one list: (wb_ints){3, 3}. */
+ * {3, 3} is two arguments.  After the cast the compiler reads one list: (wb_ints){3, 3}.  Compilers
+ * print the line of the cast, with its comment, where a program has left out the braces. */
 #define WB_SIZED_(f, T, ...) WB_PASTE_(WB_SIZED_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, T, __VA_ARGS__)
 #define WB_SIZED_1(f, T, ...) WB_OPTIONS_(f, T, __VA_ARGS__)
 #define WB_SIZED_2(f, T, ...) \
-    f(WB_GET_WITH_(T, WB_TEXT_(__VA_ARGS__), .sizes_ = (wb_ints)__VA_ARGS__))
+    f(WB_GET_WITH_(T, WB_TEXT_(__VA_ARGS__),       \
+                   .sizes_ = (wb_ints)__VA_ARGS__)) /* sizes are in braces: {3, 3} */
 #define WB_CONVOLVE_(f, in, out, ...) \
     WB_PASTE_(WB_CONVOLVE_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, in, out, __VA_ARGS__)
 #define WB_CONVOLVE_1(f, ...) WB_OPTIONS_(f, wb_Conv_options, __VA_ARGS__)
 #define WB_CONVOLVE_2(f, in, out, ...)                                              \
     f(WB_GET_WITH_(wb_Conv_options, WB_TEXT_(in, out, __VA_ARGS__), in, out,        \
-                   .sizes_ = (wb_ints)__VA_ARGS__))
+                   .sizes_ = (wb_ints)__VA_ARGS__)) /* sizes are in braces: {3, 3} */
 #define wb_Dense(...) WB_OPTIONS_(wb_Dense_with, wb_Dense_options, __VA_ARGS__)
 #define wb_Conv(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
 #define wb_Conv1d(...) WB_CONVOLVE_(wb_Conv1d_with, __VA_ARGS__)

@@ -127,7 +127,7 @@ bool wb__alive(const char *what, const void *object)
         wb__fail(WB_ERROR_ARGUMENT,
                  "%s: received a %s: wb_keep or wb_retain keeps an object beyond its scope", what,
                  wb__kind(object));
-    else wb__not_a(what, object, "object of Weber");
+    else wb__not_a(what, object, "Weber object");
     return false;
 }
 
@@ -136,9 +136,7 @@ bool wb__not_a(const char *what, const void *object, const char *expected)
     char name[64];
     snprintf(name, sizeof name, "the %s", expected);
     if (!object) return !wb__null(what, name);
-    return !wb__fail(WB_ERROR_ARGUMENT, strchr("aeiou", *expected) ? "%s: a %s is not an %s"
-                                                                   : "%s: a %s is not a %s",
-                     what, wb__kind(object), expected);
+    return !wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a %s", what, wb__kind(object), expected);
 }
 
 bool wb__is_device(const char *what, const wb_device *d)

@@ -70,8 +70,7 @@ static void find_cause(void *model, const wb_batch *batch, char *text)
     const wb_tensor *y = batch->y;
     const bool numbers = y && !wb_is_none(y) && !wb__dtype_float((wb_dtype)y->dtype);
     snprintf(text, CAUSE, "the batch and the parameters are finite: the learning rate (eta) may be "
-             "too large, or the loss takes the logarithm or root of a number outside of its "
-             "domain%s", numbers ? "; if the loss takes class numbers, WEBER_DEBUG=check names one "
+             "too large, inputs may not be scaled, or a logarithm or root has no value%s", numbers ? "; if the loss takes class numbers, WEBER_DEBUG=check names one "
                                    "that is out of range" : "");
 }
 

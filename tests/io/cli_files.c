@@ -73,6 +73,36 @@ static void put_safetensors(const char *name, const char *header, int64_t bytes)
     assert_int_equal(wb__writer_close(w), 0);
 }
 
+typedef struct { wb_tensor *mean; wb_layer *inner; } standardise;
+static wb_tensor *call_standardise(standardise *s, wb_tensor *x)
+{
+    return wb_call(s->inner, wb_sub(x, s->mean));
+}
+WB_LAYER(standardise, call_standardise, mean, inner)
+
+/* The command cannot build parts of a program, and lists what it knows of them. */
+TEST(shows_models_of_programs)
+{
+    wb_layer *own = wb_layer_of(standardise, .mean = wb_zeros(2), .inner = wb_Dense(2, 3));
+    wb_layer *m = wb_Chain(own, wb_named("last", wb_Dense(3, 1)));
+    WORKS(wb_save(in_folder("own.safetensors"), m));
+    WEBER("show", "own.safetensors");
+    assert_int_equal(p.status, 0);
+    assert_string_equal(p.err, "");
+    prints("own.safetensors: a model, safetensors, 5 tensors, ");
+    prints("It has parts of the program that saved it");
+    prints("\n  Chain\n    0: standardise, a struct of the program\n      inner: Dense\n"
+           "    last: Dense\n");
+    prints("  layers.0.mean          f32    [2] ");
+    WEBER("convert", "own.safetensors", "own.npz");
+    succeeded("own.npz: 5 tensors by name\n",
+              "weber: own.npz: only the tensors; NPZ files cannot hold layers\n");
+    WEBER("convert", "own.safetensors", "own.bson");
+    assert_int_equal(p.status, 0);
+    assert_string_equal(p.out, "own.bson: 5 tensors by name\n");
+    assert_non_null(strstr(p.err, "converting its tensors by name"));
+}
+
 TEST(shows_models)
 {
     assert_int_equal(
