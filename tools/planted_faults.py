@@ -34,7 +34,7 @@ MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "dev
 QUEUE, MEETING, RANKS = "collective_queue", "rendezvous", "ranks*3"
 ENDS, LAUNCH, AWARE = "check_ends.py", "check_launch.py", "check_aware.py"
 CHOICE = "check_nccl.py"          # with RCCL
-ABI = "tests/abi.py"
+PROGRAMS_ABI = "tests/abi.py"
 RECIPES = "tests/recipes.py"
 BLOCKS, REFERENCE = "tools/doc_blocks.py", "tools/reference.py"     # need Ninja
 ABI = "tools/test_abi.py"
@@ -510,10 +510,10 @@ TABLE = [
     ("an option given as 0 is its default", "src/base/options.c", "return value || wb__is_given(given, name, position) ? value : by_default;",
      "return value ? value : by_default;", ["api_forms"]),
     ("fields of a later version are ignored", "src/base/options.c", "if (((const char *)from)[i])", "if (((const char *)from)[i] && i == 0)", ["api_forms"]),
-    ("a struct of an older header is refused", "src/base/options.c", "size < sizeof(head) ||", "size < capacity ||", [ABI]),
-    ("a .size that was not initialised is read", "src/base/options.c", "size > MOST_BYTES || ", "", [ABI]),
-    ("a field in a reserve is ignored", "src/base/options.c", "if (((const char *)reserve)[i])", "if (((const char *)reserve)[i] && i > 999)", [ABI]),
-    ("an option that an older header lacks counts as given", "src/optim/rules.c", "if (f->offset >= g.size) continue;", "", [ABI]),
+    ("a struct of an older header is refused", "src/base/options.c", "size < sizeof(head) ||", "size < capacity ||", [PROGRAMS_ABI]),
+    ("a .size that was not initialised is read", "src/base/options.c", "size > MOST_BYTES || ", "", [PROGRAMS_ABI]),
+    ("a field in a reserve is ignored", "src/base/options.c", "if (((const char *)reserve)[i])", "if (((const char *)reserve)[i] && i > 999)", [PROGRAMS_ABI]),
+    ("an option that an older header lacks counts as given", "src/optim/rules.c", "if (f->offset >= g.size) continue;", "", [PROGRAMS_ABI]),
     ("a number that no rule has is ignored by adjust", "src/optim/adjust.c", "if (!taken) return has_no_number", "if (!taken && !i) return has_no_number", ["api_forms"]),
     ("an output padding is ignored", "src/engine/ops/conv.c", "reach + outpad[i];", "reach;", [PRODUCT]),
     ("a bias after a data gradient starts again in every chunk", "src/backend/cpu/conv/conv_epilogue.c", "[(at + i) % c]",
@@ -1108,7 +1108,7 @@ SCRIPTS = {
     AWARE: (["mpirun.openmpi", "tests/aware_openmpi"], ["aware_openmpi"]),
     LAUNCH: (["weber", "tests/rendezvous"], ["weber_cli", "rendezvous"]),
     CHOICE: (["weber", "tests/ends_nccl"], ["weber_cli", "ends_nccl"]),
-    ABI: (["libweber.so", "cc", "c++"], ["libweber.so"]),
+    PROGRAMS_ABI: (["libweber.so", "cc", "c++"], ["libweber.so"]),
     BLOCKS: (["libweber.so"], ["libweber.so"]),
     REFERENCE: ([], ["libweber.so"]),
     ABI: ([], ["libweber.so"]),
