@@ -74,7 +74,7 @@ int main(void)
     shown("train", wb_train(loss, model, loader, state, STRICT) == 0);
     source.strict = 3;
     shown("source", wb_dataset_from(&source) != NULL);
-    point.strict = 3;
+    point.strict = &source;
     shown("checkpoint", !wb_checkpoint_save("point.safetensors", &point));
     static wb_rule_type type = {.name = "none", .apply = NULL, .strict = 3};
     type.apply = (wb_tensor *(*)(wb_rule_step *, void *))loss;
