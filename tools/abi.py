@@ -90,13 +90,14 @@ def interface(root, folder):
 
 
 def options_of(text):
-    """{struct of options: (its bits, its fields, each with offset, name and type)}"""
-    return {struct.get("name"): (int(struct.get("size-in-bits")),
-                                 [(int(field.get("layout-offset-in-bits")), field[0].get("name"),
-                                   field[0].get("type-id"))
-                                  for field in struct.iter("data-member")])
-            for struct in ElementTree.fromstring(text).iter("class-decl")
-            if re.fullmatch(r"wb_\w+_options", struct.get("name"))}
+    """{struct that begins with .size: (its bits, its fields, each with offset, name and type)}"""
+    structs = {struct.get("name"): (int(struct.get("size-in-bits") or 0),
+                                    [(int(field.get("layout-offset-in-bits")), field[0].get("name"),
+                                      field[0].get("type-id"))
+                                     for field in struct.iter("data-member")])
+               for struct in ElementTree.fromstring(text).iter("class-decl")}
+    return {name: found for name, found in structs.items() if found[1][:1] and
+            found[1][0][1] == "size"}
 
 
 def changed_options(before, now):
