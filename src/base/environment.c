@@ -1,5 +1,5 @@
 /* The values that variables of the environment take.  A value that a variable does not take has no
- * effect, which the process says once. */
+ * effect, and is reported once. */
 #include "base/environment.h"
 
 #include <math.h>

@@ -8,9 +8,9 @@
  * NULL. */
 extern const char *const wb__cli_variables[];
 
-/* doctor_library.c: loads the shared library beside this program, whose path is `self`, as a program
- * would, and prints the outcome.  `package` returns the package that has what a message of the
- * dynamic linker misses, or NULL.  Returns the number of problems. */
+/* doctor_library.c: loads the shared library beside this program, whose path is `self`, as a
+ * program would, and prints the outcome.  `package` returns the package that has what a message of
+ * the dynamic linker misses, or NULL.  Returns the number of problems. */
 int wb__cli_check_library(const char *self, const char *(*package)(const char *reason));
 
 /* doctor_speed.c: times a small training and prints the result beside what is usual.  Sets

@@ -249,7 +249,10 @@ static bool is_device(const wb_device *d, const char *what)
     return d && wb__is_device(what, d);
 }
 
-int wb_device_ordinal(const wb_device *d) { return is_device(d, "device_ordinal") ? d->ordinal : -1; }
+int wb_device_ordinal(const wb_device *d)
+{
+    return is_device(d, "device_ordinal") ? d->ordinal : -1;
+}
 const char *wb_device_backend(const wb_device *d)
 {
     return is_device(d, "device_backend") ? d->backend->name : "";

@@ -1,5 +1,5 @@
-/* Messages of wb_train that name the cause of a step's failure.  They look for it after the failure,
- * so a step that succeeds pays nothing. */
+/* Messages of wb_train that name the cause of a step's failure.  The cause is looked for after the
+ * failure, so a step that succeeds pays nothing. */
 #include "backend/collective.h"
 #include "dist/dist.h"
 #include "engine/tensor.h"
@@ -70,8 +70,9 @@ static void find_cause(void *model, const wb_batch *batch, char *text)
     const wb_tensor *y = batch->y;
     const bool numbers = y && !wb_is_none(y) && !wb__dtype_float((wb_dtype)y->dtype);
     snprintf(text, CAUSE, "the batch and the parameters are finite: the learning rate (eta) may be "
-             "too large, inputs may not be scaled, or a logarithm or root has no value%s", numbers ? "; if the loss takes class numbers, WEBER_DEBUG=check names one "
-                                   "that is out of range" : "");
+             "too large, inputs may not be scaled, or a logarithm or root has no value%s",
+             numbers ? "; if the loss takes class numbers, WEBER_DEBUG=check names one that is out"
+                       " of range" : "");
 }
 
 int wb__not_finite(void *model, const wb_opt_state *state, wb_tensor *loss, const wb_batch *batch)

@@ -1,4 +1,4 @@
-/* Trainings that a program got wrong: what wb_train says, and where. */
+/* Wrong trainings: the messages of wb_train, which name the cause and the place. */
 #include "reference.h"
 
 #include <math.h>
