@@ -74,7 +74,7 @@ static void put_safetensors(const char *name, const char *header, int64_t bytes)
 }
 
 typedef struct { wb_tensor *mean; wb_layer *inner; } standardise;
-static wb_tensor *call_standardise(standardise *s, wb_tensor *x)
+static wb_tensor *call_standardise(const standardise *s, wb_tensor *x)
 {
     return wb_call(s->inner, wb_sub(x, s->mean));
 }

@@ -287,7 +287,7 @@ TEST_IN_SCOPE(trees_are_models)
                               .epochs = 20), 0);
     assert_true(wb_item(pair_loss((wb_layer *)t, b, NULL)) < before);
     REFUSED(wb_withgradient(pair_loss, x, b, &grads), WB_ERROR_ARGUMENT,
-            "withgradient", "tensor", "layers", "trees");
+            "withgradient", "tensor", "layer", "tree");
 
     wb_tree *both = wb_named_tuple(2, (const char *[]){"p", "m"},
                                    (void *[]){t, wb_Chain(wb_Dense(1, 1))});

@@ -146,11 +146,11 @@ TEST_IN_SCOPE(a_path_in_place_of_a_model)
 {
     static _Alignas(16) char path[32] = "model.safetensors";
     wb_layer *m = wb_Dense(3, 1);
-    FAILS((wb_save)(path, (void *)path), WB_ERROR_ARGUMENT, "save: a pointer to no object is not",
+    FAILS(wb_save(path, (void *)path), WB_ERROR_ARGUMENT, "save: a pointer to no object is not",
           "a layer or tree", "W0402");
-    FAILS((wb_save)((const char *)m, (void *)path), WB_ERROR_ARGUMENT,
+    FAILS(wb_save((const char *)m, (void *)path), WB_ERROR_ARGUMENT,
           "save: the first argument is a layer, not a path", "wb_save(path, model", "W0402");
-    FAILS((wb_load_state)((const char *)m, (void *)path), WB_ERROR_ARGUMENT,
+    FAILS(wb_load_state((const char *)m, (void *)path), WB_ERROR_ARGUMENT,
           "load_state: the first argument is a layer", "W0402");
     assert_int_equal(access(path, F_OK), -1);
 }

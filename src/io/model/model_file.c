@@ -146,7 +146,7 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX || format == WB__FORMAT_PT ||
         format == WB__FORMAT_JLD2)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: %s: %s files have no models; .safetensors, .bson, .npz and "
+                        "save: %s: the format %s has no model; .safetensors, .bson, .npz and "
                         ".onnx take one",
                         path, wb__format_name(format));
     const char *only = wb__onnx_option(&o, &g);
