@@ -22,7 +22,7 @@ is_static() { ./"$1" && ! needs "$1"; }
 # The shell splits the flags into words.
 # shellcheck disable=SC2046,SC2086
 by_pkg_config() { cc $strict consumer/consumer.c -o shared $(pkg-config --cflags --libs weber); }
-# As README.md has it
+# As docs/embedding.md has it
 # shellcheck disable=SC2046,SC2086
 by_pkg_config_static() {
     cc $strict consumer/consumer.c -o static \

@@ -1,6 +1,7 @@
-# For callPackage; `src` may be a local archive: nix-build --arg src ./weber.tar.gz
+# For callPackage.  No package of nixpkgs may have the name of the last argument: callPackage would
+# pass that package.
 { lib, stdenv, fetchurl, cmake, ninja, pkg-config, zlib, libzip, utf8proc, oneDNN
-, src ? fetchurl {
+, weberArchive ? fetchurl {
     url = "@URL@";
     sha256 = "@SHA256@";
   }
@@ -9,7 +10,7 @@
 stdenv.mkDerivation {
   pname = "weber";
   version = "@VERSION@";
-  inherit src;
+  src = weberArchive;
 
   nativeBuildInputs = [ cmake ninja pkg-config ];
   buildInputs = [ zlib libzip utf8proc oneDNN ];
