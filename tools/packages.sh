@@ -11,7 +11,10 @@
 #
 # What is compared before the installation and after the removal is every path of the root, except
 # STATE.  The packages that ours depend on are installed before.  Needs root.  Every command in a
-# root has its own mounts and processes, which end with it.
+# root has its own mounts and processes, which end with it; compilations use the cache of ccache.
+#
+# The shell splits $apt and the lists of packages into words.
+# shellcheck disable=SC2086
 set -eu
 cd "$(dirname "$0")/.."
 must=
@@ -97,10 +100,14 @@ sources() {
 
 build() {
     sources | tar -cf - -T - | tar -C "$1/check" -xf -
-    launcher=
-    [ -z "$WEBER_CCACHE" ] || { in_root "$1" $apt install ccache; launcher=ccache; }
+    launcher='' size=''
+    if [ -n "$WEBER_CCACHE" ]; then
+        in_root "$1" $apt install ccache || return 1
+        launcher=ccache size=$(ccache -k max_size)
+    fi
     in_root "$1" env SOURCE_DATE_EPOCH="$epoch" CMAKE_C_COMPILER_LAUNCHER=$launcher \
-        CCACHE_DIR=/ccache CCACHE_BASEDIR=/check CCACHE_NOHASHDIR=1 /check/run packages &&
+        CCACHE_DIR=/ccache CCACHE_MAXSIZE="$size" CCACHE_BASEDIR=/check CCACHE_NOHASHDIR=1 \
+        /check/run packages &&
         cp "$1"/check/build/packages/*.deb "$debs/"
 }
 
