@@ -77,8 +77,8 @@ int wb__divided_agree(const wb_opt_state *s, const char *what, int status);
 
 /* Calls f(bytes, number, ctx) for the parts of moment k of a slot, in order; f returns 0 or an
  * error code. */
-typedef int wb__part_reader(const void *part, int64_t bytes, void *ctx);
-int wb__divided_read(const wb_opt_state *s, int slot, int k, wb__part_reader *f, void *ctx);
+typedef int wb__divided_reader(const void *part, int64_t bytes, void *ctx);
+int wb__divided_read(const wb_opt_state *s, int slot, int k, wb__divided_reader *f, void *ctx);
 int wb__divided_serve(const wb_opt_state *s, const char *what);
 /* Sets the parts of moment k of a slot on all ranks.  `whole`: the values of the whole moment. */
 int wb__divided_give(const wb_opt_state *s, int slot, int k, const void *whole);

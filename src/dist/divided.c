@@ -72,7 +72,7 @@ static int send_part(const wb_opt_state *s, int slot, int k, int r, parcel *p)
                                    " %d", s->slots[slot].path, r);
 }
 
-int wb__divided_read(const wb_opt_state *s, int slot, int k, wb__part_reader *f, void *ctx)
+int wb__divided_read(const wb_opt_state *s, int slot, int k, wb__divided_reader *f, void *ctx)
 {
     const wb__slot *at = &s->slots[slot];
     const int64_t each = (int64_t)wb__dtype_size(wb__moment_dtype(at->dtype));

@@ -3,7 +3,6 @@
  * MPI, gives places and id, and performs all operations on the host's memory. */
 #include "dist/dist.h"
 
-#include "backend/nccl/ranks.h"
 #include "device/device.h"
 #include "dist/place.h"
 #include "dist/rendezvous.h"
@@ -14,6 +13,8 @@
 #include <string.h>
 
 #if defined WB_HAVE_CUDA || defined WB_HAVE_AMDGPU
+#include "backend/nccl/ranks.h"
+
 static const wb__nccl_library *const libraries[] = {
 #ifdef WB_HAVE_CUDA
     &wb__cu_nccl,

@@ -29,7 +29,7 @@ static wb_tensor *along_channels(wb_tensor *v, const wb_tensor *x)
     return v ? wb_reshape_array(v, x->ndim, dims) : NULL;
 }
 
-static wb_tensor *affine(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
+static wb_tensor *scaled(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
 {
     if (!x || wb_is_none(scale)) return x;
     return wb_add(wb_mul(x, along_channels(scale, x)), along_channels(bias, x));
@@ -97,7 +97,7 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
                              "%s",
                              wb_describe(x));
     wb_tensor *y = wb__normalise(x, axes, wb__real(o->eps, 1e-5));
-    y = affine(y, wb__layer_child(l, SCALE), wb__layer_child(l, BIAS));
+    y = scaled(y, wb__layer_child(l, SCALE), wb__layer_child(l, BIAS));
     if (!y || o->no_track_stats) return y;
     double momentum = wb__real(o->momentum, 0.1);
     wb_tensor *still = wb__wide(wb_stop_gradient(x)), *mean = wb__mean(still, axes, true);
@@ -143,7 +143,7 @@ static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
     unsigned axes = ((1u << x->ndim) - 1) & ~2u;
     bool automatic, train = wb__train_mode(l, &automatic);
     wb_tensor *y = train ? batch_train(l, x, axes)
-                   : o->no_track_stats ? affine(wb__normalise(x, axes, wb__real(o->eps, 1e-5)),
+                   : o->no_track_stats ? scaled(wb__normalise(x, axes, wb__real(o->eps, 1e-5)),
                                                 wb__layer_child(l, SCALE), wb__layer_child(l, BIAS))
                                        : with_statistics(l, x, wb__real(o->eps, 1e-5));
     if (automatic && !o->no_track_stats) y = wb__mark_automatic(y, "BatchNorm");
@@ -229,7 +229,7 @@ static wb_tensor *instance_call(wb_layer *l, int n, wb_tensor *const *inputs)
         return wb__fail_null(WB_ERROR_SHAPE, "InstanceNorm: needs more than one value for each "
                              "channel of a sample, got %s", wb_describe(x));
     } else {
-        y = affine(wb__normalise(x, axes, eps), wb__layer_child(l, SCALE),
+        y = scaled(wb__normalise(x, axes, eps), wb__layer_child(l, SCALE),
                    wb__layer_child(l, BIAS));
         if (o->track_stats && !track(l, x, axes, each)) return NULL;
     }
@@ -289,7 +289,7 @@ static wb_tensor *group_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *y = wb_reshape_array(x, 3, (int64_t[]){x->dims[0], o->groups, each});
     y = wb__normalise(y, 1u << 2, wb__real(o->eps, 1e-5));
     if (!y) return NULL;
-    y = affine(wb_reshape_array(y, x->ndim, x->dims), scale, wb__layer_child(l, BIAS));
+    y = scaled(wb_reshape_array(y, x->ndim, x->dims), scale, wb__layer_child(l, BIAS));
     return wb__activate(o->activation, y);
 }
 

@@ -33,8 +33,8 @@
 const wb__isa SET(WB__ISA_NAME) = {
     .name = QUOTED(WB__ISA_NAME),
     .gemm_f32 = &kernel_f32, .gemm_f64 = &kernel_f64,
-    .pool_f32 = pool_f32, .pool_f64 = pool_f64,
-    .gather_f32 = gather_f32, .gather_f64 = gather_f64,
+    .pool_f32 = pool_one_f32, .pool_f64 = pool_one_f64,
+    .gather_f32 = gather_one_f32, .gather_f64 = gather_one_f64,
     .line = line_f32, .line_weights = line_weights_f32, .strips = strips_f32,
     .winograd = &winograd_f32,
 };

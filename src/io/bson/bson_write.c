@@ -20,7 +20,7 @@ struct element { const char *name; wb__doc *value; element *next; };
 
 struct wb__doc {
     bson_type type;
-    wb__order order;
+    wb__doc_order order;
     int64_t size;               /* bytes of the value in the file, without type and name */
     int64_t n;                  /* number of bytes of a text or binary; else number of elements */
     union {
@@ -127,7 +127,7 @@ wb__doc *wb__doc_bytes(wb__doc_arena *r, const void *bytes, int64_t n)
     return v;
 }
 
-wb__doc *wb__doc_tensor(wb__doc_arena *r, wb_tensor *x, wb__order order)
+wb__doc *wb__doc_tensor(wb__doc_arena *r, wb_tensor *x, wb__doc_order order)
 {
     wb__doc *v = wb__doc_zeros(r, x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype));
     if (!v) return NULL;
@@ -252,13 +252,13 @@ static int put_reordered(const void *part, int64_t n, void *ctx)
         if (o->done < size) return 0;
         from = o->copy;
     }
-    return o->value->order == WB__COLUMNS ? put_columns(o, from) : put_flipped(o, from);
+    return o->value->order == WB__DOC_COLUMNS ? put_columns(o, from) : put_flipped(o, from);
 }
 
 static int put_tensor(wb__writer *w, const wb__doc *v)
 {
     const size_t each = wb__dtype_size((wb_dtype)v->x->dtype);
-    if (v->order == WB__ROWS) return wb__read_in_parts(v->x, put_part, &(putting){w, each});
+    if (v->order == WB__DOC_ROWS) return wb__read_in_parts(v->x, put_part, &(putting){w, each});
     reordering o = {.w = w, .value = v, .each = each};
     int status = wb__read_in_parts(v->x, put_reordered, &o);
     wb__free(o.copy);

@@ -185,17 +185,17 @@ static wb__julia array(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t
     return v;
 }
 
-wb__julia wb__julia_array(wb__doc_arena *r, wb_tensor *x, wb__order order)
+wb__julia wb__julia_array(wb__doc_arena *r, wb_tensor *x, wb__doc_order order)
 {
     int64_t columns[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) columns[i] = x->dims[x->ndim - 1 - i];
-    return array(r, (wb_dtype)x->dtype, x->ndim, order == WB__COLUMNS ? columns : x->dims,
+    return array(r, (wb_dtype)x->dtype, x->ndim, order == WB__DOC_COLUMNS ? columns : x->dims,
                  wb__doc_tensor(r, x, order));
 }
 
 wb__julia wb__julia_column(wb__doc_arena *r, wb_tensor *x)
 {
-    return array(r, (wb_dtype)x->dtype, 2, (int64_t[]){1, x->size}, wb__doc_tensor(r, x, WB__ROWS));
+    return array(r, (wb_dtype)x->dtype, 2, (int64_t[]){1, x->size}, wb__doc_tensor(r, x, WB__DOC_ROWS));
 }
 
 wb__julia wb__julia_zeros(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t *dims)

@@ -28,9 +28,9 @@ const char *wb__julia_dtype(wb_dtype dtype);
 /* The type Array{dtype,ndim}; NULL if Julia lacks the dtype, or if memory is short. */
 wb__doc *wb__julia_array_type(wb__doc_arena *r, wb_dtype dtype, int ndim);
 /* wb__julia_array makes an array of the elements of x in `order`. Julia is column-major, so the
- * array has the dimensions of x in reverse order. With WB__COLUMNS it has the dimensions of x.
+ * array has the dimensions of x in reverse order. With WB__DOC_COLUMNS it has the dimensions of x.
  * wb__julia_column turns a vector into a matrix with one column. */
-wb__julia wb__julia_array(wb__doc_arena *r, wb_tensor *x, wb__order order);
+wb__julia wb__julia_array(wb__doc_arena *r, wb_tensor *x, wb__doc_order order);
 wb__julia wb__julia_column(wb__doc_arena *r, wb_tensor *x);
 wb__julia wb__julia_zeros(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t *dims);
 /* Makes a reference to entry i of "_backrefs", counted from 0. */

@@ -60,7 +60,7 @@ const wb__flux_kind *wb__flux_kind_of(const char *layer);
 
 /* Returns the layout, for the type of v, with as many fields as v; if there is none, the newest
  * layout of the type. NULL: v is no struct of Flux. */
-const wb__flux_struct *wb__flux_row(wb__flux_reader *r, const wb__jl *v);
+const wb__flux_struct *wb__flux_row_of(wb__flux_reader *r, const wb__jl *v);
 /* Reads the arrays in the fields of v, which has the layout `row`. False with r->reason set: a
  * value is no array of floats, or a required array is missing. False with r->f.status set: another
  * failure, such as an array in GPU memory. */

@@ -244,7 +244,7 @@ static bool attention(wb__flux_reading *x)
         wb_function f;
         if (!wb__jl_flux(&dense, "Dense"))
             return wb__flux_reason(r, "its %s is no Dense", names[i]), false;
-        if (!wb__flux_take_all(x, &dense, wb__flux_row(r, &dense))) return false;
+        if (!wb__flux_take_all(x, &dense, wb__flux_row_of(r, &dense))) return false;
         const wb__flux_child *s = &x->s[2 * i];
         if (!wb__flux_positive(r, s, 2) || !wb__flux_activation(r, &dense, "σ", &f)) return false;
         if (!wb__flux_has_shape(r, s + 1, 1, s->a.dims) || f || !s[1].a.data != !x->s[1].a.data)

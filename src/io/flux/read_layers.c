@@ -16,7 +16,7 @@ static void *option(wb__flux_reading *x, const char *name)
 
 /* Returns the layout, for the type of v, with as many fields as v; if there is none, the newest
  * layout of the type. NULL: v is no struct of Flux. */
-const wb__flux_struct *wb__flux_row(wb__flux_reader *r, const wb__jl *v)
+const wb__flux_struct *wb__flux_row_of(wb__flux_reader *r, const wb__jl *v)
 {
     const char *type = wb__jl_last(v);
     if (!wb__jl_flux(v, type)) return NULL;
@@ -57,7 +57,7 @@ bool wb__flux_take_all(wb__flux_reading *x, const wb__jl *v, const wb__flux_stru
             return false;
         if (f->kind != WB__FIELD_AFFINE) continue;
         wb__jl inner = wb__jl_field(&x->r->f, v, f->name);
-        const wb__flux_struct *scale = wb__flux_row(x->r, &inner);
+        const wb__flux_struct *scale = wb__flux_row_of(x->r, &inner);
         bool affine = scale && scale->layer && !strcmp(scale->layer, "Scale");
         if (affine && !wb__flux_take_all(x, &inner, scale)) return false;
     }
@@ -362,7 +362,7 @@ static wb__jl first_parameter(wb__flux_reader *r, const wb__jl *v)
 
 wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
 {
-    wb__flux_reading x = {.r = r, .v = v, .row = wb__flux_row(r, v)};
+    wb__flux_reading x = {.r = r, .v = v, .row = wb__flux_row_of(r, v)};
     wb__jl inner;
     char layer[32];
     int64_t strides[4];
@@ -375,7 +375,7 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
     if (sequence) {
         inner = wb__jl_field(&r->f, v, "cell");
         x.v = &inner;
-        x.row = wb__flux_row(r, &inner);
+        x.row = wb__flux_row_of(r, &inner);
         if (!x.row || !strstr(x.row->type, "Cell"))
             return wb__flux_reason(r, "its cell is %s",
                                 inner.kind == WB__JL_STRUCT ? inner.name : "no struct");

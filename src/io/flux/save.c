@@ -25,7 +25,7 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
 
 /* Writes a tensor. If the tensor occurs several times, "_backrefs" has its array, and each
  * occurrence is a reference to that array. */
-static wb__julia tensor(wb__flux_saver *s, wb_tensor *x, wb__order order)
+static wb__julia tensor(wb__flux_saver *s, wb_tensor *x, wb__doc_order order)
 {
     wb__doc_arena *r = &s->arena;
     if (!wb__julia_dtype((wb_dtype)x->dtype))
@@ -47,7 +47,7 @@ static wb__julia tensor(wb__flux_saver *s, wb_tensor *x, wb__order order)
     return v;
 }
 
-wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb__order order)
+wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb__doc_order order)
 {
     const size_t length = s->path.length;
     wb__path_push(&s->path, name);
@@ -61,7 +61,7 @@ static int count_uses(const wb__leaf *leaf, void *ctx)
     wb__flux_saver *s = ctx;
     wb_tensor *x = leaf->x;
     int status = wb_eval_array(1, &x);
-    void **first = status ? NULL : wb__pointer_map_at(&s->references[WB__ROWS], x);
+    void **first = status ? NULL : wb__pointer_map_at(&s->references[WB__DOC_ROWS], x);
     if (!first) return status ? status : WB_ERROR_MEMORY;
     if (*first) {
         void **uses = wb__pointer_map_at(&s->uses, x);
@@ -108,7 +108,7 @@ wb__julia wb__flux_children(wb__flux_saver *s, int n, const wb__child *children)
 static wb__julia value_of(wb__flux_saver *s, void *object)
 {
     if (wb_is_none(object)) return wb__julia_nothing(&s->arena);
-    if (wb__is(object, &wb__tensor_class)) return tensor(s, object, WB__ROWS);
+    if (wb__is(object, &wb__tensor_class)) return tensor(s, object, WB__DOC_ROWS);
     if (wb__is(object, &wb__layer_class))
         return wb__flux_save_layer(s, wb__layer_unnamed(object, NULL));
     const wb_tree *t = object;
@@ -196,7 +196,7 @@ static int save(wb__flux_saver *s, const char *path, void *model, const char *ke
 {
     int status = wb__evaluate_pending();
     if (!status) status = wb__walk("save", model, NULL, 0, count_uses, s);
-    wb__pointer_map_free(&s->references[WB__ROWS]);
+    wb__pointer_map_free(&s->references[WB__DOC_ROWS]);
     if (status) return status;
     const wb__doc *d = document(s, model, key, structure);
     if (s->wrong.failed || s->path.failed || (!d && !s->n_wrong))
@@ -224,7 +224,7 @@ int wb__flux_save(const char *path, void *model, const wb_save_options *o)
     wb__free(s.path.text);
     wb__free(s.wrong.text);
     wb__pointer_map_free(&s.uses);
-    for (int i = 0; i < WB__ORDERS; i++) wb__pointer_map_free(&s.references[i]);
+    for (int i = 0; i < WB__DOC_ORDERS; i++) wb__pointer_map_free(&s.references[i]);
     wb__doc_drop(&s.arena);
     return status;
 }

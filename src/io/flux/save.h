@@ -18,7 +18,7 @@ typedef struct {
     wb__text wrong;             /* parts that cannot be written, one line for each */
     int n_wrong;
     wb__pointer_map uses;                       /* tensor -> NULL unless it occurs several times */
-    wb__pointer_map references[WB__ORDERS];     /* tensor -> 1 + its index in `shared` */
+    wb__pointer_map references[WB__DOC_ORDERS];     /* tensor -> 1 + its index in `shared` */
     wb__doc *shared;                            /* the values of "_backrefs" */
 } wb__flux_saver;
 
@@ -27,7 +27,7 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...) WB__PRINTF
 
 /* wb__flux_tensor writes a tensor, wb__flux_value any child. `name` is the name of the child, for
  * messages. */
-wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb__order order);
+wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb__doc_order order);
 wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object);
 /* Writes children as a tuple if their names are "0", "1", ..., else as a named tuple. */
 wb__julia wb__flux_children(wb__flux_saver *s, int n, const wb__child *children);

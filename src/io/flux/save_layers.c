@@ -132,7 +132,7 @@ static wb__julia connection(const record *r)
 static wb__julia kernel(const record *r, const wb__flux_field *f)
 {
     bool flipped = f->kind == WB__FIELD_FLIPPED && !has(r, "flip");
-    return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), flipped ? WB__FLIPPED : WB__ROWS);
+    return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), flipped ? WB__DOC_FLIPPED : WB__DOC_ROWS);
 }
 
 /* Writes the bias. A missing bias is written as `false`, or as zeros in versions before
@@ -158,7 +158,7 @@ static wb__julia state(const record *r, const char *name)
     int64_t dims[2] = {1, weight->dims[1]};
     bool column = s->version >= STATES_ARE_COLUMNS;
     if (!wb_is_none(x))
-        return column ? wb__julia_column(&s->arena, x) : wb__flux_tensor(s, name, x, WB__ROWS);
+        return column ? wb__julia_column(&s->arena, x) : wb__flux_tensor(s, name, x, WB__DOC_ROWS);
     wb_dtype dtype = (wb_dtype)weight->dtype;
     return wb__julia_zeros(&s->arena, dtype, column ? 2 : 1, column ? dims : dims + 1);
 }
@@ -174,7 +174,7 @@ static wb__julia gates(const record *r, const wb__flux_field *f)
     if (part && f->kind == WB__FIELD_GATES && r->s->version >= STATELESS_CELLS)
         part = wb_concat(0, part, wb_full_array(0, (wb_dtype)weight->dtype, 2, block));
     if (part && !wb_eval_array(1, &part))
-        return wb__flux_tensor(r->s, f->weber, part, WB__COLUMNS);
+        return wb__flux_tensor(r->s, f->weber, part, WB__DOC_COLUMNS);
     r->s->arena.failed = true;
     return wb__julia_nothing(&r->s->arena);
 }
@@ -339,7 +339,7 @@ static wb__julia value_of(const record *r, const wb__flux_field *f)
 {
     switch (f->kind) {
     case WB__FIELD_MATRIX:
-        return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), WB__COLUMNS);
+        return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), WB__DOC_COLUMNS);
     case WB__FIELD_GATES: case WB__FIELD_LAST_GATE: return gates(r, f);
     case WB__FIELD_KERNEL: case WB__FIELD_FLIPPED: return kernel(r, f);
     case WB__FIELD_BIAS: return bias(r, f);

@@ -212,7 +212,7 @@ POOL_FN(MEAN)
 POOL_FN(MEAN_GRAD)
 #undef POOL_FN
 
-static void NAME(pool)(const wb__pool_desc *d, const void *const in[2], void *out)
+static void NAME(pool_one)(const wb__pool_desc *d, const void *const in[2], void *out)
 {
     const T *a = in[0], *b = in[1];
     T *to = out;
