@@ -30,9 +30,9 @@ wb__doc *wb__doc_real(wb__doc_arena *r, double value);
 wb__doc *wb__doc_text(wb__doc_arena *r, const char *text);
 wb__doc *wb__doc_bytes(wb__doc_arena *r, const void *bytes, int64_t n);
 wb__doc *wb__doc_zeros(wb__doc_arena *r, int64_t n);
-/* The order in which the elements of a tensor are written. WB__DOC_ROWS: row-major. WB__DOC_FLIPPED:
- * row-major, with each kernel (the axes 2 and up) flipped along all its axes. WB__DOC_COLUMNS:
- * column-major, for tensors of 2 or 3 dimensions. */
+/* The order in which the elements of a tensor are written. WB__DOC_ROWS: row-major.
+ * WB__DOC_FLIPPED: row-major, with each kernel (the axes 2 and up) flipped along all its axes.
+ * WB__DOC_COLUMNS: column-major, for tensors of 2 or 3 dimensions. */
 typedef enum { WB__DOC_ROWS, WB__DOC_FLIPPED, WB__DOC_COLUMNS, WB__DOC_ORDERS } wb__doc_order;
 /* Makes a binary of the elements of an evaluated tensor, which must live until the document is
  * written. */

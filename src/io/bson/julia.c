@@ -195,7 +195,8 @@ wb__julia wb__julia_array(wb__doc_arena *r, wb_tensor *x, wb__doc_order order)
 
 wb__julia wb__julia_column(wb__doc_arena *r, wb_tensor *x)
 {
-    return array(r, (wb_dtype)x->dtype, 2, (int64_t[]){1, x->size}, wb__doc_tensor(r, x, WB__DOC_ROWS));
+    return array(r, (wb_dtype)x->dtype, 2, (int64_t[]){1, x->size},
+                 wb__doc_tensor(r, x, WB__DOC_ROWS));
 }
 
 wb__julia wb__julia_zeros(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t *dims)

@@ -131,12 +131,12 @@ static wb__julia connection(const record *r)
  * kernels. A ConvTranspose without .flip is written with flipped kernels too. */
 static wb__julia kernel(const record *r, const wb__flux_field *f)
 {
-    bool flipped = f->kind == WB__FIELD_FLIPPED && !has(r, "flip");
-    return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), flipped ? WB__DOC_FLIPPED : WB__DOC_ROWS);
+    const bool flipped = f->kind == WB__FIELD_FLIPPED && !has(r, "flip");
+    const wb__doc_order order = flipped ? WB__DOC_FLIPPED : WB__DOC_ROWS;
+    return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), order);
 }
 
-/* Writes the bias. A missing bias is written as `false`, or as zeros in versions before
- * f->since. */
+/* Writes the bias; a missing one as `false`, or as zeros in versions before f->since. */
 static wb__julia bias(const record *r, const wb__flux_field *f)
 {
     wb__flux_saver *s = r->s;

@@ -29,7 +29,8 @@ static inline int NAME(readers)(int64_t at, int64_t pad, int64_t taps, int64_t s
 
 /* Sets each pixel of the image [h, w, d->c] to the sum of its copies in the patches [oh, ow, kh,
  * kw, channels].  Only the first `channels` channels of a pixel are written. */
-static void NAME(gather_one)(const wb__conv_desc *d, int64_t channels, const void *patches, void *image)
+static void NAME(gather_one)(const wb__conv_desc *d, int64_t channels, const void *patches,
+                             void *image)
 {
     int64_t rows[NAME(MAX_TAPS)], columns[NAME(MAX_TAPS)];
     const int64_t pixel = d->kh * d->kw * channels;
