@@ -89,13 +89,28 @@ def interface(root, folder):
     return re.sub(r"^ +", "", abi, flags=re.M)
 
 
+def named(types, number):
+    """The type of a number, as C has it"""
+    at = types[number]
+    of = [named(types, child.get("type-id")) for child in (at, *at)
+          if child.get("type-id") and not at.get("name") and child.tag != "subrange"]
+    if at.tag == "function-type":
+        return f"{of[-1]} ({', '.join(of[:-1])})"
+    if at.tag == "array-type-def":
+        return of[0] + "".join(f"[{part.get('length')}]" for part in at)
+    begin = "const " if at.get("const") else ""
+    return at.get("name") or begin + of[0] + (" *" if at.tag == "pointer-type-def" else "")
+
+
 def options_of(text):
     """{struct that begins with .size: (its bits, its fields, each with offset, name and type)}"""
+    tree = ElementTree.fromstring(text)
+    types = {at.get("id"): at for at in tree.iter() if at.get("id")}
     structs = {struct.get("name"): (int(struct.get("size-in-bits") or 0),
                                     [(int(field.get("layout-offset-in-bits")), field[0].get("name"),
-                                      field[0].get("type-id"))
+                                      named(types, field[0].get("type-id")))
                                      for field in struct.iter("data-member")])
-               for struct in ElementTree.fromstring(text).iter("class-decl")}
+               for struct in tree.iter("class-decl")}
     return {name: found for name, found in structs.items() if found[1][:1] and
             found[1][0][1] == "size"}
 

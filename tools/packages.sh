@@ -42,7 +42,7 @@ in_root() {
         shift
         mount --make-rprivate /
         mount -t proc proc "$root/proc"
-        mount --bind /dev "$root/dev"
+        mount --rbind /dev "$root/dev"
         mount -t tmpfs shm "$root/dev/shm"
         [ -z "$WEBER_CCACHE" ] || mount --bind "$WEBER_CCACHE" "$root/ccache"
         exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/home LC_ALL=C \
