@@ -51,7 +51,8 @@ FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an
 # "NAME.py" is a script of tests/dist, "FOLDER/NAME.py" any other, with the words that SCRIPTS has
 # for it.
 TABLE = [
-    ("fields of options may change their places", "tools/abi.py", "if name in new and new[name]", "if name not in new and new[name]", [ABI]),
+    ("fields of options may change their places", "tools/abi.py", "if old != field:", "if not field:", [ABI]),
+    ("a new field of options may be in their padding", "tools/abi.py", "if added and added[0][0] < bits:", "if added and bits < 0:", [ABI]),
     ("a function may be gone", "tools/abi.py", '"(\\d+) (?:removed|changed)"', '"(\\d+) (?:changed)"', [ABI]),
     ("enums without a name may change", "tools/abi.py", '"--non-reachable-types", ', "", [ABI]),
     ("a released interface may be replaced", "tools/abi.py", "if found and is_released(root, here):", "if found and not here:", [ABI]),
