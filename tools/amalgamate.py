@@ -110,7 +110,7 @@ class Unit:
     """The sources, with their includes expanded."""
 
     def __init__(self, paths):
-        self.done, self.system = set(), set()
+        self.done, self.seen, self.system = set(), set(), set()
         self.sections = []
         for path in paths:
             section = Section(path)
@@ -118,8 +118,10 @@ class Unit:
             self.sections.append(section)
 
     def expand(self, path, section, to):
-        """Appends the tokens of a file to the list `to`."""
+        """Appends the tokens of a file to the list `to`; comments only the first time."""
         text = read(path)
+        again = path in self.seen
+        self.seen.add(path)
         guard = path.endswith(".h") and guard_of(text)
         depth = -1 if guard else 0
         for kind, token in tokens(text):
@@ -129,7 +131,8 @@ class Unit:
                     continue
                 depth += bool(re.match(r"\s*#\s*if", token)) - bool(
                     re.match(r"\s*#\s*endif", token))
-            to.append((path, kind, token))
+            to.append((path, "space", " ") if again and kind == "comment" else
+                      (path, kind, token))
         to.append((path, "space", "\n"))
 
     def include(self, found, path, section, to, depth, token):
@@ -281,7 +284,7 @@ def preprocessed(unit, options):
         lines += [f"#undef {macro}\n" for macro in section.macros()]
         lines += [f"#undef __{macro}\n" for macro in instructions]
     with tempfile.TemporaryDirectory() as folder:
-        stubs = unit.system | {name for name in re.findall(r"#\s*include\s*<(.*?)>", "".join(lines))}
+        stubs = unit.system | set(re.findall(r"#\s*include\s*<(.*?)>", "".join(lines)))
         for name in stubs:
             stub = Path(folder, name)
             stub.parent.mkdir(parents=True, exist_ok=True)
@@ -420,9 +423,14 @@ def own(headers):
             for i, (path, kind, text) in enumerate(headers)]
 
 
+def without_gaps(text):
+    """The text with at most one empty line between others."""
+    return re.sub(r"\n\s*\n(?=\n)", "\n", text)
+
+
 def text_of(pieces):
     text = "".join(text for _, _, text in pieces)
-    return re.sub(r"\n\s*\n(?=\n)", "\n", text).strip("\n") + "\n"
+    return without_gaps(re.sub(r" +$", "", text, flags=re.M)).strip("\n") + "\n"
 
 
 def target_begin(section):
@@ -455,7 +463,8 @@ def section_text(section, names):
     lines += [f"/* ---- {section.path} {'-' * (89 - len(section.path))} */", ""]
     options = []
     if section.path.startswith(KERNELS):
-        options = ["O3", "fp-contract=off", "no-math-errno", "no-trapping-math", "align-functions=64"]
+        options = ["O3", "fp-contract=off", "no-math-errno", "no-trapping-math",
+                   "align-functions=64"]
         options += ["wrapv"] * bool(WRAPS.search(section.path))
     if section.target:
         lines += target_begin(section)
@@ -480,7 +489,8 @@ def sources():
     return sorted(paths, key=lambda p: (p.startswith(KERNELS), bool(Section(p).target), p))
 
 
-HEAD = """/* Weber {version}, neural networks for C and C++ programs, as two files: weber.c and weber.h.
+HEAD = """\
+/* Weber {version}, neural networks for C and C++ programs, as two files: weber.c and weber.h.
  * Made from commit {commit} by tools/amalgamate.py.
  *
  *     cc -O2 program.c weber.c -lm -lpthread
@@ -508,6 +518,9 @@ BEGIN = """
 CONFIG = """
 #if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Wunused-function"
+#ifndef __clang__               /* gcc follows values through more functions than it understands */
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #endif
 /* A product and a sum stay two operations, so that all compilers compute the same numbers. */
 #ifdef __clang__
@@ -548,7 +561,7 @@ def header():
             else:
                 lines.append(text)
         return "".join(lines)
-    return re.sub(r"\n\s*\n(?=\n)", "\n", expand("weber.h"))
+    return without_gaps(expand("weber.h"))
 
 
 def commit():

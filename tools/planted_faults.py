@@ -40,6 +40,7 @@ BLOCKS, REFERENCE = "tools/doc_blocks.py", "tools/reference.py"     # need Ninja
 ABI = "tools/test_abi.py"
 DOCTOR, KINDS = "tests/doctor.py", "tests/wrong_kinds.py"
 CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
+TWO_FILES = "tests/amalgamation.py"
 BRANCHES = "cuda_branches"
 # These run on a driver in memory.
 ORDER, RECORDED, MEMORY = "runtime_commands", "runtime_graph", "runtime_memory"
@@ -56,6 +57,9 @@ TABLE = [
     ("a function may be gone", "tools/abi.py", '"(\\d+) (?:removed|changed)"', '"(\\d+) (?:changed)"', [ABI]),
     ("enums without a name may change", "tools/abi.py", '"--non-reachable-types", ', "", [ABI]),
     ("a released interface may be replaced", "tools/abi.py", "if found and is_released(root, here):", "if found and not here:", [ABI]),
+    ("the two files keep names that two sources have", "tools/amalgamate.py", "if count[name] > 1 or", "if count[name] > 2 or", [TWO_FILES]),
+    ("the two files compute a product and a sum as one", "tools/amalgamate.py", "#pragma clang fp contract(off)", "#pragma clang fp contract(fast)", [TWO_FILES]),
+    ("the two files' AVX2 kernels are compiled for all processors", "tools/amalgamate.py", 'for macro in macros:                #', 'for macro in []:  #', [TWO_FILES]),
     ("records of events have another checksum", "src/train/logger.c", "+ 0xA282EAD8u", "+ 0xA282EAD9u", ["logger"]),
     ("quotation marks of a tag end its field of CSV", "src/train/logger.c", "if (*text == '\"') fputc('\"', f);", "", ["logger"]),
     ("a log that was cut off goes on in the same line", "src/train/logger.c", "else if (last != '\\n') fputc", "else if (last < -9) fputc", ["logger"]),
@@ -1116,6 +1120,7 @@ SCRIPTS = {
     RECIPES: ([], ["minimal_cmocka"]),      # it needs no program
     DOCTOR: (["weber"], ["weber_cli", "libweber.so"]),
     KINDS: (["libweber.so", "cc"], ["libweber.so"]),
+    TWO_FILES: (["libweber.so"], ["libweber.so"]),
 }
 
 
