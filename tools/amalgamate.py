@@ -60,6 +60,7 @@ TOKEN = re.compile(r"""
   | (?P<number>\.?\d(?:[eEpP][+-]|[\w.])*)
   | (?P<space>\s+)
   | (?P<sign>->|\#\#|\.\.\.|.)""", re.X | re.S)
+WORD = re.compile(r"""[A-Za-z_]\w*|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[0-9][\w.]*|[^\s\w]""")
 INCLUDE = re.compile(r'\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 DEFINE = re.compile(r"\s*#\s*define\s+(\w+)")
 NAME = re.compile(r"[A-Za-z_]\w*$")
@@ -297,10 +298,9 @@ def preprocessed(unit, options):
     for line in result.stdout.split("\n"):
         if found := re.match(r'# \d+ "(\d*[hb])?(.*?)"', line):
             number, path = found.groups()
-        elif number and not line.lstrip().startswith("#"):
-            for kind, token in tokens(line):
-                if kind not in ("space", "comment"):
-                    yield number, path, token
+        elif number and not line.startswith("#"):
+            for word in WORD.findall(line):
+                yield number, path, word
 
 
 LINUX = ["-D__GNUC__=12", "-D__linux__", "-D__GLIBC__=2", "-D__x86_64__", "-D__SSE2__",
