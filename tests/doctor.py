@@ -49,11 +49,11 @@ def checks_values(weber, folder):
     whole = f'WEBER_DEBUG is "chek", which has no effect: it is {topics}.'
     yield "warnings", err.count(whole) == 1 and err.count("which has") == 2 and \
         err.count('WEBER_NUM_THREADS is "abc"') == 1, err
-    for name, value, words in (("WEBER_DEBUG", "plan,,x", "a list"),
-                               ("WEBER_EAGER", "yes", "0 or 1"),
-                               ("WEBER_ISA", "sse", "portable, avx2 or avx512"),
-                               ("WEBER_GPU_TIMING", "-1", "a number from 0 on")):
-        code, out, err = doctor(weber, folder, **{name: value})
+    wrong = (("WEBER_DEBUG", "plan,,x", "a list"), ("WEBER_EAGER", "yes", "0 or 1"),
+             ("WEBER_ISA", "sse", "portable, avx2 or avx512"),
+             ("WEBER_GPU_TIMING", "-1", "a number from 0 on"))
+    code, out, err = doctor(weber, folder, **{name: value for name, value, _ in wrong})
+    for name, value, words in wrong:
         yield value, code == 1 and f"{name} is {words}" in out and \
             f'{name} is "{value}", which has no effect' in err, out + err
     code, out, err = doctor(weber, folder, WEBER_DEBUG="check, plan ")

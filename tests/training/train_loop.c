@@ -312,4 +312,15 @@ TEST(each_may_stop_the_loader)
     assert_int_equal(s->slots[0].steps, 6);
 }
 
+/* On a device the host reads the loss of a batch when it has begun the next one. */
+TEST(the_batch_of_a_late_loss_is_named)
+{
+    float values[12 * 3] = {0};
+    values[6 * 3 + 1] = NAN;
+    wb_layer *m = wb_Dense(3, 1);
+    wb_dataset *d = wb_dataset_of(wb_from(values, WB_F32, 2, (int64_t[]){12, 3}), wb_ones(12, 1));
+    FAILS(wb_train(loss, m, wb_dataloader(d, 4), wb_setup(wb_Descent(0.01), m), .epochs = 2),
+          WB_ERROR_NUMBER, "loss is NaN on batch 2", "batch.x has NaN at [2,1]");
+}
+
 int main(void) { return run_cases(NULL, golden_close); }
