@@ -876,7 +876,7 @@ TABLE = [
     ("a path is taken for an object", "src/engine/freed.c", "    if (!class) return \"pointer to no object\";\n", "    if (!class) return ((const wb__object *)object)->class->name;\n", ["train_failures"]),
     ("the arguments of wb_save are swapped without a word", "src/io/model/model_file.c", "if (!model || !wb__is_object(path))", "if (model || !wb__is_object(path))", ["train_failures"]),
     ("wb_train takes any object for a state", "src/train/train.c", "!wb__expect(\"train\", state, &wb__opt_state_class)", "!state", [KINDS]),
-    ("a value without effect is not reported", "src/base/environment.c", "!*value || takes(i, value)", "*value", [DOCTOR]),
+    ("a value without effect is not reported", "src/base/environment.c", "!*value || takes(i, value)", "!*value || takes(i, value) || rows[i].name", [DOCTOR]),
     ("the slowest algorithm is kept", "src/backend/gpu/runtime/timing.c",
      "if (ms < least) least = ms, best = i;", "if (ms > least || isinf(least)) least = ms, best = i;", ["cuda_timing"]),
     ("a deterministic product is timed", "src/backend/cuda/lt.c",
