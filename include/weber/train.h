@@ -464,7 +464,7 @@ typedef struct wb_train_options {
      * and sets its .count to 0. */
     wb_watch *reduce WB_IS(NULL);
     double factor WB_IS(0.1);
-    /* Returns the metric of an epoch.  Default: the mean loss of the epoch's batches. */
+    /* Returns the metric of an epoch; default: the mean loss.  An error of it ends the training. */
     double (*metric)(wb_layer *model, int epoch, void *ctx) WB_IS(NULL);
     double *losses WB_IS(NULL);             /* .epochs numbers: the mean loss of each epoch */
     double *metrics WB_IS(NULL);            /* .epochs numbers: the metric of each epoch */
