@@ -384,6 +384,10 @@ TEXTS = {
         "blank": b"1,2\n\n,\n# no\n3,4",
         "names": b"sepal,kind\n5.1,setosa\n4.9,virginica\n",
         "wide": b",".join(b"%d" % i for i in range(300)) + b"\n",
+        "words": b"kind,b,id\nred,1,7\n,2,8\nblue,NA,9\nred,3,10\n",
+        "columns": b"weber columns,1,\nheader,yes,\nmissing,mean,\nmissing texts,\"NA,?\",\n"
+                   b"label,numbers,\none-hot,kind,1\nword,\"a\"\"b\",\nword,x,\n"
+                   b"numbers,b,5.25\nleft out,id,\ny,price,\n",
     },
     "toml": {
         "preferences": b'[Flux]\ngpu_backend = "CUDA"\n',

@@ -49,6 +49,8 @@ typedef struct wb_schedule wb_schedule;
 typedef struct wb_opt_state wb_opt_state;
 /** A sequence of observations, each a tensor x, usually with a label y. */
 typedef struct wb_dataset wb_dataset;
+/** The columns of a CSV file: their names, and the words and replacements of missing values. */
+typedef struct wb_columns wb_columns;
 /** Reads a dataset in batches, epoch after epoch. */
 typedef struct wb_loader wb_loader;
 /** Turns texts into the numbers of a model's vocabulary, and back. */

@@ -73,28 +73,94 @@ WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
  * axes. */
 WB_API wb_tensor *wb_read_idx(const char *path);
 
-/** Options of wb_load_csv. */
+/** What wb_load_csv does where a value is missing.  WB_MISSING_MEAN and WB_MISSING_MEDIAN put the
+ * mean or median of the column there, and in columns of words the most frequent word. */
+typedef enum {
+    WB_MISSING_ERROR,                       /* fails, and names the cell */
+    WB_MISSING_NAN,                         /* NaN; one-hot columns are all 0 */
+    WB_MISSING_MEAN,
+    WB_MISSING_MEDIAN,
+    WB_MISSING_DROP                         /* leaves the row out */
+} wb_missing;
+/** The cells that have no value, beside an empty one. */
+#define WB_MISSING_TEXTS "NA,N/A,NaN,nan,NULL,null,?"
+
+/** Options of wb_load_csv.  Columns are named as in the first line, and names separated by commas:
+ * "price" or "id,name"; a name with a comma is in quotation marks.  An option that names columns
+ * implies .header. */
 typedef struct wb_load_csv_options {
     WB_OPTIONS_HEAD(wb_load_csv_options)
     bool has_label WB_IS(false);            /* the column .label becomes y */
     int label WB_IS(0);                     /* index of the label column, from 0; -1: the last */
+    const char *label_name WB_IS(NULL);     /* the columns that become y, in place of .has_label */
+    wb_dtype label_dtype WB_IS(WB_I32);     /* WB_I32: classes; WB_F32: numbers, for regression */
+    const char *skip WB_IS(NULL);           /* columns that are left out */
+    const char *one_hot WB_IS(NULL);        /* columns of words that become columns of 0 and 1 */
+    const char *numbered WB_IS(NULL);       /* columns of words that become their numbers */
+    wb_missing missing WB_IS(WB_MISSING_ERROR);
+    const char *missing_texts WB_IS(WB_MISSING_TEXTS);
+    wb_columns **columns WB_IS(NULL);       /* set to the columns of the file; NULL on failure */
+    wb_columns *like WB_IS(NULL);           /* reads a file as another one was read */
     char separator WB_IS(',');
     WB_BY_PLACE
-    bool header WB_IS(false);               /* the first line has names, and is skipped */
+    bool header WB_IS(false);               /* the first line has names */
     WB_NO_MORE
 } wb_load_csv_options;
-/** A dataset of the numbers in a text file, plain or gzip, on the CPU; x is f32 [rows, columns]:
- * wb_load_csv(path, .header = true).  With .has_label, y is i32 [rows]; integer labels are taken as
- * they are.  If any label is not a number, all labels count as words, which become classes 0, 1,
- * ... in order of appearance.  Blank lines are skipped.  Errors: .label without .has_label, or no
- * such column; a field that is not a number; a label that is a fraction; lines of different
- * lengths; no lines; a file that cannot be read. */
+/** A dataset of the numbers in a text file, plain or gzip, on the CPU:
+ *
+ *     wb_columns *columns;
+ *     wb_dataset *d = wb_load_csv("houses.csv", .label_name = "price", .label_dtype = WB_F32,
+ *                                 .one_hot = "*", .missing = WB_MISSING_MEAN,
+ *                                 .columns = &columns);
+ *     wb_dataset *more = wb_load_csv("more.csv", .like = columns);
+ *
+ *   x f32 [rows, columns]   without the label, in the order of the file
+ *   y i32 [rows]            classes; [rows, k] of k label columns; WB_NONE without a label
+ *   y f32 [rows, k]         with .label_dtype = WB_F32
+ *
+ * Labels that are whole numbers are classes as they are.  If a label is not a number, all labels of
+ * the column are words.  Words have the numbers 0, 1, ... in the order of their bytes.  .one_hot =
+ * "*" and .numbered = "*" mean each column with a word, "*,zip" also the column zip.  A column that
+ * is named has words even where these are numbers; .numbered may name the label.  A one-hot column
+ * has at most 1000 words, other columns 2^24.
+ *
+ * With .like a file has the words, the replacements of missing values and the options of the file
+ * whose .columns it were; only .separator and .columns may be beside it.  Columns are found by
+ * their names, in any order; further columns are left out, and the labels may be missing, so that y
+ * is WB_NONE.  Without names the columns have the same order.  A word of a feature that the first
+ * file does not have is a missing value; of a label it is an error, unless WB_MISSING_DROP leaves
+ * the row out.
+ *
+ * Blank lines are skipped.  Errors: a cell that is not a number; a missing value, unless .missing
+ * has a cure for it; a missing label, unless it is WB_MISSING_DROP; a class that is a
+ * fraction; a column that has only missing values, where their mean is needed; lines of different
+ * lengths; another separator; no lines; no column of x; a name that is no column, or two; .label
+ * without .has_label, or no such column; a file that cannot be read. */
 WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *o);
 #ifndef __cplusplus
 #define wb_load_csv(...) WB_LOAD_CSV_(__VA_ARGS__, )
 #define WB_LOAD_CSV_(path, ...) \
     wb_load_csv_with((path), WB_GET_(wb_load_csv_options, __VA_ARGS__))
 #endif
+
+/** How many columns x has; -1 on failure. */
+WB_API int64_t wb_columns_count(const wb_columns *c);
+/** The name of the column of the file that column k of x is from, "" without a line of names.  The
+ * columns of 0 and 1 of one column of words have the same name and follow each other.  Owned by
+ * `c`.  NULL: no such column. */
+WB_API const char *wb_columns_name(const wb_columns *c, int64_t k);
+/** How many words a column of the file has, 0 if it has numbers: wb_columns_words(c, "colour").
+ * Without a name (NULL) the column is the first label: the number of classes.  -1 on failure. */
+WB_API int64_t wb_columns_words(const wb_columns *c, const char *name);
+/** The word with number i of a column of the file; without a name (NULL) the name of class i.
+ * Owned by `c`.  NULL: no such column or word. */
+WB_API const char *wb_columns_word(const wb_columns *c, const char *name, int64_t i);
+/** Writes columns to a file, of text, for wb_columns_load in another program, beside the model that
+ * was trained on them.  Returns 0 or an error code. */
+WB_API int wb_columns_save(const char *path, const wb_columns *c);
+/** The columns that wb_columns_save wrote, for .like of wb_load_csv.  NULL: the file cannot be read
+ * or has other contents. */
+WB_API wb_columns *wb_columns_load(const char *path);
 
 /** The number of observations; -1 on failure, and for a stream. */
 WB_API int64_t wb_dataset_length(const wb_dataset *d);

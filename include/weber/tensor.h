@@ -428,7 +428,7 @@ WB_API void wb_free_text(char *text);
         wb_rule *: wb_any_, wb_opt_state *: wb_any_, wb_dataset *: wb_any_,                 \
         wb_loader *: wb_any_, wb_progress *: wb_any_, wb_compiled *: wb_any_,               \
         wb_schedule *: wb_any_, wb_tokenizer *: wb_any_, wb_decoder *: wb_any_,             \
-        wb_logger *: wb_any_,                                                               \
+        wb_logger *: wb_any_, wb_columns *: wb_any_,                                        \
         default: wb_this_takes_an_object_of_the_library)(x)
 typedef struct { int none; } wb_object_expected;
 void *wb_this_takes_an_object_of_the_library(wb_object_expected);

@@ -49,12 +49,6 @@ static wb_dataset *idx_dataset(const char *images, const char *labels)
     return wb_dataset_of(x, y);
 }
 
-static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o)
-{
-    wb_tensor *x, *y;
-    return wb__csv_read(path, o, &x, &y) ? NULL : wb_dataset_of(x, y);
-}
-
 /* Closes the scope and keeps only the dataset d. NULL: d is NULL, or closing failed. */
 static wb_dataset *close_keeping(wb_scope *s, wb_dataset *d)
 {
@@ -126,17 +120,58 @@ wb_dataset *wb_load_cifar10(int n, const char *const *paths)
     return s ? close_keeping(s, cifar_dataset(n, paths)) : NULL;
 }
 
+/* Checks options that exclude each other. */
+static int check_csv(const wb_load_csv_options *o, const wb__given *g)
+{
+    if (!o->separator && wb__is_given(g, "separator", -1))
+        return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .separator is 0");
+    if (o->separator == '"' || o->separator == '\n')
+        return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .separator is a quotation mark or newline");
+    if (!o->has_label && (o->label || (!g->all && wb__is_given(g, "label", -1))))
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "load_csv: .label = %d without .has_label = true: is column %d the "
+                        "label?", o->label, o->label);
+    if (o->has_label && o->label_name)
+        return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .has_label and .label_name = \"%.60s\"",
+                        o->label_name);
+    if (o->label_dtype && o->label_dtype != WB_I32 && o->label_dtype != WB_F32)
+        return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .label_dtype is %s; it must be i32 or f32",
+                        wb_dtype_name(o->label_dtype));
+    if ((unsigned)o->missing > WB_MISSING_DROP)
+        return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .missing is %d", (int)o->missing);
+    if (wb__is_given_null("load_csv", g, "like", o->like)) return wb_error_code();
+    if (!o->like) return 0;
+    if (!wb__is_columns(o->like, "load_csv: .like")) return wb_error_code();
+    if (o->has_label || o->label_name || o->label_dtype == WB_F32 || o->header || o->skip ||
+        o->one_hot || o->numbered || o->missing)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "load_csv: options beside .like, which has them already; only .separator "
+                        "and .columns may be there");
+    return 0;
+}
+
+/* Makes the dataset and, unless o->columns is NULL, the columns, in the current scope. */
+static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o)
+{
+    wb_scope *s = wb_scope_open();
+    if (!s) return NULL;
+    wb_tensor *x, *y;
+    wb_columns *columns;
+    wb_dataset *d = wb__csv_read(path, o, &x, &y, &columns) ? NULL : wb_dataset_of(x, y);
+    if (d && o->columns && !o->like) columns = wb_object_keep(columns);
+    d = columns ? close_keeping(s, d) : close_keeping(s, NULL);
+    if (d && o->columns) *o->columns = columns;
+    return d;
+}
+
 wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *given)
 {
     wb_load_csv_options o;
     wb__given g;
-    if (!wb__read_options("load_csv", &o, sizeof o, given, "label separator", &g)) return NULL;
-    if (!o.separator && wb__is_given(&g, "separator", -1))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "load_csv: .separator is 0");
-    if (!o.has_label && (o.label || (!g.all && wb__is_given(&g, "label", -1))))
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "load_csv: .label = %d without .has_label = true: is column %d the "
-                             "label?", o.label, o.label);
-    wb_scope *s = wb_scope_open();
-    return s ? close_keeping(s, csv_dataset(path, &o)) : NULL;
+    if (!wb__read_options("load_csv", &o, sizeof o, given,
+                          "label separator label_dtype missing_texts", &g) || check_csv(&o, &g))
+        return NULL;
+    if (o.columns) *o.columns = NULL;
+    if (!o.missing_texts) o.missing_texts = WB_MISSING_TEXTS;
+    return csv_dataset(path, &o);
 }

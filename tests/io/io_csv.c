@@ -47,7 +47,7 @@ TEST(tables)
     expect("1\t2.5\t-3\n4e3\t.5\t6\n", (wb_load_csv_options){.separator = '\t'}, 2, 3, x, NULL);
     expect("1 2.5 -3\n4e3 .5 6\n", (wb_load_csv_options){.separator = ' '}, 2, 3, x, NULL);
     expect("1e400,-inf,NaN,0.1234567890123456789,123456789012345678901234567890,1e-50\n",
-           (wb_load_csv_options){0}, 1, 6,
+           (wb_load_csv_options){.missing = WB_MISSING_NAN}, 1, 6,
            (double[]){INFINITY, -INFINITY, NAN, 0.1234567890123456789,
                       123456789012345678901234567890.0, 1e-50},
            NULL);
@@ -63,12 +63,13 @@ TEST(labels)
     expect("1,2,7\n3,4,0\n5,6,7.0\n", (wb_load_csv_options){.has_label = true, .label = -1}, 3, 2,
            x, (int[]){7, 0, 7});
     expect("b,1,2\na,3,4\nb,5,6\n", (wb_load_csv_options){.has_label = true}, 3, 2, x,
-           (int[]){0, 1, 0});
+           (int[]){1, 0, 1});
     expect("1,\"x, y\",2\n3,\"say \"\"z\"\"\",4\n5,\"x, y\",6\n",
-           (wb_load_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){0, 1, 0});
+           (wb_load_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){1, 0, 1});
     expect("1,\"two\nlines\",2\n3,4,4\n5,4,6\n",
-           (wb_load_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){0, 1, 1});
-    expect("1\n2\n", (wb_load_csv_options){.has_label = true}, 2, 0, x, (int[]){1, 2});
+           (wb_load_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){1, 0, 0});
+    expect("10,1,2\nred,3,4\n9,5,6\n", (wb_load_csv_options){.has_label = true}, 3, 2, x,
+           (int[]){0, 2, 1});           /* the labels are words, though the first is a number */
 }
 
 TEST(messages)
@@ -76,25 +77,44 @@ TEST(messages)
     static const struct {
         const char *text;
         wb_load_csv_options o;
-        const char *facts[6];
+        const char *facts[8];
     } wrong[] = {
         {"", {0}, {"byte 0", "line 1", "rows"}},
         {"a,b\n", {.header = true}, {"byte 4", "line 2", "rows"}},
-        {"a,b\n1,2\n", {0}, {"byte 0", "line 1", "column 0", "\"a\"", "number"}},
-        {"1,2\n\n3,x4\n", {0}, {"byte 7", "line 3", "column 1", "\"x4\"", "number"}},
-        {"1,2\n3,\n", {0}, {"byte 6", "line 2", "column 1", "number"}},
+        {"a,b\n1,2\n", {0}, {"byte 0", "line 1", "column 1)", "\"a\"", ".header = true"}},
+        {"1,2\n\n3,x4\n", {0},
+         {"byte 7", "line 3", "column 2)", "\"x4\"", "number", ".one_hot = \"*\""}},
+        {"1,2\n3,\n", {0}, {"byte 6", "line 2", "column 2)", "missing", ".missing"}},
         {"1,2\n3\n", {0}, {"byte 4", "line 2", "1", "columns", "2"}},
         {"1,2\n3,4,5\n", {0}, {"byte 7", "line 2", "2"}},
-        {"1,\"2\n3,4", {0}, {"byte 2", "line 1", "column 1"}},
-        {"1,\"2\"x\n", {0}, {"byte 5", "line 1", "column 1", "quote"}},
+        {"1,\"2\n3,4", {0}, {"byte 2", "line 1", "column 2"}},
+        {"1,\"2\"x\n", {0}, {"byte 5", "line 1", "column 2", "quote"}},
         {"1,0x10\n", {0}, {"byte 2", "number"}},
         {"1,nan(3)\n", {0}, {"byte 2", "number"}},
         {"1,--2\n", {0}, {"byte 2", "number"}},
         {"1,.\n", {0}, {"byte 2", "number"}},
         {"1,2e\n", {0}, {"byte 2", "number"}},
-        {"1,2\n3,0.5\n", {.has_label = true, .label = 1}, {"byte 6", "\"0.5\"", "class"}},
+        {"1,2\n3,0.5\n", {.has_label = true, .label = 1},
+         {"byte 6", "line 2", "\"0.5\"", "class", ".label_dtype = WB_F32"}},
         {"1,2\n3,1e10\n", {.has_label = true, .label = 1}, {"byte 6", "class"}},
-        {"1,\n", {.has_label = true, .label = 1}, {"byte 2", "label"}},
+        {"rooms,price\n3,250\n4,NA\n", {.header = true},
+         {"byte 20", "line 3, column 2 \"price\"", "\"NA\"", "missing", "WB_MISSING_MEAN"}},
+        {"rooms,colour\n3,red\n", {.header = true},
+         {"line 2, column 2 \"colour\"", "\"red\"", ".one_hot = \"colour\"", ".skip"}},
+        {"1;2;3\n4;5;6\n", {0}, {"line 1", "','", "';' 2 times", ".separator = ';'"}},
+        {"a\tb\n1\t2\n", {.header = true}, {"'\\t' 1 times", ".separator = '\\t'"}},
+        {"1|2\n", {.has_label = true}, {"'|'", ".separator = '|'"}},
+        {"1,2\n", {.separator = ';'}, {"no ';'", "',' 1 times", ".separator = ','"}},
+        {"1,5;2\n", {0}, {"byte 2", "\"5;2\"", "';'", ".separator"}},
+        {"1;2,5\n", {.separator = ';'}, {"\"2,5\"", "decimal point"}},
+        {"1\n2\n", {.has_label = true}, {"line 1", "no column is left", "1"}},
+        {"a,b\n1,2,3\n", {.header = true}, {"line 2", "3 columns", "2 names"}},
+        {"rooms\n3\n", {.one_hot = "*"}, {"line 2", "column 1", ".header = true"}},
+        {"a,b\n1,NA\n,2\n", {.header = true, .missing = WB_MISSING_DROP}, {"no row", "2"}},
+        {"a,b\n1,NA\n2,\n", {.header = true, .missing = WB_MISSING_MEAN},
+         {"column 2 \"b\"", "no value", ".skip"}},
+        {"a,b\n1,x\n", {.label_name = "b", .label_dtype = WB_F32}, {"\"x\"", "not a number"}},
+        {"1,\n", {.has_label = true, .label = 1}, {"byte 2", "missing", "WB_MISSING_DROP"}},
     };
     wb_scope *s = wb_scope_open();
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
@@ -102,11 +122,259 @@ TEST(messages)
         if (!failed_with(WB_ERROR_FORMAT, wrong[i].facts) || !HAS_FACTS(wb_error(), path))
             fail_msg("%zu: %s", i, wb_error());
     }
+    /* The hint at a line of names is there only if it is right. */
+    assert_null(load("1,a\n", (wb_load_csv_options){0}));
+    assert_null(strstr(wb_error(), ".header"));
+    assert_null(load("1,2\na,b\n", (wb_load_csv_options){0}));
+    assert_null(strstr(wb_error(), ".header"));
     assert_null(load("1,2\n", (wb_load_csv_options){.has_label = true, .label = 2}));
     FAILED(WB_ERROR_ARGUMENT, "label", "2", "2");
     assert_null(load("1,2\n", (wb_load_csv_options){.has_label = true, .label = -3}));
     assert_null(wb_load_csv("/nonexistent.csv"));
     wb_scope_close(s);
+}
+
+/* Expects x [rows, columns] and, if y is not NULL, y f32 [rows, labels]. */
+static void has_values(wb_dataset *d, int64_t rows, int64_t columns, const double *x,
+                       int64_t labels, const double *y)
+{
+    if (!d) fail_msg("%s", wb_error());
+    wb_tensor *t[] = {wb_dataset_x(d), wb_dataset_y(d)};
+    const double *wanted[] = {x, y};
+    for (int k = 0; k < (y ? 2 : 1); k++) {
+        const int64_t width = k ? labels : columns;
+        assert_int_equal(wb_ndim(t[k]), 2);
+        assert_int_equal(wb_dim(t[k], 0), rows);
+        assert_int_equal(wb_dim(t[k], 1), width);
+        const float *got = wb_data(t[k]);
+        for (int64_t i = 0; i < rows * width; i++)
+            if (got[i] != (float)wanted[k][i] && !(isnan(got[i]) && isnan(wanted[k][i])))
+                fail_msg("%s %lld is %g, not %g", k ? "y" : "x", (long long)i, got[i],
+                         wanted[k][i]);
+    }
+}
+
+static const char houses[] = "id,rooms,colour,price\n"
+                             "7,3,red,250.5\n"
+                             "8,,blue,300\n"
+                             "9,5,NA,410\n"
+                             "10,4,red,280\n"
+                             "11,12,\"gr\"\"een\",500\n";
+
+TEST_IN_SCOPE(missing_values)
+{
+    static const wb_load_csv_options o = {.label_name = "price", .label_dtype = WB_F32,
+                                          .skip = "id", .one_hot = "*"};
+    const double price[] = {250.5, 300, 410, 280, 500};
+    wb_load_csv_options nan = o, mean = o, median = o, drop = o, other = o;
+    nan.missing = WB_MISSING_NAN;
+    has_values(load(houses, nan), 5, 4,
+               (double[]){3, 0, 0, 1, NAN, 1, 0, 0, 5, 0, 0, 0, 4, 0, 0, 1, 12, 0, 1, 0}, 1, price);
+    mean.missing = WB_MISSING_MEAN;
+    has_values(load(houses, mean), 5, 4,
+               (double[]){3, 0, 0, 1, 6, 1, 0, 0, 5, 0, 0, 1, 4, 0, 0, 1, 12, 0, 1, 0}, 1, price);
+    median.missing = WB_MISSING_MEDIAN;
+    has_values(load(houses, median), 5, 4,
+               (double[]){3, 0, 0, 1, 4.5, 1, 0, 0, 5, 0, 0, 1, 4, 0, 0, 1, 12, 0, 1, 0}, 1, price);
+    drop.missing = WB_MISSING_DROP;             /* blue is in no row that is left */
+    has_values(load(houses, drop), 3, 3, (double[]){3, 0, 1, 4, 0, 1, 12, 1, 0}, 1,
+               (double[]){250.5, 280, 500});
+    other.missing = WB_MISSING_NAN;
+    other.missing_texts = "red,12";             /* also a number; and NA is a word */
+    has_values(load(houses, other), 5, 4,
+               (double[]){3, 0, 0, 0, NAN, 0, 1, 0, 5, 1, 0, 0, 4, 0, 0, 0, NAN, 0, 0, 1}, 1,
+               price);
+    has_values(load("1,NaN\nNULL,?\nnull,4\nN/A,nan\n",
+                    (wb_load_csv_options){.missing = WB_MISSING_NAN}), 4, 2,
+               (double[]){1, NAN, NAN, NAN, NAN, 4, NAN, NAN}, 0, NULL);
+}
+
+TEST_IN_SCOPE(words)
+{
+    wb_columns *c = NULL;
+    has_values(load("size,kind\n1,b\n2,a\n3,b\n",
+                    (wb_load_csv_options){.header = true, .numbered = "*", .columns = &c}), 3, 2,
+               (double[]){1, 1, 2, 0, 3, 1}, 0, NULL);
+    assert_int_equal(wb_columns_count(c), 2);
+    assert_string_equal(wb_columns_name(c, 1), "kind");
+    assert_int_equal(wb_columns_words(c, "kind"), 2);
+    assert_int_equal(wb_columns_words(c, "size"), 0);
+    assert_string_equal(wb_columns_word(c, "kind", 0), "a");
+    REFUSED(wb_columns_word(c, "kind", 2), WB_ERROR_ARGUMENT, "2", "kind");
+    REFUSED(wb_columns_word(c, "sort", 0), WB_ERROR_ARGUMENT, "\"sort\"", "\"size\", \"kind\"");
+    REFUSED(wb_columns_word(c, NULL, 0), WB_ERROR_ARGUMENT, "label");
+    REFUSED(wb_columns_name(c, 2), WB_ERROR_ARGUMENT, "2");
+    /* A column has its first word behind numbers; a named one has numbers as words. */
+    has_values(load("size,zip,y\n7,20,1\nx,3,0\n7,20,1\n",
+                    (wb_load_csv_options){.label_name = "y", .one_hot = "*,zip", .columns = &c}),
+               3, 4, (double[]){1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0}, 0, NULL);
+    assert_string_equal(wb_columns_word(c, "zip", 0), "20");
+    assert_string_equal(wb_columns_name(c, 3), "zip");
+    assert_int_equal(wb_columns_words(c, NULL), 0);
+    /* The same word with and without quotation marks; numbers of words of labels. */
+    wb_dataset *d = load("x,y\n1,5\n2,\"5\"\n3,3\n",
+                         (wb_load_csv_options){.label_name = "y", .numbered = "y", .columns = &c});
+    assert_memory_equal(wb_data(wb_dataset_y(d)), ((int[]){1, 1, 0}), 12);
+    assert_string_equal(wb_columns_word(c, NULL, 1), "5");
+    has_values(load("a,b,c,d\n1,2,3,4\n",
+                    (wb_load_csv_options){.label_name = "d,b", .label_dtype = WB_F32}), 1, 2,
+               (double[]){1, 3}, 2, (double[]){2, 4});
+    has_values(load("\"a, b\",c\n1,2\n", (wb_load_csv_options){.skip = "\"a, b\""}), 1, 1,
+               (double[]){2}, 0, NULL);
+}
+
+TEST_IN_SCOPE(like_another_file)
+{
+    wb_columns *c = NULL, *same = NULL;
+    assert_non_null(load("colour,size,kind\nred,1,b\nblue,4,a\n,1,b\nred,NA,b\n",
+                         (wb_load_csv_options){.label_name = "kind", .one_hot = "*",
+                                               .missing = WB_MISSING_MEAN, .columns = &c}));
+    char saved[160];
+    snprintf(saved, sizeof saved, "%s.columns", path);
+    assert_int_equal(wb_columns_save(saved, c), 0);
+    wb_columns *read = wb_columns_load(saved);
+    for (int k = 0; k < 2; k++) {
+        wb_columns *of = k ? read : c;
+        /* Another order, a further column, a new word, missing values, no blue. */
+        wb_dataset *d = load("kind;what;size;colour\nb;1;7;green\na;2;;red\n",
+                             (wb_load_csv_options){.like = of, .separator = ';',
+                                                   .columns = &same});
+        has_values(d, 2, 3, (double[]){0, 1, 7, 0, 1, 2}, 0, NULL);
+        assert_memory_equal(wb_data(wb_dataset_y(d)), ((int[]){1, 0}), 8);
+        assert_ptr_equal(same, of);
+        d = load("size,colour\n7,blue\n", (wb_load_csv_options){.like = of});
+        has_values(d, 1, 3, (double[]){1, 0, 7}, 0, NULL);
+        assert_true(wb_is_none(wb_dataset_y(d)));
+        assert_null(load("size,kind\n7,b\n", (wb_load_csv_options){.like = of}));
+        FAILED(WB_ERROR_FORMAT, "\"colour\"", ".like");
+        assert_null(load("size,colour,size\n7,red,8\n", (wb_load_csv_options){.like = of}));
+        FAILED(WB_ERROR_FORMAT, "\"size\"", "twice");
+        assert_null(load("colour,size,kind\nred,1,c\n", (wb_load_csv_options){.like = of}));
+        FAILED(WB_ERROR_FORMAT, "line 2, column 3 \"kind\"", "\"c\"", ".like");
+        assert_null(load("colour,size\nred,big\n", (wb_load_csv_options){.like = of}));
+        FAILED(WB_ERROR_FORMAT, "column 2 \"size\"", "\"big\"", ".like");
+        assert_null(load("size\n", (wb_load_csv_options){.like = of, .header = true}));
+        FAILED(WB_ERROR_ARGUMENT, ".like");
+    }
+    /* Without names. */
+    assert_non_null(load("1,2,b\n3,4,a\n", (wb_load_csv_options){.has_label = true, .label = -1,
+                                                                 .columns = &c}));
+    has_values(load("5,6\n", (wb_load_csv_options){.like = c}), 1, 2, (double[]){5, 6}, 0, NULL);
+    assert_true(wb_at(wb_dataset_y(load("5,6,b\n", (wb_load_csv_options){.like = c})), 0) == 1);
+    assert_null(load("5,6,7,b\n", (wb_load_csv_options){.like = c}));
+    FAILED(WB_ERROR_FORMAT, "4 columns", "has 3");
+    assert_null(load("5,NA\n", (wb_load_csv_options){.like = c}));
+    FAILED(WB_ERROR_FORMAT, "missing", "without .missing");
+    char *text = wb_object_format(c);
+    assert_true(HAS_FACTS(text, "2 of x", "numbers", "classes a, b"));
+    wb_free_text(text);
+}
+
+TEST_IN_SCOPE(files_of_columns)
+{
+    wb_columns *c = NULL;
+    char saved[160];
+    snprintf(saved, sizeof saved, "%s.columns", path);
+    assert_non_null(load("\"a,\"\"1\"\"\",b,c,d\n0.1,\"x\ny\",\"\"\"q\",1\n,z,\xff,2\n",
+                         (wb_load_csv_options){.label_name = "c", .one_hot = "b", .skip = "d",
+                                               .missing = WB_MISSING_MEDIAN,
+                                               .missing_texts = "-,\"a\"\"b\"",
+                                               .columns = &c}));
+    if (setlocale(LC_ALL, "de_DE.UTF-8")) puts("  with the locale de_DE");
+    assert_int_equal(wb_columns_save(saved, c), 0);
+    wb_columns *read = wb_columns_load(saved);
+    setlocale(LC_ALL, "C");
+    if (!read) fail_msg("%s", wb_error());
+    char *one = wb_object_format(c), *two = wb_object_format(read);
+    assert_string_equal(one, two);
+    wb_free_text(one);
+    wb_free_text(two);
+    assert_string_equal(wb_columns_word(read, NULL, 0), "\"q");
+    assert_string_equal(wb_columns_word(read, NULL, 1), "\xff");
+    has_values(load("\"a,\"\"1\"\"\",b\n-,\"a\"\"b\"\n", (wb_load_csv_options){.like = read}), 1, 3,
+               (double[]){0.1, 1, 0}, 0, NULL);
+    /* Each prefix and each changed byte of a file is read or refused. */
+    int64_t n;
+    char *text = wb__file_read(saved, &n);
+    for (int64_t i = 0; i < n; i++)
+        for (int change = 0; change < 3; change++) {
+            const char was = text[i];
+            text[i] = (char)(change == 1 ? was ^ 1 : change == 2 ? ',' : was);
+            put_file(saved, text, (size_t)(change ? n : i));
+            wb_scope *s = wb_scope_open();
+            wb_columns *other = wb_columns_load(saved);
+            if (other) load("b\nz\n", (wb_load_csv_options){.like = other});
+            wb_scope_close(s);
+            text[i] = was;
+        }
+    wb__free(text);
+    static const char *const wrong[] = {
+        "", "weber columns,2,\n", "1,2,3\n",
+        "weber columns,1,\nheader,no,\nmissing,nan,\nmissing texts,,\nlabel,classes,\n",
+        "weber columns,1,\nheader,no,\nmissing,nan,\nmissing texts,,\nlabel,classes,\nword,a,\n",
+        "weber columns,1,\nheader,no,\nmissing,nan,\nmissing texts,,\nlabel,classes,\n"
+        "numbered,,3\nword,a,\n",
+        "weber columns,1,\nheader,no,\nmissing,nan,\nmissing texts,,\nlabel,classes,\n"
+        "numbered,,\nword,a,\nword,a,\n",
+    };
+    for (size_t i = 0; i < WB__COUNT(wrong); i++) {
+        put_file(saved, wrong[i], strlen(wrong[i]));
+        wb_clear_error();
+        assert_null(wb_columns_load(saved));
+        FAILED(WB_ERROR_FORMAT, saved);
+    }
+    put_file(saved, "", 0);
+    assert_null(wb_columns_load("/nonexistent/columns"));
+    FAILED(WB_ERROR_FILE, "/nonexistent/columns");
+    remove(saved);
+}
+
+TEST_IN_SCOPE(options_that_do_not_fit)
+{
+    static const struct {
+        wb_load_csv_options o;
+        const char *facts[4];
+    } wrong[] = {
+        {{.label_name = "c"}, {"label_name", "\"c\"", "\"a\", \"b\""}},
+        {{.skip = "a,x"}, {".skip", "\"x\""}},
+        {{.skip = "a", .label_name = "a"}, {"\"a\"", "twice"}},
+        {{.label_name = "a", .one_hot = "a"}, {".one_hot", "\"a\"", "label"}},
+        {{.one_hot = "a", .numbered = "a"}, {".numbered", "\"a\"", "twice"}},
+        {{.label_name = "a", .has_label = true}, {".has_label", ".label_name"}},
+        {{.has_label = true, .label_dtype = WB_F64}, {".label_dtype", "f64"}},
+        {{.missing = (wb_missing)9}, {".missing", "9"}},
+        {{.separator = '"'}, {".separator"}},
+    };
+    for (size_t i = 0; i < WB__COUNT(wrong); i++) {
+        wb_clear_error();
+        assert_null(load("a,b\n1,2\n", wrong[i].o));
+        if (!failed_with(WB_ERROR_ARGUMENT, wrong[i].facts)) fail_msg("%zu: %s", i, wb_error());
+    }
+    assert_null(load("a,a\n1,2\n", (wb_load_csv_options){.label_name = "a"}));
+    FAILED(WB_ERROR_ARGUMENT, "1", "2", "\"a\"");
+    wb_clear_error();
+    REFUSED(wb_load_csv(path, .like = NULL), WB_ERROR_ARGUMENT, "like");
+}
+
+TEST_IN_SCOPE(hostile_words)
+{
+    enum { ROWS = 1200, LONG = 1 << 20 };
+    char *text = malloc(LONG + 64), *at = text;
+    for (int i = 0; i < ROWS; i++) at += sprintf(at, "w%d,1\n", i);
+    assert_null(load(text, (wb_load_csv_options){.one_hot = "*"}));
+    FAILED(WB_ERROR_FORMAT, "line 1001", "more than 1000 words", ".numbered");
+    assert_non_null(load(text, (wb_load_csv_options){.numbered = "*"}));
+    memset(text, 'a', LONG);
+    strcpy(text + LONG, ",1\nb,2\n");
+    wb_columns *c = NULL;
+    assert_non_null(load(text, (wb_load_csv_options){.has_label = true, .columns = &c}));
+    assert_int_equal(strlen(wb_columns_word(c, NULL, 0)), LONG);
+    assert_null(load(text, (wb_load_csv_options){0}));
+    assert_true(strlen(wb_error()) < 600);
+    put_file(path, "a\0b,1\n", 6);
+    assert_null(wb_load_csv(path, .one_hot = "*"));
+    FAILED(WB_ERROR_FORMAT, "line 1", "byte 0");
+    free(text);
 }
 
 TEST(every_length_and_every_byte)
@@ -135,17 +403,25 @@ TEST(every_length_and_every_byte)
 TEST(every_allocation_may_fail)
 {
     bool finished = false;
+    char saved[160];
+    snprintf(saved, sizeof saved, "%s.columns", path);
     for (int64_t n = 1; !finished; n++) {
         wb_scope *s = wb_scope_open();
         wb__alloc_fail_at(n);
-        wb_dataset *d = load("1,2,a\n3,4,b\n",
-                             (wb_load_csv_options){.has_label = true, .label = -1});
+        wb_columns *c = NULL, *read = NULL;
+        wb_dataset *d = load("p,q,r,s\n,2,a,y\n3,x,b,z\n",
+                             (wb_load_csv_options){.label_name = "s", .one_hot = "q,*", .skip = "r",
+                                                   .missing = WB_MISSING_MEDIAN, .columns = &c});
+        if (d && !wb_columns_save(saved, c)) read = wb_columns_load(saved);
+        if (read) read = load("q,p\n1,2\n", (wb_load_csv_options){.like = read}) ? read : NULL;
+        if (!read) d = NULL;
         finished = wb__alloc_count() < n;
         wb__alloc_fail_at(0);
         assert_true(finished == (d != NULL));
         if (!d) assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
         wb_scope_close(s);
     }
+    remove(saved);
 }
 
 TEST_IN_SCOPE(many_classes_are_fast)
@@ -158,7 +434,7 @@ TEST_IN_SCOPE(many_classes_are_fast)
     double start = wb__now();
     wb_dataset *d = wb_load_csv(path, .has_label = true, .label = -1);
     assert_true(wb__now() - start < 5);
-    assert_true(wb_at(wb_dataset_y(d), ROWS - 1) == ROWS - 1);
+    assert_true(wb_at(wb_dataset_y(d), 0) == 0 && wb_at(wb_dataset_y(d), ROWS - 1) == 111111);
 }
 
 TEST(real_files)

@@ -1,316 +1,308 @@
-/* Comma-separated numbers. A field may be quoted; "" in quotes is one quote. Blank lines are
- * skipped; lines end with \n or \r\n. Numbers are read as f64 and rounded to f32, independent of
- * the locale.
- *
- * Labels are collected as text first. If all are whole numbers they are the classes; if any is not
- * a number, all are names, and classes are numbered by their first appearance. */
+/* CSV files: the heading, the roles of columns, and the whole file.  Numbers are read as f64 and
+ * rounded to f32, independent of the locale. */
 #include "io/dataset/csv.h"
 
 #include "base/files/file.h"
-#include "io/borrow.h"
 
-#include <locale.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#ifdef __APPLE__
-#include <xlocale.h>            /* newlocale */
-#endif
+/* ---- options that name columns --------------------------------------------------------------- */
 
-typedef struct { const char *text; int length; } field;
+typedef struct { wb__csv *t; const char *option; } named;
 
-typedef struct {
-    const char *path, *text, *at, *end;
-    char separator;
-    int64_t line, columns, label;       /* line: from 1; label: column of the labels, -1: none */
-    float *x;
-    int64_t n, capacity;                /* of x */
-    field *labels;
-    int64_t rows, label_capacity;
-} table;
-
-static int wrong(const table *t, const char *at, int64_t column, const char *format, ...)
-    WB__PRINTF(4, 5);
-static int wrong(const table *t, const char *at, int64_t column, const char *format, ...)
+/* The column that a cell of an option names; NULL with the error set. */
+static wb__column *column_of(const named *n, const wb__cells *list, wb__cell f)
 {
-    char reason[256], where[40] = "";
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
-    va_end(arguments);
-    if (column >= 0) snprintf(where, sizeof where, ", column %lld", (long long)column);
-    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld (line %lld%s): %s", t->path,
-                    (long long)(at - t->text), (long long)t->line, where, reason);
+    char *name = wb__cell_word(list, f);
+    const int64_t at = name ? wb__columns_named(n->t->c, n->t->cells.path, n->option, name) : -1;
+    wb__free(name);
+    return at < 0 ? NULL : &n->t->c->column[at];
 }
 
-/* ---- fields ---------------------------------------------------------------------------------- */
-
-static bool is_blank(const table *t, char c)
+static int set_role(wb__csv *t, wb__column *k, int role)
 {
-    return (c == ' ' || c == '\t' || c == '\r') && c != t->separator;
+    if (k->role != WB__FEATURE)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: options name column %lld \"%.60s\" twice",
+                        t->cells.path, (long long)(k - t->c->column) + 1, k->name ? k->name : "");
+    k->role = (uint8_t)role;
+    return 0;
 }
 
-/* Reads a field from t->at, without blanks and quotes around it. Moves t->at to the separator, the
- * newline or the end of the text. */
-static int next_field(table *t, int64_t column, field *f)
+static int add_label(const wb__cells *list, wb__cell f, void *ctx)
 {
-    while (t->at < t->end && is_blank(t, *t->at)) t->at++;
-    const char *start = t->at;
-    if (t->at < t->end && *t->at == '"') {
-        for (t->at++; t->at < t->end; t->at++) {
-            if (*t->at != '"') continue;
-            if (t->at + 1 == t->end || t->at[1] != '"') break;
-            t->at++;
-        }
-        if (t->at == t->end) return wrong(t, start, column, "a quote has no end");
-        *f = (field){start + 1, (int)WB__MIN(t->at - start - 1, INT32_MAX)};
-        t->at++;
-        while (t->at < t->end && is_blank(t, *t->at)) t->at++;
-        if (t->at < t->end && *t->at != t->separator && *t->at != '\n')
-            return wrong(t, t->at, column, "something follows the closing quote");
+    const named *n = ctx;
+    wb__column *k = column_of(n, list, f);
+    return k ? set_role(n->t, k, WB__LABEL) : (int)wb_error_code();
+}
+
+static int leave_out(const wb__cells *list, wb__cell f, void *ctx)
+{
+    const named *n = ctx;
+    wb__column *k = column_of(n, list, f);
+    return k ? set_role(n->t, k, WB__LEFT_OUT) : (int)wb_error_code();
+}
+
+static int add_words(const named *n, const wb__cells *list, wb__cell f, bool one_hot)
+{
+    if (f.length == 1 && *f.text == '*') {
+        *(one_hot ? &n->t->all_one_hot : &n->t->all_numbered) = true;
         return 0;
     }
-    while (t->at < t->end && *t->at != t->separator && *t->at != '\n') t->at++;
-    const char *last = t->at;
-    while (last > start && is_blank(t, last[-1])) last--;
-    *f = (field){start, (int)WB__MIN(last - start, INT32_MAX)};
+    wb__column *k = column_of(n, list, f);
+    if (!k) return wb_error_code();
+    const bool label = k->role == WB__LABEL;
+    if (k->role == WB__LEFT_OUT || k->words || (label && (one_hot || n->t->c->label_numbers)))
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "%s: %s names column %lld \"%.60s\", which is %s", n->t->cells.path,
+                        n->option, (long long)(k - n->t->c->column) + 1, k->name,
+                        k->words ? "named twice" : label ? "the label" : "left out");
+    k->words = wb__alloc_zero(1, sizeof *k->words);
+    if (!k->words) return WB_ERROR_MEMORY;
+    k->words->one_hot = one_hot;
     return 0;
 }
 
-/* Reads a number; false: the field is no number. Up to 16 digits that fit in 53 bits are divided by
- * a power of ten, which gives a correctly rounded double. strtod reads other numbers. */
-static bool read_number(field f, double *value)
+static int add_one_hot(const wb__cells *list, wb__cell f, void *ctx)
 {
-    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-    const char *c = f.text, *end = f.text + f.length;
-    if (f.length <= 0 || f.length > 400) return false;
-    bool negative = *c == '-';
-    c += *c == '-' || *c == '+';
-    uint64_t digits = 0;
-    int count = 0, after = 0;
-    for (; c < end && *c >= '0' && *c <= '9' && count < 16; c++, count++)
-        digits = 10 * digits + (uint64_t)(*c - '0');
-    if (c < end && *c == '.')
-        for (c++; c < end && *c >= '0' && *c <= '9' && count < 16; c++, count++, after++)
-            digits = 10 * digits + (uint64_t)(*c - '0');
-    if (c == end && count && digits < (uint64_t)1 << 53) {
-        *value = (double)digits / powers[after];
-        if (negative) *value = -*value;
-        return true;
-    }
-    char copy[401], *stop;
-    memcpy(copy, f.text, (size_t)f.length);
-    copy[f.length] = 0;
-    if (strpbrk(copy, "xXpP( \t\n")) return false;  /* strtod would accept hexadecimal, nan(...) */
-    *value = strtod(copy, &stop);
-    return stop != copy && !*stop;
+    return add_words(ctx, list, f, true);
+}
+static int add_numbered(const wb__cells *list, wb__cell f, void *ctx)
+{
+    return add_words(ctx, list, f, false);
 }
 
-static void *grown(void *block, int64_t *capacity, size_t size)
+static int each_name(wb__csv *t, const char *option, const char *list,
+                     int (*each)(const wb__cells *, wb__cell, void *))
 {
-    int64_t more = *capacity ? 2 * *capacity : 256;
-    void *larger = wb__realloc(block, (size_t)more * size);
-    if (larger) *capacity = more;
-    return larger;
+    return list ? wb__cells_of(option, list, each, &(named){t, option}) : 0;
 }
 
-static int add_number(table *t, int64_t column, field f)
+/* Decides the roles of the columns of a file that is read without .like. */
+static int set_roles(wb__csv *t, const wb_load_csv_options *o)
 {
-    double value;
-    if (!f.length) return wrong(t, f.text, column, "no number");
-    if (!read_number(f, &value))
-        return wrong(t, f.text, column, "\"%.*s\" is not a number%s", WB__MIN(f.length, 60), f.text,
-                     t->rows == 0 && t->line == 1 ? " (a line of names? then .header = true)" : "");
-    if (t->n == t->capacity) {
-        float *larger = grown(t->x, &t->capacity, sizeof *t->x);
-        if (!larger) return WB_ERROR_MEMORY;
-        t->x = larger;
+    wb_columns *c = t->c;
+    c->label_numbers = o->label_dtype == WB_F32;
+    int status = each_name(t, ".skip", o->skip, leave_out);
+    if (!status) status = each_name(t, ".label_name", o->label_name, add_label);
+    if (!status && o->has_label) {
+        const int64_t label = o->label + (o->label < 0 ? c->n : 0);
+        if (label < 0 || label >= c->n)
+            return wb__fail(WB_ERROR_ARGUMENT, "%s: label column %d of %lld columns", t->cells.path,
+                            o->label, (long long)c->n);
+        status = set_role(t, &c->column[label], WB__LABEL);
     }
-    t->x[t->n++] = (float)value;
-    return 0;
-}
-
-static int add_label(table *t, int64_t column, field f)
-{
-    if (!f.length) return wrong(t, f.text, column, "no label");
-    if (t->rows == t->label_capacity) {
-        field *larger = grown(t->labels, &t->label_capacity, sizeof *t->labels);
-        if (!larger) return WB_ERROR_MEMORY;
-        t->labels = larger;
-    }
-    t->labels[t->rows] = f;
-    return 0;
-}
-
-/* ---- lines ----------------------------------------------------------------------------------- */
-
-static bool skip_blank_lines(table *t)
-{
-    for (;;) {
-        const char *c = t->at;
-        while (c < t->end && (is_blank(t, *c))) c++;
-        if (c == t->end) return false;
-        if (*c != '\n') return true;
-        t->at = c + 1;
-        t->line++;
-    }
-}
-
-/* Counts the columns of the line at t->at. Leaves t->at unchanged. */
-static int count_columns(table *t, int64_t *columns)
-{
-    const char *start = t->at;
-    field f;
-    for (*columns = 1;; t->at++, ++*columns) {
-        int status = next_field(t, *columns - 1, &f);
-        if (status) return status;
-        if (t->at == t->end || *t->at == '\n') break;
-    }
-    t->at = start;
-    return 0;
-}
-
-static int read_line(table *t)
-{
-    const char *start = t->at;
-    field f;
-    for (int64_t column = 0; column < t->columns; column++) {
-        int status = next_field(t, column, &f);
-        if (!status)
-            status = column == t->label ? add_label(t, column, f) : add_number(t, column, f);
-        if (status) return status;
-        bool last = t->at == t->end || *t->at == '\n';
-        if (last != (column == t->columns - 1)) {
-            if (last)
-                return wrong(t, start, -1, "%lld columns instead of %lld", (long long)column + 1,
-                             (long long)t->columns);
-            return wrong(t, t->at, -1, "more than %lld columns", (long long)t->columns);
-        }
-        t->at += t->at < t->end;
-    }
-    for (const char *c = start; c < t->at; c++) t->line += *c == '\n';  /* also in quotes */
-    t->line += t->at == t->end && t->at[-1] != '\n';
-    t->rows++;
-    return 0;
-}
-
-static int read_lines(table *t, const wb_load_csv_options *o)
-{
-    if (t->end - t->at >= 3 && !memcmp(t->at, "\xef\xbb\xbf", 3)) t->at += 3;
-    if (o->header && skip_blank_lines(t)) {
-        const char *newline = memchr(t->at, '\n', (size_t)(t->end - t->at));
-        t->at = newline ? newline + 1 : t->end;
-        t->line++;
-    }
-    if (!skip_blank_lines(t)) return wrong(t, t->at, -1, "no rows");
-    int status = count_columns(t, &t->columns);
-    if (status) return status;
-    t->label = o->has_label ? o->label + (o->label < 0 ? t->columns : 0) : -1;
-    if (o->has_label && (t->label < 0 || t->label >= t->columns))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: label column %d of %lld columns", t->path, o->label,
-                        (long long)t->columns);
-    while (!status && skip_blank_lines(t)) status = read_line(t);
-    if (!status && t->n > UINT32_MAX) return wrong(t, t->at, -1, "2^32 numbers or more");
+    if (!status) status = each_name(t, ".one_hot", o->one_hot, add_one_hot);
+    if (!status) status = each_name(t, ".numbered", o->numbered, add_numbered);
+    for (int64_t i = 0; i < c->n; i++) c->labels += c->column[i].role == WB__LABEL;
     return status;
 }
 
-/* ---- classes --------------------------------------------------------------------------------- */
+/* ---- the first lines ------------------------------------------------------------------------- */
 
-/* Reads all labels into y as whole numbers. Returns 1: done; 0: a label is not a number; -1, with
- * the error set: all are numbers, but one is not whole or does not fit in an int32_t. */
-static int whole_numbers(const table *t, int32_t *y)
+/* Calls each(cell, column, ctx), unless it is NULL, for the cells of the line at t->cells.at, and
+ * sets *n to their number.  Stays before the line. */
+static int each_cell(wb__csv *t, int64_t *n, int (*each)(wb__csv *t, wb__cell f, int64_t column))
 {
-    double value;
-    int64_t bad = -1;
-    for (int64_t i = 0; i < t->rows; i++) {
-        if (!read_number(t->labels[i], &value)) return 0;
-        if (value != trunc(value) || fabs(value) > INT32_MAX) bad = bad < 0 ? i : bad;
-        else y[i] = (int32_t)value;
+    wb__cells *s = &t->cells;
+    const wb__cells was = *s;
+    wb__cell f;
+    for (*n = 0;; s->at++) {
+        int status = wb__cells_next(s, *n, &f);
+        if (!status && each) status = each(t, f, *n);
+        if (status) return status;
+        ++*n;
+        if (wb__cells_line_ends(s)) break;
     }
-    if (bad < 0) return 1;
-    field f = t->labels[bad];
-    wb__fail(WB_ERROR_FORMAT, "%s: byte %lld: the label \"%.*s\" is not a class, a whole number",
-             t->path, (long long)(f.text - t->text), WB__MIN(f.length, 60), f.text);
-    return -1;
-}
-
-/* Numbers the names by order of appearance, with a hash table that is at most half full. */
-static int by_name(const table *t, int32_t *y)
-{
-    size_t size = 16;
-    while (size < 2 * (size_t)t->rows) size *= 2;
-    int64_t *first = wb__alloc_zero(size, sizeof *first);   /* 1 + the first row with the name */
-    if (!first) return WB_ERROR_MEMORY;
-    int32_t classes = 0;
-    for (int64_t i = 0; i < t->rows; i++) {
-        field f = t->labels[i];
-        uint64_t hash = 0xcbf29ce484222325u;                        /* FNV-1a */
-        for (int k = 0; k < f.length; k++)
-            hash = (hash ^ (unsigned char)f.text[k]) * 0x100000001b3u;
-        size_t at = (size_t)(hash ^ hash >> 32) & (size - 1);
-        while (first[at] && (t->labels[first[at] - 1].length != f.length ||
-                             memcmp(t->labels[first[at] - 1].text, f.text, (size_t)f.length)))
-            at = (at + 1) & (size - 1);
-        if (!first[at]) {
-            first[at] = i + 1;
-            y[i] = classes++;
-        } else {
-            y[i] = y[first[at] - 1];
-        }
-    }
-    wb__free(first);
+    const char *end = s->at;
+    *s = was;
+    if (!each) return 0;
+    s->at = end;
+    wb__cells_end_line(s, was.at);
     return 0;
 }
 
-static int read_classes(const table *t, wb_tensor **y)
+static int set_name(wb__csv *t, wb__cell f, int64_t column)
 {
-    int32_t *numbers = wb__alloc_aligned((size_t)t->rows * sizeof *numbers);
-    if (!numbers) return WB_ERROR_MEMORY;
-    int whole = whole_numbers(t, numbers);
-    if (whole < 0 || (whole == 0 && by_name(t, numbers))) {
-        wb__free(numbers);
-        return wb_error_code();
+    t->c->column[column].name = wb__cell_word(&t->cells, f);
+    return t->c->column[column].name ? 0 : (int)wb_error_code();
+}
+
+static bool names_columns(const char *list) { return list && strcmp(list, "*"); }
+
+static int make_columns(wb__csv *t, const wb_load_csv_options *o)
+{
+    wb_columns *c = t->c;
+    c->header = o->header || o->label_name || o->skip || names_columns(o->one_hot) ||
+                names_columns(o->numbered);
+    c->column = wb__alloc_zero((size_t)t->n, sizeof *c->column);
+    if (!c->column) return WB_ERROR_MEMORY;
+    c->n = t->n;
+    for (int64_t i = 0; i < c->n; i++) c->column[i].fill = NAN;
+    int64_t n;
+    const int status = c->header ? each_cell(t, &n, set_name) : 0;
+    return status ? status : set_roles(t, o);
+}
+
+/* ---- a file like another --------------------------------------------------------------------- */
+
+/* Uses column `from` of c for column `column` of the file. */
+static int use_column(wb__csv *t, int64_t from, int64_t column, int64_t *places)
+{
+    if (places[from] < 0)
+        return wb__cells_wrong(&t->cells, t->cells.at, column, t->c->column[from].name,
+                               "the heading has this name twice");
+    t->places[column] = (struct wb__csv_place){&t->c->column[from], places[from]};
+    places[from] = -1;
+    return 0;
+}
+
+typedef struct { wb__words names; int32_t *column; } name_index;
+
+/* Finds the columns of c by name. */
+static bool index_names(const wb_columns *c, name_index *index)
+{
+    const wb__cells none = {.path = "load_csv"};
+    index->column = wb__alloc_zero((size_t)c->n + 1, sizeof *index->column);
+    for (int64_t i = 0; index->column && i < c->n; i++) {
+        const char *name = c->column[i].name;
+        const int before = index->names.n;
+        const int at =
+            wb__words_add(&index->names, &none, (wb__cell){name, (int)strlen(name), false});
+        if (at < 0) return false;
+        if (at == before) index->column[at] = (int32_t)i;
     }
-    *y = wb__borrow_block(numbers, WB_I32, 1, &t->rows);
-    return *y ? 0 : (int)wb_error_code();
+    return index->column != NULL;
+}
+
+/* Matches the heading with the columns of .like.  Further columns are not used. */
+static int match_names(wb__csv *t, const name_index *index, int64_t *places)
+{
+    wb__cells *s = &t->cells;
+    const char *start = s->at;
+    wb__cell f;
+    for (int64_t column = 0;; column++, s->at++) {
+        int status = wb__cells_next(s, column, &f);
+        const int word = status ? -1 : wb__words_find(&index->names, f);
+        int64_t from = word < 0 ? -1 : index->column[word];
+        const char *same = column < t->c->n ? t->c->column[column].name : NULL;
+        if (word >= 0 && same && !strcmp(same, index->names.list[word])) from = column;
+        if (!status && from >= 0) status = use_column(t, from, column, places);
+        if (status) return status;
+        if (wb__cells_line_ends(s)) break;
+    }
+    wb__cells_end_line(s, start);
+    return 0;
+}
+
+/* Matches the columns of a file without a heading: all of them, or all but the labels. */
+static int match_order(wb__csv *t, int64_t *places)
+{
+    const wb_columns *c = t->c;
+    const bool without = t->n == c->n - c->labels;
+    if (!without && t->n != c->n)
+        return wb__cells_wrong(&t->cells, t->cells.at, -1, NULL,
+                               "%lld columns; the file of .like has %lld", (long long)t->n,
+                               (long long)c->n);
+    int status = 0;
+    for (int64_t i = 0, column = 0; !status && i < c->n; i++)
+        if (!without || c->column[i].role != WB__LABEL)
+            status = use_column(t, i, column++, places);
+    return status;
+}
+
+/* Checks that all features are in the file, and all labels or none. */
+static int check_matches(wb__csv *t, const int64_t *places)
+{
+    int64_t labels = 0;
+    for (int64_t i = 0; i < t->n; i++)
+        labels += t->places[i].column && t->places[i].column->role == WB__LABEL;
+    for (int64_t i = 0; i < t->c->n; i++) {
+        const wb__column *k = &t->c->column[i];
+        if (places[i] < 0 || k->role == WB__LEFT_OUT || (k->role == WB__LABEL && !labels)) continue;
+        return wb__fail(WB_ERROR_FORMAT, "%s: no column \"%.60s\", which the file of .like has",
+                        t->cells.path, k->name ? k->name : "");
+    }
+    t->labels = labels;
+    return 0;
+}
+
+static int match_columns(wb__csv *t)
+{
+    const wb_columns *c = t->c;
+    int64_t *places = wb__alloc_zero((size_t)c->n + 1, sizeof *places), x = 0, y = 0;
+    t->places = wb__alloc_zero((size_t)t->n, sizeof *t->places);
+    name_index index = {0};
+    int status = places && t->places && (!c->header || index_names(c, &index)) ? 0
+                                                                               : WB_ERROR_MEMORY;
+    for (int64_t i = 0; !status && i < c->n; i++)
+        places[i] = c->column[i].role == WB__FEATURE ? x++
+                    : c->column[i].role == WB__LABEL ? y++ : 0;
+    if (!status) status = c->header ? match_names(t, &index, places) : match_order(t, places);
+    if (!status) status = check_matches(t, places);
+    wb__free(places);
+    wb__free(index.column);
+    wb__words_clear(&index.names);
+    return status;
 }
 
 /* ---- the whole file -------------------------------------------------------------------------- */
 
-static int read_table(table *t, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y)
+static int begin(wb__csv *t, const wb_load_csv_options *o)
 {
-    int status = read_lines(t, o);
-    if (!status && t->label >= 0) status = read_classes(t, y);
+    wb__cells *s = &t->cells;
+    int64_t n;
+    if (s->end - s->at >= 3 && !memcmp(s->at, "\xef\xbb\xbf", 3)) s->at += 3;
+    if (!wb__cells_next_line(s)) return wb__cells_wrong(s, s->at, -1, NULL, "no rows");
+    int status = wb__csv_check_separator(t);
+    if (!status) status = each_cell(t, &t->n, NULL);
+    if (!status) t->labels = 0, status = t->like ? match_columns(t) : make_columns(t, o);
     if (status) return status;
-    float *fitting = t->n ? wb__realloc(t->x, (size_t)t->n * sizeof *t->x) : wb__alloc(1);
-    if (!fitting) return WB_ERROR_MEMORY;
-    t->x = NULL;
-    *x = wb__borrow_block(fitting, WB_F32, 2, (int64_t[]){t->rows, t->columns - (t->label >= 0)});
-    return *x ? 0 : (int)wb_error_code();
+    if (!t->like) t->labels = t->c->labels;
+    for (int64_t i = 0; i < t->c->n; i++) t->features += t->c->column[i].role == WB__FEATURE;
+    if (!t->features)
+        return wb__cells_wrong(s, s->at, -1, NULL,
+                               "no column is left for x: the file has %lld, of which %lld are "
+                               "labels; another .separator?",
+                               (long long)t->n, (long long)t->labels);
+    if (!wb__cells_next_line(s)) return wb__cells_wrong(s, s->at, -1, NULL, "no rows");
+    if (!t->c->header) return 0;
+    status = each_cell(t, &n, NULL);
+    if (!status && n != t->n)
+        return wb__cells_wrong(s, s->at, -1, NULL, "%lld columns, but the heading has %lld names",
+                               (long long)n, (long long)t->n);
+    return status;
 }
 
-int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y)
+static int read_all(wb__csv *t, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y)
+{
+    int status = begin(t, o);
+    const wb__cells rows = t->cells;
+    if (!status) status = wb__csv_rows(t);
+    if (!status && t->again) {
+        t->cells = rows;
+        status = wb__csv_rows(t);
+    }
+    return status ? status : wb__csv_finish(t, x, y);
+}
+
+int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y,
+                 wb_columns **columns)
 {
     int64_t bytes;
-    *x = NULL;
-    *y = WB_NONE;
-    char *text = wb__file_read(path, &bytes);
+    *x = *y = NULL;
+    *columns = o->like ? o->like : wb__columns_new(o->missing, o->missing_texts);
+    char *text = *columns ? wb__file_read(path, &bytes) : NULL;
     if (!text) return wb_error_code();
-    table t = {.path = path, .text = text, .at = text, .end = text + bytes, .line = 1,
-               .separator = o->separator ? o->separator : ','};
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0),
-             old = plain ? uselocale(plain) : (locale_t)0;
-    int status = plain ? read_table(&t, o, x, y)
-                       : wb__fail(WB_ERROR_MEMORY, "%s: no memory for a locale", path);
-    if (plain) {
-        uselocale(old);
-        freelocale(plain);
+    wb__csv t = {.cells = {.path = path, .text = text, .at = text, .end = text + bytes, .line = 1,
+                           .separator = o->separator ? o->separator : ','},
+                 .c = *columns, .like = o->like != NULL};
+    wb__plain_locale locale;
+    int status = wb_error_code();
+    if (wb__plain_begin(&locale, path)) {
+        status = read_all(&t, o, x, y);
+        wb__plain_end(&locale);
     }
     wb__free(t.x);
-    wb__free(t.labels);
+    wb__free(t.y);
+    wb__free(t.places);
     wb__free(text);
     return status;
 }

@@ -1,12 +1,45 @@
-/* CSV files: tables of numbers. data/readers.c makes datasets of them. */
+/* CSV files: tables of numbers and words.  data/readers.c makes datasets of them.
+ *
+ * csv.c reads the heading and decides what each column is, csv_rows.c reads the rows, csv_values.c
+ * numbers the words, fills in missing values and makes tensors. */
 #ifndef WB__CSV_H
 #define WB__CSV_H
 
-#include "base/base.h"
+#include "io/dataset/columns.h"
 
-/* Reads a file into *x [rows, columns] f32, without the label column, and *y [rows] i32, the
- * classes of the label column; *y is WB_NONE if o->has_label is false. Returns 0 or an error
- * code. */
-int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y);
+/* A word of a column is its number, -1: the value is missing.  A missing number is NaN. */
+typedef union { float number; int32_t word; } wb__csv_value;
+
+typedef struct {
+    wb__cells cells;
+    wb_columns *c;
+    bool like;                          /* c comes from .like, and does not change */
+    bool all_one_hot, all_numbered;     /* columns with a word, without an option that names them */
+    int64_t n;                          /* columns of the file */
+    /* If `like`, for each column of the file: the one of c, NULL: not used; and its place in a row
+     * of x or y. */
+    struct wb__csv_place { wb__column *column; int64_t at; } *places;
+    int64_t features, labels;           /* values of a row in x and in y */
+    wb__csv_value *x, *y;
+    int64_t rows, capacity;             /* of x and y, in rows */
+    int64_t lines;                      /* read, with those that were left out */
+    bool incomplete;                    /* a value of this row is missing */
+    bool only_words;                    /* the first row has words alone, and no heading before */
+    bool again;                         /* the first word of a column is not in the first row:
+                                           the rows must be read again */
+    const char *row;                    /* where the row begins */
+    wb__cell fraction;                  /* the first label that is no whole number */
+    int64_t fraction_line;
+} wb__csv;
+
+/* Reads a file into *x [rows, columns] f32, *y and *columns, as wb_load_csv describes; *y is
+ * WB_NONE without a label.  Returns 0 or an error code. */
+int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y,
+                 wb_columns **columns);
+
+int wb__csv_rows(wb__csv *t);                           /* reads the rows at t->cells.at */
+int wb__csv_finish(wb__csv *t, wb_tensor **x, wb_tensor **y);
+/* Fails if the line at t->cells.at has one column, and another separator. */
+int wb__csv_check_separator(const wb__csv *t);
 
 #endif

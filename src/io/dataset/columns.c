@@ -1,0 +1,277 @@
+/* The columns of a CSV file: their words, and what programs ask of them. */
+#include "io/dataset/columns.h"
+
+#include <stdio.h>
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* The bytes of a cell one after the other, without the second of two marks; 0 at the end. */
+static inline bool next_byte(wb__cell c, int *at, char *byte)
+{
+    if (*at >= c.length) return false;
+    *byte = c.text[*at];
+    *at += 1 + (c.quoted && *byte == '"');
+    return true;
+}
+
+static bool is_word(const char *word, wb__cell c)
+{
+    char byte;
+    for (int at = 0; next_byte(c, &at, &byte); word++)
+        if (*word != byte || !byte) return false;
+    return !*word;
+}
+
+static size_t hash_of(wb__cell c)
+{
+    uint64_t hash = 0xcbf29ce484222325u;                        /* FNV-1a */
+    char byte;
+    for (int at = 0; next_byte(c, &at, &byte);)
+        hash = (hash ^ (unsigned char)byte) * 0x100000001b3u;
+    return (size_t)(hash ^ hash >> 32);
+}
+
+/* The slot of a word: its own, or a free one. */
+static size_t slot_of(const wb__words *w, wb__cell c)
+{
+    size_t at = hash_of(c) & (w->n_slots - 1);
+    while (w->slots[at] && !is_word(w->list[w->slots[at] - 1], c)) at = (at + 1) & (w->n_slots - 1);
+    return at;
+}
+
+int wb__words_find(const wb__words *w, wb__cell c)
+{
+    return w->n ? w->slots[slot_of(w, c)] - 1 : -1;
+}
+
+static wb__cell plain_cell(const char *text)
+{
+    return (wb__cell){text, (int)strlen(text), false};
+}
+
+static bool rehash(wb__words *w, size_t n_slots)
+{
+    int32_t *slots = wb__alloc_zero(n_slots, sizeof *slots);
+    if (!slots) return false;
+    wb__free(w->slots);
+    w->slots = slots;
+    w->n_slots = n_slots;
+    for (int i = 0; i < w->n; i++) slots[slot_of(w, plain_cell(w->list[i]))] = i + 1;
+    return true;
+}
+
+int wb__words_add(wb__words *w, const wb__cells *t, wb__cell c)
+{
+    if (2 * ((size_t)w->n + 1) >= w->n_slots && !rehash(w, w->n_slots ? 2 * w->n_slots : 16))
+        return -1;
+    size_t slot = slot_of(w, c);
+    if (w->slots[slot]) return w->slots[slot] - 1;
+    if (!wb__reserve(&w->list, &w->capacity, w->n + 1, sizeof *w->list)) return -1;
+    char *word = wb__cell_word(t, c);
+    if (!word) return -1;
+    w->list[w->n] = word;
+    w->slots[slot] = ++w->n;
+    return w->n - 1;
+}
+
+typedef struct { char *word; int32_t number; } numbered;
+
+static int by_word(const void *a, const void *b)
+{
+    return strcmp(((const numbered *)a)->word, ((const numbered *)b)->word);
+}
+
+int wb__words_sort(wb__words *w, const int64_t *uses, int32_t *rank)
+{
+    numbered *all = wb__alloc(((size_t)w->n + 1) * sizeof *all);
+    if (!all) return WB_ERROR_MEMORY;
+    int n = 0;
+    for (int i = 0; i < w->n; i++) {
+        if (uses[i]) all[n++] = (numbered){w->list[i], i};
+        else wb__free(w->list[i]);
+    }
+    if (n) qsort(all, (size_t)n, sizeof *all, by_word);
+    for (int i = 0; i < n; i++) {
+        w->list[i] = all[i].word;
+        rank[all[i].number] = i;
+    }
+    w->n = n;
+    wb__free(all);
+    return !n || rehash(w, w->n_slots) ? 0 : WB_ERROR_MEMORY;
+}
+
+void wb__words_clear(wb__words *w)
+{
+    for (int i = 0; i < w->n; i++) wb__free(w->list[i]);
+    wb__free(w->list);
+    wb__free(w->slots);
+}
+
+void wb__words_free(wb__words *w)
+{
+    if (w) wb__words_clear(w);
+    wb__free(w);
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+static void destroy(void *object)
+{
+    wb_columns *c = object;
+    for (int64_t i = 0; i < c->n; i++) {
+        wb__free(c->column[i].name);
+        wb__words_free(c->column[i].words);
+    }
+    wb__free(c->column);
+    wb__free(c->missing_texts);
+    wb__words_clear(&c->gaps);
+    wb__object_end(c, sizeof *c);
+}
+
+static char *format(void *object)
+{
+    enum { MOST_WORDS = 12 };
+    const wb_columns *c = object;
+    wb__text t = {0};
+    wb__text_add(&t, "columns: %lld of x, %lld of y\n", (long long)wb__columns_width(c),
+                 (long long)c->labels);
+    for (int64_t i = 0; i < c->n; i++) {
+        const wb__column *k = &c->column[i];
+        wb__text_add(&t, "  %lld ", (long long)i + 1);
+        if (k->name) wb__text_foreign(&t, k->name);
+        wb__text_add(&t, ": %s",
+                     k->role == WB__LEFT_OUT ? "left out"
+                     : k->words ? k->role == WB__LABEL ? "classes" : k->words->one_hot ? "one-hot"
+                                                                                       : "numbered"
+                     : k->role == WB__FEATURE || c->label_numbers ? "numbers" : "class numbers");
+        for (int w = 0; k->words && w < WB__MIN(k->words->n, MOST_WORDS); w++) {
+            wb__text_add(&t, "%s", w ? ", " : " ");
+            wb__text_foreign(&t, k->words->list[w]);
+        }
+        if (k->words && k->words->n > MOST_WORDS)
+            wb__text_add(&t, ", and %d more", k->words->n - MOST_WORDS);
+        if (k->role == WB__LABEL) wb__text_add(&t, " (y)");
+        if (!isnan(k->fill) && k->words)
+            wb__text_add(&t, "; missing: %s", k->words->list[(int)k->fill]);
+        else if (!isnan(k->fill)) wb__text_add(&t, "; missing: %g", (double)k->fill);
+        wb__text_add(&t, "\n");
+    }
+    return wb__text_take(&t);
+}
+
+const wb__class wb__columns_class = {.name = "columns", .destroy = destroy, .format = format};
+
+static int add_gap(const wb__cells *t, wb__cell cell, void *ctx)
+{
+    wb_columns *c = ctx;
+    double value;
+    c->number_is_gap |= wb__cell_number(cell, &value);
+    return wb__words_add(&c->gaps, t, cell) < 0 ? (int)wb_error_code() : 0;
+}
+
+wb_columns *wb__columns_new(wb_missing missing, const char *missing_texts)
+{
+    wb_columns *c = wb__object_new(&wb__columns_class, sizeof *c);
+    if (!c) return NULL;
+    c->missing = missing;
+    c->missing_texts = wb__strdup(missing_texts);
+    if (c->missing_texts && !wb__cells_of("load_csv: .missing_texts", missing_texts, add_gap, c))
+        return c;
+    wb_object_free(c);
+    return NULL;
+}
+
+int64_t wb__columns_width(const wb_columns *c)
+{
+    int64_t width = 0;
+    for (int64_t i = 0; i < c->n; i++) width += wb__column_width(&c->column[i]);
+    return width;
+}
+
+int64_t wb__columns_named(const wb_columns *c, const char *path, const char *option,
+                          const char *name)
+{
+    enum { MOST_LISTED = 20 };
+    int64_t found = -1;
+    if (!c->header) {
+        wb__fail(WB_ERROR_ARGUMENT, "%s: %s: \"%.60s\", but the columns have no names; a file "
+                 "with a line of names is read with .header = true", path, option, name);
+        return -1;
+    }
+    for (int64_t i = 0; i < c->n; i++) {
+        if (!c->column[i].name || strcmp(c->column[i].name, name)) continue;
+        if (found >= 0) {
+            wb__fail(WB_ERROR_ARGUMENT, "%s: %s: columns %lld and %lld have the name \"%.60s\"",
+                     path, option, (long long)found + 1, (long long)i + 1, name);
+            return -1;
+        }
+        found = i;
+    }
+    if (found >= 0) return found;
+    wb__text list = {0};
+    for (int64_t i = 0; i < WB__MIN(c->n, MOST_LISTED); i++)
+        wb__text_add(&list, "%s\"%.60s\"", i ? ", " : "", c->column[i].name);
+    char *text = wb__text_take(&list);
+    if (text)
+        wb__fail(WB_ERROR_ARGUMENT, "%s: %s: no column \"%.60s\"; the heading has %s%s", path,
+                 option, name, text, c->n > MOST_LISTED ? ", ..." : "");
+    wb__free(text);
+    return -1;
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+bool wb__is_columns(const wb_columns *c, const char *what)
+{
+    if (wb__is(c, &wb__columns_class)) return true;
+    if (c) wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a columns object", what, wb__kind(c));
+    else wb__null(what, "columns");
+    return false;
+}
+
+int64_t wb_columns_count(const wb_columns *c)
+{
+    return wb__is_columns(c, "columns_count") ? wb__columns_width(c) : -1;
+}
+
+const char *wb_columns_name(const wb_columns *c, int64_t k)
+{
+    if (!wb__is_columns(c, "columns_name")) return NULL;
+    int64_t left = k;
+    for (int64_t i = 0; k >= 0 && i < c->n; i++) {
+        const int64_t width = wb__column_width(&c->column[i]);
+        if (left < width) return c->column[i].name ? c->column[i].name : "";
+        left -= width;
+    }
+    return wb__fail_null(WB_ERROR_ARGUMENT, "columns_name: column %lld of %lld", (long long)k,
+                         (long long)wb__columns_width(c));
+}
+
+/* The words of a column of this name, or of y; NULL with the error set. */
+static const wb__column *column_of(const wb_columns *c, const char *what, const char *name)
+{
+    if (!wb__is_columns(c, what)) return NULL;
+    if (name) {
+        const int64_t at = wb__columns_named(c, what, "the name", name);
+        return at < 0 ? NULL : &c->column[at];
+    }
+    for (int64_t i = 0; i < c->n; i++)
+        if (c->column[i].role == WB__LABEL) return &c->column[i];
+    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no column is the label", what);
+}
+
+int64_t wb_columns_words(const wb_columns *c, const char *name)
+{
+    const wb__column *k = column_of(c, "columns_words", name);
+    return !k ? -1 : k->words ? k->words->n : 0;
+}
+
+const char *wb_columns_word(const wb_columns *c, const char *name, int64_t i)
+{
+    const wb__column *k = column_of(c, "columns_word", name);
+    if (!k) return NULL;
+    const int n = k->words ? k->words->n : 0;
+    if (i >= 0 && i < n) return k->words->list[i];
+    return wb__fail_null(WB_ERROR_ARGUMENT, "columns_word: word %lld of %d of column \"%.60s\"",
+                         (long long)i, n, k->name ? k->name : "");
+}

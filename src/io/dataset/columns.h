@@ -1,0 +1,63 @@
+/* What wb_load_csv knows of the columns of a file: names, roles, words. */
+#ifndef WB__COLUMNS_H
+#define WB__COLUMNS_H
+
+#include "base/text.h"
+#include "engine/object.h"
+#include "io/dataset/cells.h"
+
+/* Words with numbers from 0, and a hash table that finds them. */
+typedef struct {
+    char **list;
+    int n, capacity;
+    int32_t *slots;                     /* 1 + the number of a word; 0: free */
+    size_t n_slots;                     /* a power of two, more than twice n */
+    bool one_hot;                       /* else a column has the words' numbers */
+} wb__words;
+/* The number of a word; -1: it is not there. */
+int wb__words_find(const wb__words *w, wb__cell c);
+/* The same, but adds a word that is not there.  -1: failed. */
+int wb__words_add(wb__words *w, const wb__cells *t, wb__cell c);
+/* Puts the words with uses[k] > 0 in order of their bytes and forgets the others.  Sets rank[k] to
+ * the new number of word k. */
+int wb__words_sort(wb__words *w, const int64_t *uses, int32_t *rank);
+void wb__words_clear(wb__words *w);                     /* frees what it holds */
+void wb__words_free(wb__words *w);                      /* accepts NULL */
+
+enum { WB__FEATURE, WB__LABEL, WB__LEFT_OUT };          /* of wb__column.role */
+/* A file may have a million columns, so this is small. */
+typedef struct {
+    char *name;                         /* NULL: the file has no heading */
+    wb__words *words;                   /* NULL: numbers */
+    float fill;                         /* in place of a missing value: a number, or the number of a
+                                           word; NaN: nothing */
+    uint8_t role;
+} wb__column;
+
+extern const wb__class wb__columns_class;
+struct wb_columns {
+    wb__object object;
+    wb__column *column;
+    int64_t n, labels;                  /* columns of the file, and those of them that are y */
+    bool header, label_numbers;         /* label_numbers: y is f32 */
+    wb_missing missing;
+    char *missing_texts;                /* as the option */
+    wb__words gaps;                     /* the words in it */
+    bool number_is_gap;                 /* one of them is a number */
+};
+
+/* Whether this is such an object; else sets the error. */
+bool wb__is_columns(const wb_columns *c, const char *what);
+/* An object without columns, in the current scope. */
+wb_columns *wb__columns_new(wb_missing missing, const char *missing_texts);
+/* Columns of x that a column becomes. */
+static inline int64_t wb__column_width(const wb__column *k)
+{
+    return k->role != WB__FEATURE ? 0 : k->words && k->words->one_hot ? k->words->n : 1;
+}
+int64_t wb__columns_width(const wb_columns *c);
+/* The column of this name; -1: there is none, or there are two, with the error set. */
+int64_t wb__columns_named(const wb_columns *c, const char *path, const char *option,
+                          const char *name);
+
+#endif
