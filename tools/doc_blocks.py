@@ -6,7 +6,7 @@
 LIBRARY is libweber.so.  The pages are those of docs/site by default, with docs/site/examples.c.
 The blocks of a page are one program: blocks with functions, types or directives are at file scope,
 the others follow each other in main and share variables.  A block with a main is a program by
-itself.  A block ```output behind a block of C is what that block prints; "..." in it means any
+itself, which runs after them, in the same folder.  A block ```output behind a block of C is what that block prints; "..." in it means any
 text.  An error of the library that is left at the end of a block is a failure, unless the block
 calls wb_error, or the library was built without a library of files.
 
@@ -180,10 +180,6 @@ def check(page, library, python, folder):
     parts, separate = blocks(page)
     name = page.stem
     ok, count = True, 0
-    for i, block in enumerate(x for x in parts if x.language == "c" and "int main(" in x.text):
-        printed = run(block.text, library, folder, f"{name}_{i}")
-        ok = printed is not None and compare(page, block, printed) and ok
-        count += 1
     rest = [x for x in parts if x.language == "c" and "int main(" not in x.text]
     if rest:
         text, shown = program(page, rest, separate)
@@ -193,6 +189,10 @@ def check(page, library, python, folder):
         for block, output in zip(shown, printed.split("\x1e")):
             ok = compare(page, block, output) and ok
         count += len(rest)
+    for i, block in enumerate(x for x in parts if x.language == "c" and "int main(" in x.text):
+        printed = run(block.text, library, folder, f"{name}_{i}")
+        ok = printed is not None and compare(page, block, printed) and ok
+        count += 1
     rows = "\n".join(x.text for x in parts if x.language == "python")
     if rows and can_run(python, rows):
         ran = subprocess.run([python, "-c", rows], capture_output=True, text=True, check=False,

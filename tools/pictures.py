@@ -154,6 +154,7 @@ def draw(root, build, digits):
             run(root, build, "files", [folder, work], one) and
             run(root, build, "devices", [folder], one) and
             run_ranks(root, build, [folder, work], one) and
+            run(root, build, "table", [folder], one) and
             run(root, build, "step", [work], {"WEBER_DEBUG": "stages,plan", **one})):
         return False
     dot = subprocess.run(["dot", "-Tsvg"], input=plan_graph((work / "plan.txt").read_text()),
