@@ -6,9 +6,10 @@
 LIBRARY is libweber.so.  The pages are those of docs/site by default, with docs/site/examples.c.
 The blocks of a page are one program: blocks with functions, types or directives are at file scope,
 the others follow each other in main and share variables.  A block with a main is a program by
-itself, which runs after them, in the same folder.  A block ```output behind a block of C is what that block prints; "..." in it means any
-text.  An error of the library that is left at the end of a block is a failure, unless the block
-calls wb_error, or the library was built without a library of files.
+itself, which runs after them, in the same folder.  A block ```output behind a block of C is what
+that block prints; "..." in it means any text.  An error of the library that is left at the end of a
+block is a failure, unless the block calls wb_error, or the library was built without a library of
+files.
 
 The blocks of README.md and docs/*.md are parts of programs: each is compiled by itself, with the
 declarations of CONTEXT, and not run.  tests/errors.py runs those of docs/errors.md.

@@ -275,6 +275,27 @@ static void data(void)
     if (wb_timeseries_kfolds(all, 3, 0, &train, &validation)) return;
 }
 
+static void tables(void)
+{
+    FILE *f = fopen("colours.csv", "w");
+    if (!f) return;
+    fputs("size,colour,kind\n1,red,b\n2,blue,a\n", f);
+    fclose(f);
+    wb_columns *columns;
+    wb_dataset *d = wb_load_csv("colours.csv", .label_name = "kind", .one_hot = "*",
+                                .columns = &columns);
+    int64_t classes = wb_columns_words(columns, NULL);
+    for (int64_t k = 0; k < classes; k++)
+        printf("class %lld is %s\n", (long long)k, wb_columns_word(columns, NULL, k));
+    for (int64_t k = 0; k < wb_columns_count(columns); k++)
+        printf("column %lld of x: %s\n", (long long)k, wb_columns_name(columns, k));
+    if (wb_columns_save("colours.columns", columns)) return;
+    wb_dataset *again = wb_load_csv("colours.csv", .like = wb_columns_load("colours.columns"));
+    printf("%lld rows, %s\n", (long long)wb_dataset_length(d), wb_describe(wb_dataset_x(again)));
+    remove("colours.csv");
+    remove("colours.columns");
+}
+
 static void words(void)
 {
     FILE *f = fopen("vocab.txt", "w");
@@ -355,6 +376,7 @@ int main(void)
     losses();
     schedules();
     data();
+    tables();
     words();
     profile();
     training();
