@@ -141,7 +141,7 @@ static int check_csv(const wb_load_csv_options *o, const wb__given *g)
         return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .missing is %d", (int)o->missing);
     if (wb__is_given_null("load_csv", g, "like", o->like)) return wb_error_code();
     if (!o->like) return 0;
-    if (!wb__is_columns(o->like, "load_csv: .like")) return wb_error_code();
+    if (!wb__expect("load_csv: .like", o->like, &wb__columns_class)) return wb_error_code();
     if (o->has_label || o->label_name || o->label_dtype == WB_F32 || o->header || o->skip ||
         o->one_hot || o->numbered || o->missing)
         return wb__fail(WB_ERROR_ARGUMENT,

@@ -85,7 +85,7 @@ static const wb__class *class_of(const void *object)
         &wb__tensor_class, &wb__layer_class, &wb__tree_class, &wb__freed_class, &wb__rule_class,
         &wb__opt_state_class, &wb__dataset_class, &wb__loader_class, &wb__progress_class,
         &wb__compiled_class, &wb__tokenizer_class, &wb__decoder_class, &wb__schedule_class,
-        &wb__logger_class};
+        &wb__logger_class, &wb__columns_class};
     if ((uintptr_t)object % _Alignof(wb__object)) return NULL;
     const wb__class *class = ((const wb__object *)object)->class;
     for (size_t i = 0; i < WB__COUNT(classes); i++)

@@ -48,7 +48,7 @@ static inline uint32_t wb__consumers(const void *object)
 extern const wb__class wb__tensor_class, wb__layer_class, wb__tree_class, wb__rule_class,
     wb__opt_state_class, wb__dataset_class, wb__loader_class, wb__progress_class,
     wb__compiled_class, wb__tokenizer_class, wb__decoder_class, wb__schedule_class,
-    wb__logger_class;
+    wb__logger_class, wb__columns_class;
 
 /* The class of an object whose memory was freed.  Checks of an object's class detect a freed object
  * until its memory is used again. */

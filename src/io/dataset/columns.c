@@ -221,22 +221,14 @@ int64_t wb__columns_named(const wb_columns *c, const char *path, const char *opt
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-bool wb__is_columns(const wb_columns *c, const char *what)
-{
-    if (wb__is(c, &wb__columns_class)) return true;
-    if (c) wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a columns object", what, wb__kind(c));
-    else wb__null(what, "columns");
-    return false;
-}
-
 int64_t wb_columns_count(const wb_columns *c)
 {
-    return wb__is_columns(c, "columns_count") ? wb__columns_width(c) : -1;
+    return wb__expect("columns_count", c, &wb__columns_class) ? wb__columns_width(c) : -1;
 }
 
 const char *wb_columns_name(const wb_columns *c, int64_t k)
 {
-    if (!wb__is_columns(c, "columns_name")) return NULL;
+    if (!wb__expect("columns_name", c, &wb__columns_class)) return NULL;
     int64_t left = k;
     for (int64_t i = 0; k >= 0 && i < c->n; i++) {
         const int64_t width = wb__column_width(&c->column[i]);
@@ -250,7 +242,7 @@ const char *wb_columns_name(const wb_columns *c, int64_t k)
 /* The words of a column of this name, or of y; NULL with the error set. */
 static const wb__column *column_of(const wb_columns *c, const char *what, const char *name)
 {
-    if (!wb__is_columns(c, what)) return NULL;
+    if (!wb__expect(what, c, &wb__columns_class)) return NULL;
     if (name) {
         const int64_t at = wb__columns_named(c, what, "the name", name);
         return at < 0 ? NULL : &c->column[at];

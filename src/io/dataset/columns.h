@@ -34,7 +34,6 @@ typedef struct {
     uint8_t role;
 } wb__column;
 
-extern const wb__class wb__columns_class;
 struct wb_columns {
     wb__object object;
     wb__column *column;
@@ -46,8 +45,6 @@ struct wb_columns {
     bool number_is_gap;                 /* one of them is a number */
 };
 
-/* Whether this is such an object; else sets the error. */
-bool wb__is_columns(const wb_columns *c, const char *what);
 /* An object without columns, in the current scope. */
 wb_columns *wb__columns_new(wb_missing missing, const char *missing_texts);
 /* Columns of x that a column becomes. */

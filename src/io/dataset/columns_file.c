@@ -65,7 +65,7 @@ static void put_columns(wb__text *t, const wb_columns *c)
 
 int wb_columns_save(const char *path, const wb_columns *c)
 {
-    if (!wb__is_columns(c, "columns_save")) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__expect("columns_save", c, &wb__columns_class)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (WB__NULL(path)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__plain_locale locale;
     wb__text t = {0};
