@@ -1,6 +1,6 @@
 """Tests the rules of docs/abi.md by which structs grow, with headers that this test makes.
 
-    abi.py LIBRARY CC [CXX]
+    older_headers.py LIBRARY CC [CXX]
 
 The older header has each struct of options without its last option.  The newer one has one option
 more in each, and a field in place of each reserve.  The same program is compiled with both and with
