@@ -19,7 +19,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-READ = ("CMakeLists.txt", "LICENSE", "README.md", "include/weber/base.h", "tools/dist.py", "run")
+READ = (".gitignore", "CHANGELOG.md", "CMakeLists.txt", "LICENSE", "README.md", "include", "packaging",
+        "run", "tools/abi.py", "tools/dist.py", "tools/version.py")
 # Options that decide what a package has, whatever their defaults are
 DECIDED = {"WEBER_ZLIB", "WEBER_MPI", "WEBER_TESTS", "WEBER_EXAMPLES", "WEBER_BENCH"}
 # The fields of vcpkg.json and of its features that vcpkg documents and these recipes may use
@@ -46,9 +47,8 @@ def run(*words, folder, umask=0o022, **variables):
 def repository(folder):
     for name in READ:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "packaging", folder / "packaging")
-    (folder / ".gitignore").write_text("build*/\n")
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "all"]):
         run("git", *words, folder=folder)
 
@@ -99,6 +99,35 @@ def refusals(clone, archive, work):
            "an unpacked archive is an error", done.stdout)
 
 
+def release(clone):
+    """What a commit lacks to be a release is said, and an error with --release."""
+    run("git", "checkout", "-q", ".", folder=clone)
+    run("git", "clean", "-fdq", folder=clone)
+    log = clone / "CHANGELOG.md"
+    text = re.sub(r"^(## \S+).*", r"\1", log.read_text(), count=1, flags=re.M)
+
+    def commit(changes):
+        log.write_text(changes)
+        run("git", "commit", "-qam", "changes", folder=clone)
+        return dist(clone, "--release")
+    done = commit(text.replace("\n## ", "\n## 99.0.0 (not released yet)\n\n## ", 1))
+    expect(done.returncode == 1 and "is 99.0.0" in done.stdout and "is not released" in done.stdout,
+           "a head of another version, which is not released, is no release", done.stdout)
+    done = commit(text)
+    expect("CHANGELOG" not in done.stdout, "a released head of this version is one", done.stdout)
+    if shutil.which("abidw"):
+        log.write_text(re.sub(r"^## .*", r"\g<0> (not released)", text, flags=re.M))
+        run(sys.executable, clone / "tools/abi.py", "--update", folder=clone)
+        done = commit(text + "\n")
+        expect(done.returncode == 0 and "not a release" not in done.stdout,
+               "with the interface of the headers it is a release", done.stdout)
+        header = clone / "include/weber/base.h"
+        header.write_text(header.read_text().replace("int wb_threads(void)", "int wb_x(void)"))
+        done = commit(text)
+        expect(done.returncode == 1 and "libweber.abi is not" in done.stdout,
+               "with another interface it is no release", done.stdout)
+
+
 def options():
     """The options of CMakeLists.txt, and those whose default is AUTO."""
     text = (ROOT / "CMakeLists.txt").read_text()
@@ -147,8 +176,8 @@ def recipes(clone, archive):
     content = archive.read_bytes()
     version = re.search(r"weber-(.*)\.tar\.gz", archive.name).group(1)
     header = (ROOT / "include/weber/base.h").read_text()
-    parts = [re.search(rf"WB_VERSION_{part} (\d+)", header) for part in ("MAJOR", "MINOR", "PATCH")]
-    expect(version == ".".join(part.group(1) for part in parts), "the version is that of base.h")
+    expect(re.findall(r"WB_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header) == version.split("."),
+           "the version is that of base.h")
     known, automatic = options()
     for name in ("conan", "homebrew", "nix", "vcpkg"):
         files = {path: path.read_text() for path in (folder / name).rglob("*") if path.is_file()}
@@ -189,6 +218,7 @@ def main():
         clone, archive = archives(work)
         recipes(clone, archive)
         refusals(clone, archive, work)
+        release(clone)
     return int(failed)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the binary interface of the headers with the one that programs were built for.
 
-    abi.py [ROOT] [--update]
+    abi.py [ROOT] [--update] [--must]
 
 packaging/abi/libweber.abi is the interface of the last release: functions, the layouts of structs,
 the values of enumerators, as libabigail's abidw writes them.  A change by which a program that was
@@ -10,14 +10,15 @@ value.  Additions pass, as do the changes of packaging/abi/compatible.ini.
 
 What is compared is a library with an empty body for each declaration of the headers, compiled with
 the compiler's description of all types; the rule `symbols` of lint.py checks that libweber.so has
-these symbols and no others.  Without abidw (Debian's abigail-tools), or elsewhere than on x86-64
-Linux, nothing is compared.
+these symbols and no others.  Elsewhere than on x86-64 Linux nothing is compared; without abidw and
+abidiff (Debian's abigail-tools) neither, which is an error with --must.
 
 --update writes the file anew.  It refuses a change by which a program could fail, unless the
 version's soname is new or no version with this soname has been released (CHANGELOG.md).
 
-The exit status is 1 if there are findings, else 0.
+The exit status is 1 if there are findings, 2 for a word that is no option, else 0.
 """
+import argparse
 import platform
 import re
 import subprocess
@@ -27,6 +28,8 @@ from itertools import zip_longest
 from pathlib import Path
 from shutil import which
 from xml.etree import ElementTree
+
+from version import minor, releases
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = "packaging/abi/libweber.abi"
@@ -52,17 +55,18 @@ def output_of(command, text=None):
 
 def soname(root):
     """The soname of CMakeLists.txt, from the headers' version"""
-    text = (root / "include/weber/base.h").read_text()
-    major, minor = (re.search(rf"WB_VERSION_{part} (\d+)", text).group(1)
-                    for part in ("MAJOR", "MINOR"))
-    return f"libweber.so.{major}.{minor}"
+    return f"libweber.so.{minor(root)}"
 
 
 def is_released(root, name):
     """Whether CHANGELOG.md has a released version with this soname"""
-    begin = name.removeprefix("libweber.so.")
-    heads = re.findall(rf"^## {re.escape(begin)}\b.*", (root / "CHANGELOG.md").read_text(), re.M)
-    return any("not released" not in head for head in heads)
+    return any(released and f"libweber.so.{version}".startswith(f"{name}.")
+               for version, released in releases(root))
+
+
+def missing_tool():
+    """The first program that is not installed, or None"""
+    return next((tool for tool in ("gcc", "abidw", "abidiff") if not which(tool)), None)
 
 
 def interface(root, folder):
@@ -180,19 +184,26 @@ def check(root, update):
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
+    parser = argparse.ArgumentParser(prog="./run abi", allow_abbrev=False)
+    parser.add_argument("root", nargs="?", default=ROOT, type=Path, help="default: this project")
+    parser.add_argument("--update", action="store_true", help=f"writes {KEPT} anew")
+    parser.add_argument("--must", action="store_true", help="without abidw the check fails")
+    options = parser.parse_args()
+    if not (options.root / "include/weber.h").exists():
+        parser.error(f"{options.root} has no include/weber.h")
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         print(f"abi: skipped: {KEPT} is that of x86-64 Linux")
         return 0
-    for tool in ("gcc", "abidw", "abidiff"):
-        if not which(tool):
-            print(f"abi: skipped: there is no {tool} (Debian's abigail-tools)")
-            return 0
+    if tool := missing_tool():
+        print(f"NOT CHECKED: abi: there is no {tool} (Debian's "
+              f"{'gcc' if tool == 'gcc' else 'abigail-tools'})")
+        return int(options.must or options.update)
     try:
-        return check(Path(arguments[0]).resolve() if arguments else ROOT, "--update" in sys.argv)
+        return check(options.root.resolve(), options.update)
     except Failure as failure:
         print(f"{KEPT}:1: abi: {failure}")
         return 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,8 +7,9 @@ weber.h is the public header with its chapters.  weber.c is one translation unit
 src/ that need nothing but libc and libm; a C preprocessor (CC, default cc) is all that this program
 needs.  Each source is a section.  Between sections:
 
-  headers     A header with a guard is expanded once, where it is first included; one of SECTION and
-              one without a guard, in each section that includes it.
+  headers     A header with a guard is expanded once, where it is first included.  Headers in
+              SECTION, and headers without a guard, are expanded in every section that includes
+              them.
   macros      A section ends with #undef for each macro that it defined.
   names       Sources may use one name for different static functions, types or constants.  A name
               of a section that occurs elsewhere too becomes section__name, by a #define around the
@@ -17,7 +18,8 @@ needs.  Each source is a section.  Between sections:
   processors  Sections of TARGETS are compiled for instruction sets by pragmas; wb__isa_here chooses
               one at run time.
 
-The output depends on the sources alone: neither on the machine nor on the preprocessor.
+The code depends on the sources alone: neither on the machine nor on the preprocessor.  The head
+names the commit that `git describe` finds here; outside a clone, that of WEBER_COMMIT.
 """
 import os
 import re
@@ -27,6 +29,8 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 from shutil import which
+
+from version import version
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = re.compile(r"^src/(cli|dist/mpi|backend/(amdgpu|cuda|gpu|metal|nccl|opencl))/"
@@ -152,7 +156,7 @@ class Unit:
                 guard = guard_of(read("src/" + name))
                 to.append((path, "directive", f"#undef {guard}"))
         elif name not in self.done:
-            if depth and not system:
+            if depth:
                 sys.exit(f"amalgamate.py: {path} includes {name} under a condition: include it "
                          f"always, or add it to SECTION")
             self.done.add(name)
@@ -565,18 +569,20 @@ def header():
 
 
 def commit():
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12",
-               "--exclude=*"]
-    git = subprocess.run(command, capture_output=True, text=True) if which("git") else None
-    return git.stdout.strip() if git and not git.returncode else os.environ.get("WEBER_COMMIT",
-                                                                               "unknown")
+    """The commit of this project; another repository in which it lies is not asked."""
+    def git(*words):
+        run = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True,
+                             check=False)
+        return run.stdout.strip() if not run.returncode else ""
+    top = which("git") and git("rev-parse", "--show-toplevel")
+    found = top and Path(top).resolve() == ROOT and git(
+        "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+    return found or os.environ.get("WEBER_COMMIT", "unknown")
 
 
 def head():
-    version = ".".join(re.search(rf"WB_VERSION_{part} (\d+)", read("include/weber/base.h")).group(1)
-                       for part in ("MAJOR", "MINOR", "PATCH"))
     licence = "\n".join(f" * {line}".rstrip() for line in read("LICENSE").strip().split("\n"))
-    return HEAD.format(version=version, commit=commit(), licence=licence)
+    return HEAD.format(version=version(ROOT), commit=commit(), licence=licence)
 
 
 def main():

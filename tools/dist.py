@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
 """Makes the archive of a release, and the recipes of package managers for it.
 
-    dist.py [--local] [--check]
+    dist.py [--local] [--check] [--release]
 
 build/dist/weber-VERSION.tar.gz has every file of the commit HEAD; weber-VERSION.tar.gz.sha256 its
-hash.  The same commit gives the same bytes on each machine: the names are sorted, the owner is
-root, and the times are that of the commit.  `git get-tar-commit-id` reads the commit back.
+hash.  The bytes depend on the commit, not on settings: the names are sorted, the owner is root, the
+times are that of the commit, and GNU gzip, which is needed, writes neither name nor time.  --check
+proves this on one machine; other versions of git and of GNU gzip were not compared.  `git
+get-tar-commit-id` reads the commit back.
+
+"not a release: ..." names what the commit lacks: a head of CHANGELOG.md that is released and has the
+version of base.h, and packaging/abi/libweber.abi as `./run abi --update` writes it.  With --release
+this is an error, and nothing is written.
 
 build/dist/recipes/ has the recipes of packaging/ with version, address and hashes in the place of
 @WORDS@.  Address and homepage are those of packaging/release.json; with --local, or without an
@@ -26,6 +32,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import abi
+from version import releases, version
 
 ROOT = Path(__file__).resolve().parent.parent
 TO = ROOT / "build/dist"
@@ -51,12 +60,6 @@ def git(*words):
     return run("git", "-C", ROOT, *words, stderr=None)
 
 
-def version():
-    header = (ROOT / "include/weber/base.h").read_text()
-    return ".".join(re.search(rf"WB_VERSION_{part} (\d+)", header).group(1)
-                    for part in ("MAJOR", "MINOR", "PATCH"))
-
-
 def description():
     return re.search(r'DESCRIPTION "([^"]*)"', (ROOT / "CMakeLists.txt").read_text()).group(1)
 
@@ -77,8 +80,25 @@ def require_clean_clone():
                  "remove or ignore them first")
 
 
+def lacks():
+    """What the commit lacks to be a release."""
+    newest, released = releases(ROOT)[0]
+    if newest != version(ROOT):
+        yield f"the head of CHANGELOG.md is {newest}, include/weber/base.h has {version(ROOT)}"
+    if not released:
+        yield f"CHANGELOG.md says that {newest} is not released"
+    if tool := abi.missing_tool():
+        yield f"{abi.KEPT} is not compared: there is no {tool}"
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        if abi.interface(ROOT, Path(folder)) != (ROOT / abi.KEPT).read_text():
+            yield f"{abi.KEPT} is not the interface of the headers: ./run abi --update writes it"
+
+
 def make_archive(name):
     # git's own compression differs from version to version.
+    if b"Free Software Foundation" not in run("gzip", "--version"):
+        sys.exit("gzip is not GNU gzip: another one writes other bytes.  Install GNU gzip")
     files = git(*SETTINGS, "archive", "--format=tar", f"--prefix={name}/", "HEAD")
     shutil.rmtree(TO, ignore_errors=True)
     TO.mkdir(parents=True)
@@ -94,10 +114,10 @@ def make_recipes(archive, local):
     release = json.loads((ROOT / "packaging/release.json").read_text())
     content = archive.read_bytes()
     url = None if local else release["url"]
-    words = {"VERSION": version(), "DESCRIPTION": description(), "HOMEPAGE": release["homepage"],
+    words = {"VERSION": version(ROOT), "DESCRIPTION": description(), "HOMEPAGE": release["homepage"],
              "SHA256": hashlib.sha256(content).hexdigest(),
              "SHA512": hashlib.sha512(content).hexdigest()}
-    words["URL"] = url.replace("@VERSION@", version()) if url else archive.as_uri()
+    words["URL"] = url.replace("@VERSION@", version(ROOT)) if url else archive.as_uri()
     to = TO / "recipes"
     for manager in MANAGERS:
         for source in sorted((ROOT / "packaging" / manager).rglob("*")):
@@ -231,9 +251,16 @@ def main():
     parser.add_argument("--local", action="store_true",
                         help="recipes with the archive in build/dist/")
     parser.add_argument("--check", action="store_true", help="builds what the archive has")
+    parser.add_argument("--release", action="store_true",
+                        help="what the commit lacks to be a release is an error")
     options = parser.parse_args()
     require_clean_clone()
-    archive = make_archive(f"weber-{version()}")
+    reasons = list(lacks())
+    for reason in reasons:
+        print(f"not a release: {reason}")
+    if reasons and options.release:
+        sys.exit(1)
+    archive = make_archive(f"weber-{version(ROOT)}")
     make_recipes(archive, options.local)
     if options.check:
         check(archive)

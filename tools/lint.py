@@ -32,6 +32,8 @@ import tokenize
 from pathlib import Path
 from shutil import which
 
+from version import minor
+
 # The lowest floor is first.  A file may include files of its own floor and of the floors before it.
 # Two floors of one row may not include each other.
 FLOORS = [
@@ -330,9 +332,7 @@ class Lint:
                                    capture_output=True, text=True, check=True)
             return [line.split()[-1] for line in table.stdout.splitlines()]
 
-        version = ".".join(
-            re.search(rf"WB_VERSION_{part} (\d+)", self.read("include/weber/base.h")).group(1)
-            for part in ("MAJOR", "MINOR"))
+        version = minor(self.root)
         exported = set()
         for symbol in listed("--defined-only"):
             name, _, node = symbol.partition("@@")

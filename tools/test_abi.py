@@ -77,7 +77,8 @@ def copy(folder):
     for name in ("include", "packaging/abi"):
         shutil.copytree(ROOT / name, folder / name)
     (folder / "tools").mkdir()
-    shutil.copy(ROOT / "tools/abi.py", folder / "tools")
+    for name in ("abi.py", "version.py"):
+        shutil.copy(ROOT / "tools" / name, folder / "tools")
     shutil.copy(ROOT / "CHANGELOG.md", folder)
 
 
