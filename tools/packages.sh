@@ -4,6 +4,9 @@
 #
 #   packages.sh [--must] [RELEASE...]     RELEASE: bookworm and trixie, which are Debian 12 and 13
 #
+# What needs a package server that does not answer, or debootstrap, which is missing, is NOT CHECKED,
+# which is an error with --must only.  All else that does not work is FAILED.
+#
 # A bare root is what debootstrap makes of the variant minbase.  build/roots/RELEASE.tar keeps it;
 # WEBER_ROOTS names another folder of such archives, WEBER_DEBIAN_MIRROR another server.  Each
 # release builds its own packages, because the versions of oneDNN, libzip and Open MPI differ; they
@@ -13,18 +16,25 @@
 # STATE.  The packages that ours depend on are installed before.  Needs root.  Every command in a
 # root has its own mounts and processes, which end with it; compilations use the cache of ccache.
 #
+# set -e is off in functions that `||` follows, so they join their commands with &&.
+#
 # The shell splits $apt and the lists of packages into words.
 # shellcheck disable=SC2086
 set -eu
 cd "$(dirname "$0")/.."
-must=
-[ "${1-}" != --must ] || { must=1; shift; }
-[ $# -gt 0 ] || set -- bookworm trixie
-releases=$*
+must='' releases=''
+for word in "$@"; do
+    case $word in
+        --must) must=1 ;;
+        bookworm | trixie) releases="$releases $word" ;;
+        *) echo "packages.sh: $word is neither --must nor bookworm nor trixie" >&2; exit 2 ;;
+    esac
+done
+releases=${releases:-bookworm trixie}
 failed='' missing=''
 ours="libweber libweber-dev weber weber-mpi"
 tools="gcc g++ libc6-dev make cmake pkg-config openmpi-bin mpich"
-# What dpkg, apt and ldconfig write about packages, and the folder of the programs and the user's
+# Paths not compared: the package managers' state, /check and /home.
 STATE='^/(var/lib/dpkg|var/lib/apt|var/cache/(apt|ldconfig)|var/log|check|home)(/|$)'
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -51,28 +61,6 @@ in_root() {
 
 apt="apt-get -qq -y -o Acquire::Retries=2 --no-install-recommends"
 
-# bare RELEASE FOLDER: unpacks the bare root of a release.
-bare() {
-    archive=${WEBER_ROOTS:-build/roots}/$1.tar
-    if [ ! -e "$archive" ]; then
-        have debootstrap || { not_checked "$1" "there is no debootstrap"; return 1; }
-        info "Making the bare root of $1 (log: $log)"
-        mkdir -p build/roots
-        rm -rf "$2"
-        debootstrap --variant=minbase "$1" "$2" \
-            "${WEBER_DEBIAN_MIRROR:-http://deb.debian.org/debian}" >>"$log" 2>&1 ||
-            { tail -n 5 "$log"; not_checked "$1" "debootstrap failed (no network?)"; return 1; }
-        tar -C "$2" -cf "$archive.part" . && mv "$archive.part" "$archive"
-    fi
-    rm -rf "$2"
-    mkdir -p "$2"
-    tar -C "$2" -xf "$archive"
-    mkdir -p "$2/ccache" "$2/check" "$2/home" "$2/dev/shm"
-    cp -L /etc/resolv.conf "$2/etc/resolv.conf"
-    in_root "$2" $apt update >>"$log" 2>&1 ||
-        { tail -n 5 "$log"; not_checked "$1" "no package server answers"; return 1; }
-}
-
 # step NAME COMMAND...: prints a line; shows the end of the log if the command fails.
 step() {
     name=$1 begin=$(date +%s)
@@ -87,6 +75,50 @@ step() {
     fi
 }
 
+# empty FOLDER: makes it anew.  What is mounted there stays.
+empty() { rm -rf --one-file-system "$1" && mkdir -p "$1"; }
+
+# strap FOLDER OPTION...: runs debootstrap with mounts and processes of its own.
+strap() {
+    folder=$1
+    shift
+    unshare --mount --propagation private --pid --fork --kill-child --mount-proc \
+        debootstrap --variant=minbase "$@" "$release" "$folder" \
+        "${WEBER_DEBIAN_MIRROR:-http://deb.debian.org/debian}"
+}
+
+keep() {
+    mkdir -p "$(dirname "$2")" && tar -C "$1" -cf "$2.$$" . && mv "$2.$$" "$2" && return 0
+    rm -f "$2.$$"
+    return 1
+}
+
+unpack() {
+    empty "$2" && tar -C "$2" -xf "$1" &&
+        mkdir -p "$2/ccache" "$2/check" "$2/home" "$2/dev/shm" &&
+        cp -L /etc/resolv.conf "$2/etc/resolv.conf" && in_root "$2" true
+}
+
+# bare FOLDER: makes a folder the bare root of the release.
+bare() {
+    archive=${WEBER_ROOTS:-build/roots}/$release.tar
+    if [ ! -e "$archive" ]; then
+        have debootstrap || { not_checked "$release" "there is no debootstrap"; return 1; }
+        info "Making the bare root of $release (log: $log)"
+        step "folder is empty" empty "$1" || return 1
+        strap "$1" --download-only >>"$log" 2>&1 || {
+            tail -n 5 "$log"
+            not_checked "$release" "debootstrap could not download the packages"
+            return 1
+        }
+        step "bare root is made" strap "$1" && step "bare root is kept" keep "$1" "$archive" ||
+            return 1
+    fi
+    step "bare root is unpacked" unpack "$archive" "$1" || return 1
+    in_root "$1" $apt update -o APT::Update::Error-Mode=any >>"$log" 2>&1 ||
+        { tail -n 5 "$log"; not_checked "$release" "no package server answers"; return 1; }
+}
+
 # The names of the source files
 sources() {
     if git rev-parse --git-dir >/dev/null 2>&1; then
@@ -99,7 +131,9 @@ sources() {
 }
 
 build() {
-    sources | tar -cf - -T - | tar -C "$1/check" -xf -
+    sources >"$debs/sources" && tar -cf "$debs/sources.tar" -T "$debs/sources" &&
+        tar -C "$1/check" -xf "$debs/sources.tar" && rm "$debs/sources" "$debs/sources.tar" ||
+        return 1
     launcher='' size=''
     if [ -n "$WEBER_CCACHE" ]; then
         in_root "$1" $apt install ccache || return 1
@@ -115,8 +149,8 @@ paths() { find "$1" -xdev -printf '/%P\n' | grep -vE "$STATE" | sort; }
 
 # apt must find everything that ours depend on.
 dependencies() {
-    cp "$debs"/*.deb "$1/check/"
-    in_root "$1" sh -c "$apt install -s /check/*.deb" >"$1/check/simulated" &&
+    cp "$debs"/*.deb "$1/check/" &&
+        in_root "$1" sh -c "$apt install -s /check/*.deb" >"$1/check/simulated" &&
         others=$(sed -n 's/^Inst \([^ ]*\).*/\1/p' "$1/check/simulated" |
             grep -vxE "$(echo "$ours" | tr ' ' '|')") &&
         in_root "$1" $apt install $others $tools && paths "$1" >"$debs/before"
@@ -128,9 +162,8 @@ install_ours() {
 }
 
 remove_ours() {
-    in_root "$1" $apt purge $ours || return 1
-    paths "$1" >"$debs/after"
-    diff "$debs/before" "$debs/after"
+    in_root "$1" $apt purge $ours && paths "$1" >"$debs/after" &&
+        diff "$debs/before" "$debs/after"
 }
 
 one_release() {
@@ -139,10 +172,10 @@ one_release() {
     rm -rf "$debs"
     mkdir -p "$debs" "$work"
     log=$debs/check.log
-    bare "$1" "$work/build" || return 0
+    bare "$work/build" || return 0
     step "packages are built" build "$work/build" || return 0
-    rm -rf "$work/build"
-    bare "$1" "$work/use" || return 0
+    rm -rf --one-file-system "$work/build"
+    bare "$work/use" || return 0
     step "dependencies are found" dependencies "$work/use" &&
         step "packages are installed" install_ours "$work/use" || return 0
     cp -r tests/consumer tools/packages_use.sh "$work/use/check/"
@@ -153,7 +186,7 @@ one_release() {
     grep -E '^\[ ' "$debs/use.log" | sed "s/^/$1    /"
     grep -q 'FAILED' "$debs/use.log" && cat "$debs/use.log"
     step "nothing is left" remove_ours "$work/use" || return 0
-    rm -rf "$work"
+    rm -rf --one-file-system "$work"
 }
 
 if [ "$(id -u)" != 0 ]; then
@@ -163,6 +196,7 @@ elif ! have unshare; then
 else
     WEBER_CCACHE=
     ! have ccache || WEBER_CCACHE=$(ccache -k cache_dir)
+    [ -z "$WEBER_CCACHE" ] || mkdir -p "$WEBER_CCACHE"
     export WEBER_CCACHE
     epoch=$(git log -1 --format=%ct 2>/dev/null || date +%s)
     for one in $releases; do one_release "$one"; done
