@@ -47,8 +47,7 @@ def _declared(code):
     """[(type, name)] of parameters, or of members such as "double eta, beta[2]"."""
     found, base = [], ""
     for part in map(_canonical, re.split(r",(?![^()]*\))", code)):
-        f = re.match(r"(.*?)\(\*(\w+)\)\((.*)\)$", part)
-        if f:
+        if f := re.match(r"(.*?)\(\*(\w+)\)\((.*)\)$", part):
             _CALLBACKS[part] = f[1], f[3]
         kind, stars, name, sizes = (part, "", f[2], "") if f else re.match(
             r"((?:const |struct )*\w+(?=[ *]))?([ *]*(?:const\*)?)(\w*)(.*)$", part).groups()
@@ -63,8 +62,7 @@ def _object(kind):
 
 @functools.lru_cache(None)
 def _ctype(kind):
-    array = re.match(r"([^[(]*)\[([\w +]+)\](.*)$", _LISTS.get(kind, kind))
-    if array:
+    if array := re.match(r"([^[(]*)\[([\w +]+)\](.*)$", _LISTS.get(kind, kind)):
         return _ctype(array[1] + array[3]) * eval(array[2], {}, _CONSTANTS)
     return _struct(kind) if kind in _STRUCTS else _TYPES.get(kind, c.c_void_p)
 
@@ -103,9 +101,9 @@ def _struct(name):
 
 # ---- objects and errors --------------------------------------------------------------------------
 _lib = c.CDLL(os.environ.get("WEBER_LIBRARY", "libweber.so"))
-_raised = threading.local()             # .error: the exception in a function for the library
+_raised = type("", (threading.local,), {"error": None, "inside": 0})()  # in callbacks, by thread
 _NONE = c.c_void_p.in_dll(_lib, "WB_NONE").value
-_lib.wb_error.restype = c.c_char_p
+_lib.wb_error.restype, _lib.wb_clear_error.restype = c.c_char_p, None
 
 class Error(RuntimeError):
     """A failure of the library: its message (wb_error) and, as .code, its wb_status."""
@@ -149,13 +147,14 @@ _new, _valid, _pointer, _rename = (
 @c.PYFUNCTYPE(None, c.c_void_p)
 def _discard(capsule):
     if _valid(capsule, _FRESH):         # no library took the DLManagedTensor: its deleter is called
-        p = _pointer(capsule, _FRESH)
-        c.CFUNCTYPE(None, c.c_void_p).from_address(p + 56)(p)
+        c.CFUNCTYPE(None, c.c_void_p).from_address((p := _pointer(capsule, _FRESH)) + 56)(p)
 
 class Tensor(Object):
     """An array of the library, with Python's operators; numpy.from_dlpack(x) reads it."""
     shape = property(lambda self: tuple(self.dim(i) for i in range(self.ndim())))
-    def __dlpack__(self, **_):
+    def __dlpack__(self, copy=None, **_):
+        if copy:
+            raise BufferError("the tensor's memory is shared: copy the array that it becomes")
         return _new(self.to_dlpack_unversioned(), _FRESH, c.cast(_discard, c.c_void_p))
     def __dlpack_device__(self):
         capsule = self.__dlpack__()     # type and number of the device, in the DLManagedTensor
@@ -208,8 +207,7 @@ def _convert(kind, value, keep):
 def _options(name, by_place, named, keep):
     """The address of a struct of options, in which .size and .given are as a macro sets them."""
     o, given = _struct(name)(), []
-    unknown = [*by_place[len(o._places):], *(named.keys() - o._kinds.keys())]
-    if unknown:
+    if unknown := [*by_place[len(o._places):], *(named.keys() - o._kinds.keys())]:
         raise TypeError(f"{name} has no {unknown}; it has {[*o._kinds][2:]}, by place {o._places}")
     for key, value in [*zip(o._places, by_place), *named.items()]:
         if value is not None:
@@ -248,14 +246,14 @@ class Function:
                 values.append(None if name == "ctx" else _convert(kind, args.pop(0), keep))
         if args or named or len(values) < len(self.params):
             raise TypeError(f"{self.__name__} takes ({_FUNCTIONS[self.__name__][1]})")
+        _raised.error = _raised.error if _raised.inside else _lib.wb_clear_error()  # from before
         return self.read(self.f(*values), results, keep)
     def read(self, value, results, keep):
         """The result, with those through pointers; raises an error."""
         kind = self.result
         if (kind[-1] != "*" or not value) and _lib.wb_error_code():
-            error, reason = Error(_lib.wb_error().decode()), getattr(_raised, "error", None)
-            error.code, _raised.error = _lib.wb_error_code(), None
-            _lib.wb_clear_error()
+            error, reason = Error(_lib.wb_error().decode()), _raised.error
+            error.code, _raised.error = _lib.wb_error_code(), _lib.wb_clear_error()
             raise error from reason
         if kind == "void*" and keep and isinstance(keep[0], Object):
             kind = type(keep[0]).__name__ + "*"             # of the kind of the argument
@@ -273,6 +271,7 @@ def _callback(kind, f):
     """A function of Python as one of C, which lives as long as the program."""
     result, params = _CALLBACKS[kind][0], _declared(_CALLBACKS[kind][1])
     def call(*values):
+        _raised.inside += 1
         try:
             value = f(*[_take(k, x, True) for (k, name), x in zip(params, values) if name != "ctx"])
             if not _object(result):
@@ -285,14 +284,15 @@ def _callback(kind, f):
             code = getattr(error, "code", _CONSTANTS["WB_ERROR_ARGUMENT"])
             _lib.wb_fail(code, b"%s", (str(error) or type(error).__name__).encode())
             return None if _object(result) else -1
+        finally:
+            _raised.inside -= 1
     return c.CFUNCTYPE(_ctype(result), *[_ctype(k) for k, _ in params])(call)
 
 @functools.lru_cache(None)
 def _get(name):
     """WB_NAME, or wb_NAME: the form that takes options, that of a list, itself, that of objects."""
     forms = (f"wb_{name}_with", f"wb_{name}_array", f"wb_{name}", f"wb_object_{name}")
-    found = [x for x in forms if x in _FUNCTIONS]
-    if not found and "WB_" + name not in _CONSTANTS:
+    if not (found := [x for x in forms if x in _FUNCTIONS]) and "WB_" + name not in _CONSTANTS:
         raise AttributeError(f"the header has no wb_{name}")
     return Function(found[0]) if found else _CONSTANTS["WB_" + name]
 

@@ -116,6 +116,19 @@ def check_errors(wb, np):
     raises(wb.Error, lambda: wb.withgradient(lambda m, b: None, model, batch), "WB_NONE")
     assert wb.mean(x).item() == 1               # an error is over when it was raised
 
+    def left_over():
+        wb._lib.wb_fail(wb.ERROR_ARGUMENT, b"left over")
+        wb._raised.error = ZeroDivisionError()
+    left_over()
+    assert wb.threads() > 0                     # what an earlier call left is not of this one
+    left_over()
+    assert raises(wb.Error, lambda: x @ x, "matmul").__cause__ is None
+
+    def lasting(model, batch):                  # a call within keeps the error of the one around it
+        left_over()
+        wb.threads()
+    raises(wb.Error, lambda: wb.withgradient(lasting, model, batch), "left over")
+
 
 def check_lifetimes(wb, np):
     gc.collect()
@@ -133,6 +146,7 @@ def check_lifetimes(wb, np):
     seen = np.from_dlpack(y)
     assert not seen.flags.writeable and np.from_dlpack(y).ctypes.data == seen.ctypes.data
     assert y.__dlpack_device__() == (1, 0)
+    raises(BufferError, lambda: y.__dlpack__(copy=True), "shared")
     del y
     gc.collect()
     assert (seen == 3).all()
