@@ -19,8 +19,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-READ = (".gitignore", "CHANGELOG.md", "CMakeLists.txt", "LICENSE", "README.md", "include", "packaging",
-        "run", "tools/abi.py", "tools/dist.py", "tools/version.py")
+READ = (".gitignore", "CHANGELOG.md", "CMakeLists.txt", "LICENSE", "README.md", "include",
+        "packaging", "run", "tools/abi.py", "tools/dist.py", "tools/version.py")
 # Options that decide what a package has, whatever their defaults are
 DECIDED = {"WEBER_ZLIB", "WEBER_MPI", "WEBER_TESTS", "WEBER_EXAMPLES", "WEBER_BENCH"}
 # The fields of vcpkg.json and of its features that vcpkg documents and these recipes may use
@@ -100,7 +100,7 @@ def refusals(clone, archive, work):
 
 
 def release(clone):
-    """What a commit lacks to be a release is said, and an error with --release."""
+    """What a commit lacks to be a release is named, and an error with --release."""
     run("git", "checkout", "-q", ".", folder=clone)
     run("git", "clean", "-fdq", folder=clone)
     log = clone / "CHANGELOG.md"

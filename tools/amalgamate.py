@@ -569,7 +569,7 @@ def header():
 
 
 def commit():
-    """The commit of this project; another repository in which it lies is not asked."""
+    """The commit of this project; not that of a repository around an archive."""
     def git(*words):
         run = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True,
                              check=False)

@@ -4,10 +4,10 @@
     dist.py [--local] [--check] [--release]
 
 build/dist/weber-VERSION.tar.gz has every file of the commit HEAD; weber-VERSION.tar.gz.sha256 its
-hash.  The bytes depend on the commit, not on settings: the names are sorted, the owner is root, the
-times are that of the commit, and GNU gzip, which is needed, writes neither name nor time.  --check
-proves this on one machine; other versions of git and of GNU gzip were not compared.  `git
-get-tar-commit-id` reads the commit back.
+hash.  The bytes depend on the commit, not on settings: the names are sorted, the owner is root,
+the times are that of the commit, and GNU gzip, which is needed, writes neither name nor time.
+--check proves this on one machine; other versions of git and of GNU gzip were not compared.
+`git get-tar-commit-id` reads the commit back.
 
 "not a release: ..." names what the commit lacks: a head of CHANGELOG.md that is released and has the
 version of base.h, and packaging/abi/libweber.abi as `./run abi --update` writes it.  With --release
@@ -92,7 +92,8 @@ def lacks():
         return
     with tempfile.TemporaryDirectory() as folder:
         if abi.interface(ROOT, Path(folder)) != (ROOT / abi.KEPT).read_text():
-            yield f"{abi.KEPT} is not the interface of the headers: ./run abi --update writes it"
+            yield (f"{abi.KEPT} is not the interface of the headers: "
+                   "./run abi --update writes it")
 
 
 def make_archive(name):

@@ -4,8 +4,8 @@
 #
 #   packages.sh [--must] [RELEASE...]     RELEASE: bookworm and trixie, which are Debian 12 and 13
 #
-# What needs a package server that does not answer, or debootstrap, which is missing, is NOT CHECKED,
-# which is an error with --must only.  All else that does not work is FAILED.
+# Without root, unshare, debootstrap or an answer of the package server it prints NOT CHECKED, which
+# is an error with --must only.  All else that does not work is FAILED.
 #
 # A bare root is what debootstrap makes of the variant minbase.  build/roots/RELEASE.tar keeps it;
 # WEBER_ROOTS names another folder of such archives, WEBER_DEBIAN_MIRROR another server.  Each

@@ -16,19 +16,20 @@ check() {
     fi
 }
 strict="-std=c11 -Wall -Wextra -pedantic -Werror"
-needs() { readelf -d "$1" | grep "NEEDED.*libweber\\.so\\.0\\.5"; }
+needs() { readelf -d "$1" | grep "NEEDED.*libweber\\.so"; }
 is_static() { ./"$1" && ! needs "$1"; }
 
 # The shell splits the flags into words.
 # shellcheck disable=SC2046,SC2086
 by_pkg_config() { cc $strict consumer/consumer.c -o shared $(pkg-config --cflags --libs weber); }
-# As docs/embedding.md has it
 # shellcheck disable=SC2046,SC2086
 by_pkg_config_static() {
     cc $strict consumer/consumer.c -o static \
-        $(pkg-config --static --cflags --libs weber | sed 's/-lweber/-l:libweber.a/')
+        $(pkg-config --cflags --libs weber-static)
 }
-by_cmake() { cmake -S "consumer/$1" -B "$2" && cmake --build "$2"; }
+version=$(awk '/define WB_VERSION_M/ { printf "%s%s", dot, $3; dot = "." }' \
+    /usr/include/weber/base.h)
+by_cmake() { cmake -S "consumer/$1" -B "$2" -DVERSION="$version" && cmake --build "$2"; }
 new() { weber new x && make -C x && (cd x && ./x); }
 doctor() { weber doctor && ! weber doctor | grep 'no: .* build Weber again'; }
 # shellcheck disable=SC2046,SC2086

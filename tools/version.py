@@ -1,4 +1,4 @@
-"""The version of the headers, and what CHANGELOG.md says about it."""
+"""The version of the headers, and the versions of CHANGELOG.md."""
 import re
 
 

@@ -9,6 +9,8 @@ build=$1 here=$2 cc=$3 cxx=$4
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix
+version=$(awk '/define WB_VERSION_M/ { printf "%s%s", dot, $3; dot = "." }' \
+    "$here/../../include/weber/base.h")
 status=0
 check() {
     name=$1
@@ -26,8 +28,9 @@ in_work() { (cd "$work" && "$@"); }           # it writes a log there
 check install cmake --install "$build" --prefix "$prefix"
 
 by_cmake() {
-    cmake -S "$here" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
-        -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_BUILD_TYPE=Release && cmake --build "$work/build"
+    cmake -S "$here" -B "$work/build" -DVERSION="$version" \
+        -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
+        -DCMAKE_BUILD_TYPE=Release && cmake --build "$work/build"
 }
 check find_package by_cmake
 check find_package_c "$work/build/consumer_c"
@@ -53,12 +56,12 @@ export PKG_CONFIG_PATH
 strict="-Wall -Wextra -pedantic -Werror"
 # weber.pc names the prefix of the build; the variables replace it by the empty prefix.
 pkg() { pkg-config --define-variable=prefix="$prefix" --define-variable=libdir="$(dirname "$pc")" \
-    --define-variable=includedir="$prefix/include" "$@" weber; }
+    --define-variable=includedir="$prefix/include" "$@"; }
 # The shell splits the flags into words.
 # shellcheck disable=SC2046,SC2086
 by_pkg_config() {
-    "$cc" -std=c11 $strict "$here/consumer.c" -o "$work/c" $(pkg --cflags --libs) &&
-        "$cxx" -std=c++17 $strict "$here/consumer.cpp" -o "$work/cxx" $(pkg --cflags --libs)
+    "$cc" -std=c11 $strict "$here/consumer.c" -o "$work/c" $(pkg --cflags --libs weber) &&
+        "$cxx" -std=c++17 $strict "$here/consumer.cpp" -o "$work/cxx" $(pkg --cflags --libs weber)
 }
 check pkg_config by_pkg_config
 LD_LIBRARY_PATH=$(dirname "$pc")
@@ -66,11 +69,10 @@ export LD_LIBRARY_PATH
 check pkg_config_c "$work/c"
 check pkg_config_cxx in_work "$work/cxx"
 
-# Where both are installed, the linker is given the static library by its file's name.
 # shellcheck disable=SC2046,SC2086
 by_pkg_config_static() {
     "$cc" -std=c11 $strict "$here/consumer.c" -o "$work/static" \
-        $(pkg --static --cflags --libs | sed 's/-lweber/-l:libweber.a/')
+        $(pkg --cflags --libs weber-static)
 }
 check pkg_config_static by_pkg_config_static
 check pkg_config_static_runs static_runs "$work/static"
@@ -79,20 +81,20 @@ cp "$(dirname "$pc")/libweber.a" "$work/only"
 # shellcheck disable=SC2046,SC2086
 by_pkg_config_alone() {
     "$cc" -std=c11 $strict "$here/consumer.c" -o "$work/alone" \
-        $(pkg --define-variable=libdir="$work/only" --static --cflags --libs)
+        $(pkg --define-variable=libdir="$work/only" --static --cflags --libs weber)
 }
 check pkg_config_only_static by_pkg_config_alone
 check pkg_config_only_static_runs static_runs "$work/alone"
 
 # A program of ranks, with the MPI whose compiler is mpicc.
 by_cmake_ranks() {
-    cmake -S "$here/ranks" -B "$work/ranks" -DCMAKE_PREFIX_PATH="$prefix" \
+    cmake -S "$here/ranks" -B "$work/ranks" -DVERSION="$version" -DCMAKE_PREFIX_PATH="$prefix" \
         -DCMAKE_C_COMPILER="$cc" && cmake --build "$work/ranks"
 }
 # shellcheck disable=SC2046,SC2086
 by_pkg_config_ranks() {
     "$cc" -std=c11 $strict "$here/ranks/ranks.c" -o "$work/ranks_pc" \
-        $(pkg --cflags --libs weber-mpi)
+        $(pkg --cflags --libs weber-mpi weber)
 }
 of_ranks() {
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
@@ -117,7 +119,7 @@ has_backends() {
     echo '#include <weber.h>
           int main(void) { return wb_using("OpenCL") || wb_using("CUDA"); }' >"$work/using.c"
     # shellcheck disable=SC2046
-    "$cc" -std=c11 "$work/using.c" -o "$work/using" $(pkg --cflags --libs) && "$work/using"
+    "$cc" -std=c11 "$work/using.c" -o "$work/using" $(pkg --cflags --libs weber) && "$work/using"
 }
 links_no_driver() {
     for file in "$(dirname "$pc")/libweber.so" "$prefix/bin/weber"; do
@@ -140,7 +142,7 @@ block 1 >"$work/readme.c"
 block 2 >"$work/expected"
 # shellcheck disable=SC2046,SC2086
 readme() {
-    "$cc" -std=c11 $strict "$work/readme.c" -o "$work/readme" $(pkg --cflags --libs) &&
+    "$cc" -std=c11 $strict "$work/readme.c" -o "$work/readme" $(pkg --cflags --libs weber) &&
         "$work/readme" >"$work/printed" && diff "$work/expected" "$work/printed"
 }
 check readme readme
