@@ -9,9 +9,9 @@ the times are that of the commit, and GNU gzip, which is needed, writes neither 
 --check proves this on one machine; other versions of git and of GNU gzip were not compared.
 `git get-tar-commit-id` reads the commit back.
 
-"not a release: ..." names what the commit lacks: a head of CHANGELOG.md that is released and has the
-version of base.h, and packaging/abi/libweber.abi as `./run abi --update` writes it.  With --release
-this is an error, and nothing is written.
+"not a release: ..." names what the commit lacks: a head of CHANGELOG.md that is released and has
+the version of base.h, and packaging/abi/libweber.abi as `./run abi --update` writes it.  With
+--release this is an error, and nothing is written.
 
 build/dist/recipes/ has the recipes of packaging/ with version, address and hashes in the place of
 @WORDS@.  Address and homepage are those of packaging/release.json; with --local, or without an
@@ -115,7 +115,8 @@ def make_recipes(archive, local):
     release = json.loads((ROOT / "packaging/release.json").read_text())
     content = archive.read_bytes()
     url = None if local else release["url"]
-    words = {"VERSION": version(ROOT), "DESCRIPTION": description(), "HOMEPAGE": release["homepage"],
+    words = {"VERSION": version(ROOT), "DESCRIPTION": description(),
+             "HOMEPAGE": release["homepage"],
              "SHA256": hashlib.sha256(content).hexdigest(),
              "SHA512": hashlib.sha512(content).hexdigest()}
     words["URL"] = url.replace("@VERSION@", version(ROOT)) if url else archive.as_uri()
