@@ -24,9 +24,10 @@ def doctor(weber, folder, *words, **variables):
 
 
 def known():
+    """The variables of the library, and those of scripts and examples."""
     text = (ROOT / "src/cli/variables.c").read_text()
-    library = text[:text.index("/* of examples")]
-    return set(re.findall(r'"(WEBER_\w+)"', library))
+    at = text.index("/* of examples")
+    return (set(re.findall(r'"(WEBER_\w+)"', part)) for part in (text[:at], text[at:]))
 
 
 def read_by_sources():
@@ -37,27 +38,58 @@ def read_by_sources():
     return names - BACKENDS
 
 
+def read_by_scripts():
+    """Variables that scripts and examples read, and those that a page sets."""
+    c = r'(?:getenv\(|real_folder\(\w+, )"(WEBER_\w+)"'
+    reads = {".sh": r"\$\{?(WEBER_\w+)", ".c": c, ".h": c,
+             ".py": r"""environ(?:\.get\(|\[)\s*["'](WEBER_\w+)""",
+             ".md": r"(?<!-D)\b(WEBER_\w+)=(?!ON|OFF)"}
+    names = set()
+    for path in (ROOT / "run", *(p for folder in ("tools", "examples", "bench", "tests")
+                                 for p in (ROOT / folder).rglob("*"))):
+        read = reads.get(path.suffix or ".sh")
+        if path.is_file() and read and path.name != "doctor.py":
+            names |= set(re.findall(read, path.read_text(errors="replace")))
+    return {name for name in names if not name.startswith("WEBER_TEST_")}
+
+
 def checks_values(weber, folder):
     """Values of variables that have no effect are named, once on standard error."""
     code, out, err = doctor(weber, folder, WEBER_DEBUG="chek", WEBER_NUM_THREADS="abc",
                             WEBER_ISA="avx2", WEBER_EAGER="", WEBER_GPU_TIMING="0.5")
-    topics = ("a list, with commas, of load, stages, plan, dispatch, kernel, check, sync, dist or"
-              " all")
+    whole = ('WEBER_DEBUG has "chek", which has no effect: it is a list, with commas, of load,'
+             " stages, plan, dispatch, kernel, check, sync, dist or all")
+    number = 'WEBER_NUM_THREADS is "abc", which has no effect: it is a whole number from 1 on'
     yield "values", code == 1 and "\n2 problems were found" in out and \
-        f"PROBLEM: this value has no effect: WEBER_DEBUG is {topics}\n" in out and \
-        "no effect: WEBER_NUM_THREADS is a number from 1 on\n" in out, out
-    whole = f'WEBER_DEBUG is "chek", which has no effect: it is {topics}.'
-    yield "warnings", err.count(whole) == 1 and err.count("which has") == 2 and \
-        err.count('WEBER_NUM_THREADS is "abc"') == 1, err
-    wrong = (("WEBER_DEBUG", "plan,,x", "a list"), ("WEBER_EAGER", "yes", "0 or 1"),
-             ("WEBER_ISA", "sse", "portable, avx2 or avx512"),
-             ("WEBER_GPU_TIMING", "-1", "a number from 0 on"))
-    code, out, err = doctor(weber, folder, **{name: value for name, value, _ in wrong})
-    for name, value, words in wrong:
-        yield value, code == 1 and f"{name} is {words}" in out and \
-            f'{name} is "{value}", which has no effect' in err, out + err
+        f"PROBLEM: {whole}\n" in out and f"PROBLEM: {number}\n" in out, out
+    yield "warnings", err.count(f"{whole}.") == 1 and err.count("which has") == 2 and \
+        err.count(f"{number}.") == 1, err
+    wrong = (("WEBER_DEBUG", "check,x y", 'has "x y"', "a list"),
+             ("WEBER_EAGER", "yes", 'is "yes"', "0 or 1"),
+             ("WEBER_ISA", "sse", 'is "sse"', "portable, avx2 or avx512"),
+             ("WEBER_NUM_THREADS", "8,4", 'is "8,4"', "a whole number from 1 on"),
+             ("WEBER_CPU_DEVICES", "1.5", 'is "1.5"', "a whole number from 1 on"),
+             ("WEBER_GPU_TIMING", "-1", 'is "-1"', "a number from 0 on"))
+    code, out, err = doctor(weber, folder, **{name: value for name, value, _, _ in wrong})
+    for name, value, found, words in wrong:
+        whole = f"{name} {found}, which has no effect: it is {words}"
+        yield value, code == 1 and f"PROBLEM: {whole}" in out and whole in err, out + err
+    threads = re.compile(r"by (\d+) threads?")
+    usual = doctor(weber, folder)[1]
+    yield "threads of no effect", threads.search(out)[1] == threads.search(usual)[1], out
     code, out, err = doctor(weber, folder, WEBER_DEBUG="check, plan ")
     yield "a list", code == 0 and "has no effect" not in out + err, out + err
+
+
+def checks_readers():
+    """All readers of a variable of the table take what the table takes."""
+    text = (ROOT / "src/base/environment.c").read_text()
+    rows = set(re.findall(r'\{"(WEBER_\w+)"', text))
+    own = {"WEBER_DEBUG", "WEBER_ISA"}      # of words: the reader compares them
+    read = {name: path for path in (ROOT / "src").rglob("*.c")
+            for name in re.findall(r'getenv\("(WEBER_\w+)"', path.read_text())
+            if name in rows - own and path.parent.name != "cli"}
+    yield "readers", own < rows and not read, read
 
 
 def checks_threads(weber, folder):
@@ -75,26 +107,40 @@ def checks_library(weber, folder):
     compiler = shutil.which("cc")
     if not compiler or sys.platform == "darwin":
         return
+    soname = re.search(r"libweber\.so\.[0-9.]+", doctor(weber, folder)[1])
+    yield "soname", soname, doctor(weber, folder)[1]
     there = folder / "beside"
     there.mkdir()
     shutil.copy(weber, there / "weber")
-    code, out, _ = doctor(str(there / "weber"), folder)
-    yield "no library", code == 0 and "libweber.so: not beside this program\n" in out, out
+    soname = re.match(r"libweber\.so\.\d+\.\d+", soname[0])[0]
     (there / "empty.c").write_text("int wb_nothing;\n")
-    build = [compiler, "-shared", "-fPIC"]
+    build = [compiler, "-shared", "-fPIC", str(there / "empty.c")]
+    subprocess.run([*build, "-o", str(there / "libweber.so")], check=True)
+    code, out, _ = doctor(str(there / "weber"), folder)
+    yield "no library", code == 0 and f"{soname}: not beside this program\n" in out, out
     needed = str(there / "libutf8proc.so.2")
-    subprocess.run([*build, "-Wl,-soname,libutf8proc.so.2.none", str(there / "empty.c"),
-                    "-o", needed], check=True)
-    subprocess.run([*build, "-Wl,--no-as-needed", str(there / "empty.c"), needed,
-                    "-o", str(there / "libweber.so")], check=True)
+    subprocess.run([*build, "-Wl,-soname,libutf8proc.so.2.none", "-o", needed], check=True)
+    subprocess.run([*build, "-Wl,--no-as-needed", needed, "-o", str(there / soname)], check=True)
     code, out, _ = doctor(str(there / "weber"), folder)
-    reason = re.search(r"PROBLEM: programs cannot load it: (.*); install (.*)\n", out)
+    reason = re.search(r"PROBLEM: programs cannot load it: (.*); install (.*)\n(.*)\n", out)
     yield "library", code == 1 and "\n1 problem was found\n" in out and reason and \
-        reason.group(1).startswith("libutf8proc.so.2.none: cannot open") and \
-        reason.group(2) == "libutf8proc-dev (Debian, Ubuntu)", out
-    subprocess.run([*build, str(there / "empty.c"), "-o", str(there / "libweber.so")], check=True)
+        reason[1].startswith("libutf8proc.so.2.none: cannot open") and \
+        reason[2] == "libutf8proc-dev (Debian, Ubuntu)" and \
+        "built for another release: build Weber on this machine" in reason[3], out
+    real = there / f"{soname}.9"
+    (there / soname).unlink()
+    (there / soname).symlink_to(real.name)
+    subprocess.run([*build, "-o", str(real)], check=True)
     code, out, _ = doctor(str(there / "weber"), folder)
-    yield "loads", code == 0 and "beside/libweber.so: programs can load it\n" in out, out
+    yield "loads", code == 0 and f"beside/{soname}.9: programs can load it\n" in out, out
+    for end, words in (("raise(SIGSEGV)", "signal 11"), ("_exit(0)", "status 0")):
+        (there / "empty.c").write_text("#include <signal.h>\n#include <unistd.h>\n"
+                                       "__attribute__((constructor)) static void begin(void)\n"
+                                       f"{{ {end}; }}\n")
+        subprocess.run([*build, "-o", str(real)], check=True)
+        code, out, _ = doctor(str(there / "weber"), folder)
+        yield end, code == 1 and "PROBLEM: programs cannot load it: the process that loaded it" \
+            f" ended with {words}" in out, out
 
 
 def checks(weber, folder):
@@ -127,12 +173,17 @@ def checks(weber, folder):
     yield "words", code == 2 and not out and "weber doctor" in err, out
     for more in (checks_values, checks_threads, checks_library):
         yield from more(weber, folder)
-    free = {name for name in known() if re.search("_(PATH|DIR|LIBRARY|DEVICES|RANK|SIZE)$", name)}
+    yield from checks_readers()
+    library, scripts = known()
+    free = {name for name in library if re.search("_(PATH|DIR|LIBRARY|DEVICES|RANK|SIZE)$", name)}
     free |= {"WEBER_BACKENDS", "WEBER_MATMUL_PRECISION", "WEBER_MEMORY_LIMIT", "WEBER_RENDEZVOUS"}
     rows = set(re.findall(r'"(WEBER_\w+)"', (ROOT / "src/base/environment.c").read_text()))
-    yield "all values", rows | free == known() and rows & free == {"WEBER_CPU_DEVICES"}, \
-        rows | free ^ known()
-    yield "list", known() == read_by_sources(), known() ^ read_by_sources()
+    yield "all values", rows | free == library and rows & free == {"WEBER_CPU_DEVICES"}, \
+        rows | free ^ library
+    yield "list", library == read_by_sources(), library ^ read_by_sources()
+    found = read_by_scripts()
+    yield "scripts", scripts <= found and found <= library | scripts, \
+        (scripts - found, found - library - scripts)
 
 
 def main(weber):

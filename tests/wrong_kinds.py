@@ -3,11 +3,12 @@
     wrong_kinds.py LIBRARY COMPILER [WORDS...]
 
 Each function of the public headers that takes an object is called with an object of each other
-kind in its place, and with a path.  A C compiler only warns of such a call.  The function must fail
-with a message that begins with its name and has the kind that was found and the kind that was
-expected; where it fails with objects of the right kinds too, since the other arguments here do not
-fit them, with a message that begins with its name.  With WORDS, only functions whose name has one
-of them are called.
+kind in its place, and with two paths: one that is aligned, as an object is, and one at an odd
+address that ends with the last byte of readable memory.  A C compiler only warns of such a call.
+The function must fail with a message that begins with its name and has the kind that was found and
+the kind that was expected; where it fails with objects of the right kinds too, since the other
+arguments here do not fit them, with a message that begins with its name.  With WORDS, only
+functions whose name has one of them are called.
 """
 import os
 import re
@@ -62,6 +63,7 @@ MAIN = """
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <weber.h>
@@ -76,6 +78,15 @@ static int record(wb_tensor *const *in, wb_tensor **out, void *ctx)
 static _Alignas(16) char path[64] = "wrong_kinds.safetensors";
 static const char *const names[] = {NAMES, NULL};
 static void *objects[32];
+
+/* A short text whose last byte is that before a page which cannot be read. */
+static void *short_path(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || mprotect(at + page, page, PROT_NONE)) exit(2);
+    return strcpy(at + page - 3, "m/");
+}
 static wb_tensor *x; static wb_layer *layer; static wb_tree *tree; static wb_rule *rule;
 static wb_schedule *schedule; static wb_opt_state *state; static wb_dataset *dataset;
 static wb_loader *loader; static wb_tokenizer *tokenizer; static wb_decoder *decoder;
@@ -285,7 +296,7 @@ def calls(words):
             # the inputs of a layer: the layer names them
             named = {"call": "Dense", "call_outputs": "Dense", "summary": "eval"}
             named = named.get(short, short) if kinds == ("tensor",) else short
-            unless = ' || !strcmp(names[i], "pointer")' if kinds == ("device",) else ""
+            unless = ' || objects[i] == path' if kinds == ("device",) else ""
             name = re.search(r"(\w+)$", argument)[1]
             lines.append(f"""    for (int i = 0; names[i]; i++) {{
         if (fits(names[i], "{fitting}"){unless}) continue;
@@ -303,8 +314,8 @@ def calls(words):
 
 
 def main(library, compiler, *words):
-    names = ", ".join(f'"{WORDS.get(k, k)}"' for k in KINDS) + ', "pointer"'
-    values = ", ".join(f"(void *){v}" for v in KINDS.values()) + ", path"
+    names = ", ".join(f'"{WORDS.get(k, k)}"' for k in KINDS) + ', "pointer", "pointer"'
+    values = ", ".join(f"(void *){v}" for v in KINDS.values()) + ", path, short_path()"
     functions, runs, n = calls(words)
     literal = '"' + TOKENIZER.replace('"', '\\"') + '"'
     text = MAIN.replace("NAMES", names).replace("OBJECTS", values).replace("TOKENIZER", literal)
@@ -322,7 +333,7 @@ int main(void)
         program = folder / "wrong_kinds.c"
         program.write_text(text)
         library = str(Path(library).absolute())
-        flags = ["-std=c11", "-O0", "-w", f"-I{ROOT}/include"]
+        flags = ["-std=c11", "-D_DEFAULT_SOURCE", "-O0", "-w", f"-I{ROOT}/include"]
         subprocess.run([compiler, *flags, str(program), library,
                         f"-Wl,-rpath,{Path(library).parent}", "-o", str(folder / "program")],
                        check=True)

@@ -4,6 +4,7 @@
  *   base            block - 16        block
  *   | (alignment)   | size, distance  | the caller's bytes ... | */
 #include "base/base.h"
+#include "base/environment.h"
 #include "base/system.h"
 
 #include <pthread.h>
@@ -61,9 +62,9 @@ static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
 
 static void read_environment(void)
 {
-    const char *n = getenv("WEBER_FAIL_ALLOC");
-    if (!n || !*n) return;
-    atomic_store(&fail_at, strtoll(n, NULL, 10));
+    const double n = wb__environment_number("WEBER_FAIL_ALLOC", -1);
+    if (n < 0) return;
+    atomic_store(&fail_at, (int64_t)WB__MIN(n, 1e15));
     atomic_store(&wb__alloc_watched, true);
 }
 

@@ -1,5 +1,5 @@
 /* The values that variables of the environment take.  A value that a variable does not take has no
- * effect, and is reported once. */
+ * effect, and is reported once.  In a list only the words that are unknown have none. */
 #include "base/environment.h"
 
 #include <math.h>
@@ -8,23 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SWITCH "0 1", 0, false
-#define NUMBER(least) NULL, least, false
+typedef enum { ONE_WORD, LIST, WHOLE, REAL } form;
+#define SWITCH "0 1", 0, ONE_WORD
+#define WORDS(words) words, 0, ONE_WORD
+#define NUMBER(least, form) NULL, least, form
 
-/* `words` are separated by blanks; NULL: a number from `least` on.  A list has words with commas
- * between. */
+/* `words` are separated by blanks; NULL: a number from `least` on. */
 /* clang-format off */
-static const struct { const char *name, *words; double least; bool list; } rows[] = {
+static const struct { const char *name, *words; double least; form form; } rows[] = {
     {"WEBER_AMDGPU_GRAPHS", SWITCH}, {"WEBER_AMDGPU_MIOPEN", SWITCH},
     {"WEBER_AMDGPU_RCCL", SWITCH}, {"WEBER_AMDGPU_ROCBLAS", SWITCH},
-    {"WEBER_CPU_DEVICES", NUMBER(1)}, {"WEBER_CUDA_CUBLASLT", SWITCH},
+    {"WEBER_CPU_DEVICES", NUMBER(1, WHOLE)}, {"WEBER_CUDA_CUBLASLT", SWITCH},
     {"WEBER_CUDA_CUDNN", SWITCH}, {"WEBER_CUDA_GRAPHS", SWITCH}, {"WEBER_CUDA_NCCL", SWITCH},
-    {"WEBER_DEBUG", "load stages plan dispatch kernel check sync dist all", 0, true},
+    {"WEBER_DEBUG", "load stages plan dispatch kernel check sync dist all", 0, LIST},
     {"WEBER_DETERMINISTIC", SWITCH}, {"WEBER_DISTRIBUTED_OVERLAP", SWITCH},
-    {"WEBER_EAGER", SWITCH}, {"WEBER_FAIL_ALLOC", NUMBER(0)}, {"WEBER_GPU_BRANCHES", SWITCH},
-    {"WEBER_GPU_TIMING", NUMBER(0)}, {"WEBER_ISA", "portable avx2 avx512", 0, false},
+    {"WEBER_EAGER", SWITCH}, {"WEBER_FAIL_ALLOC", NUMBER(0, WHOLE)}, {"WEBER_GPU_BRANCHES", SWITCH},
+    {"WEBER_GPU_TIMING", NUMBER(0, REAL)}, {"WEBER_ISA", WORDS("portable avx2 avx512")},
     {"WEBER_METAL_MPS", SWITCH}, {"WEBER_METAL_MPSGRAPH", SWITCH},
-    {"WEBER_METAL_STAGING", SWITCH}, {"WEBER_NUM_THREADS", NUMBER(1)},
+    {"WEBER_METAL_STAGING", SWITCH}, {"WEBER_NUM_THREADS", NUMBER(1, WHOLE)},
     {"WEBER_ONEDNN", SWITCH}, {"WEBER_OPENCL_ATTENTION", SWITCH},
     {"WEBER_OPENCL_BINARIES", SWITCH}, {"WEBER_OPENCL_CLBLAST", SWITCH},
     {"WEBER_OPENCL_FRAGMENTS", SWITCH}, {"WEBER_OPENCL_PRODUCTS", SWITCH},
@@ -43,33 +44,49 @@ static bool has(const char *list, const char *word, size_t n)
     return false;
 }
 
-static bool takes(int row, const char *value)
+static int find(const char *name)
 {
-    if (!rows[row].words) {
-        char *end;
-        const double v = strtod(value, &end);
-        return end > value && !*end && v >= rows[row].least && isfinite(v);
-    }
-    if (!rows[row].list) return has(rows[row].words, value, strlen(value));
-    for (bool more = true; more; value++) {
+    for (int i = 0; i < (int)WB__COUNT(rows); i++)
+        if (!strcmp(name, rows[i].name)) return i;
+    return -1;
+}
+
+/* Reads a number that the row takes.  false: the value is none. */
+static bool read_number(int row, const char *value, double *number)
+{
+    char *end;
+    *number = strtod(value, &end);
+    return end > value && !*end && *number >= rows[row].least && isfinite(*number) &&
+           (rows[row].form == REAL || *number == floor(*number));
+}
+
+/* Finds the first part of the value that the row does not take.  false: it takes all. */
+static bool find_wrong(int row, const char *value, const char **wrong, size_t *n)
+{
+    double number;
+    *wrong = value, *n = strlen(value);
+    if (!rows[row].words) return !read_number(row, value, &number);
+    if (rows[row].form != LIST) return !has(rows[row].words, value, *n);
+    for (;; value += *value == ',') {
         value += strspn(value, " ");
-        const size_t n = strcspn(value, ", ");
-        if (n && !has(rows[row].words, value, n)) return false;
-        value += n + strspn(value + n, " ");
-        more = *value == ',';
-        if (*value && !more) return false;
+        const size_t length = strcspn(value, ",");
+        for (*n = length; *n && value[*n - 1] == ' ';) --*n;
+        if (*n && !has(rows[row].words, *wrong = value, *n)) return true;
+        value += length;
+        if (!*value) return false;
     }
-    return true;
 }
 
 /* Writes "0 or 1" for "0 1". */
 static void describe(int row, char *text, size_t bytes)
 {
     if (!rows[row].words) {
-        snprintf(text, bytes, "a number from %g on", rows[row].least);
+        snprintf(text, bytes, "a %snumber from %g on", rows[row].form == WHOLE ? "whole " : "",
+                 rows[row].least);
         return;
     }
-    size_t at = (size_t)snprintf(text, bytes, rows[row].list ? "a list, with commas, of " : "");
+    const bool list = rows[row].form == LIST;
+    size_t at = (size_t)snprintf(text, bytes, list ? "a list, with commas, of " : "");
     for (const char *word = rows[row].words; *word && at < bytes;) {
         const size_t n = strcspn(word, " ");
         const bool first = word == rows[row].words, last = !word[n];
@@ -79,24 +96,40 @@ static void describe(int row, char *text, size_t bytes)
     }
 }
 
-bool wb__environment_takes(const char *name, const char *value, char *allowed, size_t bytes)
+bool wb__environment_takes(const char *name, const char *value, char *why, size_t bytes)
 {
-    for (int i = 0; i < (int)WB__COUNT(rows); i++) {
-        if (strcmp(name, rows[i].name) || !*value || takes(i, value)) continue;
-        describe(i, allowed, bytes);
-        return false;
-    }
-    return true;
+    char allowed[128];
+    const char *wrong;
+    size_t n;
+    const int row = find(name);
+    if (row < 0 || !*value || !find_wrong(row, value, &wrong, &n)) return true;
+    describe(row, allowed, sizeof allowed);
+    snprintf(why, bytes, "%s %s \"%.*s\", which has no effect: it is %s", name,
+             rows[row].form == LIST ? "has" : "is", (int)WB__MIN(n, (size_t)64), wrong, allowed);
+    return false;
+}
+
+double wb__environment_number(const char *name, double by_default)
+{
+    const char *value = getenv(name);
+    const int row = find(name);
+    double number;
+    return value && row >= 0 && read_number(row, value, &number) ? number : by_default;
+}
+
+bool wb__environment_switch(const char *name, bool by_default)
+{
+    const char *value = getenv(name);
+    return value && (!strcmp(value, "0") || !strcmp(value, "1")) ? *value == '1' : by_default;
 }
 
 static void check(void)
 {
-    char allowed[128];
+    char why[320];
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         const char *value = getenv(rows[i].name);
-        if (value && !wb__environment_takes(rows[i].name, value, allowed, sizeof allowed))
-            wb__log(WB_LOG_WARN, "%s is \"%s\", which has no effect: it is %s.", rows[i].name,
-                    value, allowed);
+        if (value && !wb__environment_takes(rows[i].name, value, why, sizeof why))
+            wb__log(WB_LOG_WARN, "%s.", why);
     }
 }
 

@@ -4,10 +4,16 @@
 
 #include "base/base.h"
 
-/* Whether the variable may have this value; "" counts as not set.  If not, writes what it takes to
- * `allowed`: "0 or 1".  Variables that take any text, such as paths, and those whose reader reports
- * a wrong value itself, take all. */
-bool wb__environment_takes(const char *name, const char *value, char *allowed, size_t bytes);
+/* The value of a variable that is 0 or 1, or a number.  `by_default`: the variable is not set, is
+ * empty or has a value that it does not take. */
+bool wb__environment_switch(const char *name, bool by_default);
+double wb__environment_number(const char *name, double by_default);
+
+/* Whether the variable may have this value; "" counts as not set.  If not, writes a sentence
+ * without its full stop to `why`: `WEBER_EAGER is "yes", which has no effect: it is 0 or 1`.
+ * Variables that take any text, such as paths, and those whose reader reports a wrong value itself,
+ * take all. */
+bool wb__environment_takes(const char *name, const char *value, char *why, size_t bytes);
 
 /* Warns once in the process of each variable that has a value that it does not take. */
 void wb__environment_check(void);

@@ -14,6 +14,7 @@
 #include "base/parallel.h"
 
 #include "base/base.h"
+#include "base/environment.h"
 #include "base/system.h"
 
 #include <pthread.h>
@@ -25,16 +26,17 @@ enum { MOST_THREADS = 256 };
 
 /* ---- number of threads ----------------------------------------------------------------------- */
 
-static int from_environment(const char *name)
+/* The first entry of OMP_NUM_THREADS, which may be a list; 0: it is none. */
+static double from_openmp(void)
 {
-    const char *text = getenv(name);
-    if (!text || !*text) return 0;
-    char *end;
-    long n = strtol(text, &end, 10);
-    /* Text after the number is ignored: OMP_NUM_THREADS may be a list, of which the first entry is
-     * used. */
-    if (end == text || n < 1) return 0;
-    return n > MOST_THREADS ? MOST_THREADS : (int)n;
+    const char *text = getenv("OMP_NUM_THREADS");
+    return text ? (double)WB__MAX(strtol(text, NULL, 10), 0) : 0;
+}
+
+static int from_environment(void)
+{
+    const double n = wb__environment_number("WEBER_NUM_THREADS", 0);
+    return (int)WB__MIN(n > 0 ? n : from_openmp(), MOST_THREADS);
 }
 
 static int count_cores(void)
@@ -51,8 +53,7 @@ int wb__threads(void)
 {
     int n = atomic_load_explicit(&threads_now, memory_order_relaxed);
     if (wb__likely(n)) return n;
-    n = from_environment("WEBER_NUM_THREADS");
-    if (!n) n = from_environment("OMP_NUM_THREADS");
+    n = from_environment();
     if (!n) n = count_cores();
     pthread_once(&once, prepare);
     int expected = 0;

@@ -2,7 +2,7 @@
  * force, and how fast a small training is.  The exit status is 1 if a problem was found that the
  * user can solve: a libweber.so that cannot be loaded, a variable that does not exist or has a
  * value without effect, a preference that cannot be read, a build for debugging, a training that
- * fails.  A library that is missing is none, nor is a slow or busy machine. */
+ * fails.  A missing library and a slow machine are not problems. */
 #include "backend/cpu/isa.h"
 #include "base/environment.h"
 #include "base/lapack.h"
@@ -66,11 +66,12 @@ static bool opens_hdf5(void) { return wb__hdf5_open("doctor") != NULL; }
 static bool opens_png(void) { return !wb__png_open("doctor"); }
 static bool opens_jpeg(void) { return !wb__jpeg_open("doctor"); }
 
+/* `debian`: the packages of Debian 13 and 12, where they differ. */
 static const struct { const char *name, *purpose, *debian, *homebrew; bool (*opens)(void); }
 opened[] = {
     {"LAPACK", "linear algebra", "liblapack3", "lapack", opens_lapack},
-    {"libhdf5", "files of JLD2", "libhdf5-103-1", "hdf5", opens_hdf5},
-    {"libpng", "PNG images", "libpng16-16", "libpng", opens_png},
+    {"libhdf5", "files of JLD2", "libhdf5-310 or libhdf5-103-1", "hdf5", opens_hdf5},
+    {"libpng", "PNG images", "libpng16-16t64 or libpng16-16", "libpng", opens_png},
     {"libjpeg-turbo", "JPEG images", "libturbojpeg0", "jpeg-turbo", opens_jpeg},
 };
 
@@ -163,11 +164,11 @@ static void print_variables(void)
         any = true;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
         printf("  %s\n", *e);
-        char allowed[128];
+        char why[320];
         const char *value = *e + strcspn(*e, "=");
         if (!is_known(name)) report_unknown(name);
-        else if (!wb__environment_takes(name, value + (*value == '='), allowed, sizeof allowed))
-            PROBLEM("this value has no effect: %s is %s\n", name, allowed);
+        else if (!wb__environment_takes(name, value + (*value == '='), why, sizeof why))
+            PROBLEM("%s\n", why);
     }
 }
 

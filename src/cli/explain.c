@@ -86,7 +86,7 @@ static int explain(const char *text)
     const bool is_text = number < 0 && !is_number(text) && strlen(text) >= LEAST;
     if (is_text && list(text)) return 0;
     fprintf(stderr, "weber explain: no page %s \"%s\"; `weber explain` lists all pages\n",
-            is_text ? "has" : "is named", text);
+            is_text ? "contains" : "is named", text);
     return 1;
 }
 

@@ -1,6 +1,7 @@
 /* Connecting the ranks, and disconnecting them when the process ends. */
 #include "dist/dist.h"
 
+#include "base/environment.h"
 #include "base/options.h"
 #include "base/parallel.h"
 #include "base/system.h"
@@ -56,9 +57,8 @@ static bool register_end(void) { return !atexit(on_end); }
 /* Whether an operation may run in a thread of its own beside the threads that compute. */
 static bool has_spare_processor(void)
 {
-    const char *given = getenv("WEBER_DISTRIBUTED_OVERLAP");
-    if (given && *given) return *given != '0';
-    return (wb__threads() + 1) * communicator.local_size <= wb__system_processors();
+    return wb__environment_switch("WEBER_DISTRIBUTED_OVERLAP",
+                      (wb__threads() + 1) * communicator.local_size <= wb__system_processors());
 }
 
 /* What follows is called with the lock held. */

@@ -74,12 +74,8 @@ static int open_scopes(void)
     return n;
 }
 
-/* Returns the class that the memory's first word is; NULL: it is none.  A word at an address that
- * is a multiple of its size is in one page, so a text that is shorter can be read too. */
-#if defined(__GNUC__)
-__attribute__((no_sanitize_address))
-#endif
-static const wb__class *class_of(const void *object)
+/* Returns the class whose address is the first word; NULL if it is no class. */
+WB__READS_ANY static const wb__class *class_of(const void *object)
 {
     static const wb__class *const classes[] = {
         &wb__tensor_class, &wb__layer_class, &wb__tree_class, &wb__freed_class, &wb__rule_class,
@@ -141,5 +137,6 @@ bool wb__not_a(const char *what, const void *object, const char *expected)
 
 bool wb__is_device(const char *what, const wb_device *d)
 {
-    return !d || !class_of(d) || wb__not_a(what, d, "device");
+    return !d || ((uintptr_t)d % _Alignof(wb_device) == 0 && !class_of(d)) ||
+           wb__not_a(what, d, "device");
 }

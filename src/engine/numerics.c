@@ -1,5 +1,6 @@
 /* The precision of products, and whether runs are deterministic: two settings of the process.  Both
  * are part of a plan's key (request.c) and of its steps (wb__step_blank in plan/stages.h). */
+#include "base/environment.h"
 #include "engine/request.h"
 
 #include <pthread.h>
@@ -24,14 +25,14 @@ static int index_of(const char *name)
 
 static void read_environment(void)
 {
-    const char *name = getenv("WEBER_MATMUL_PRECISION"), *same = getenv("WEBER_DETERMINISTIC");
+    const char *name = getenv("WEBER_MATMUL_PRECISION");
     const int found = name && *name ? index_of(name) : WB__PRECISION_HIGHEST;
     if (found >= 0) precision = found;
     else
         wb__log(WB_LOG_WARN,
                 "WEBER_MATMUL_PRECISION is \"%s\": it is highest, high or medium.\n"
                 "The precision stays highest.", name);
-    deterministic = same && *same && strcmp(same, "0") != 0;
+    deterministic = wb__environment_switch("WEBER_DETERMINISTIC", false);
 }
 
 static void begin(void) { pthread_once(&once, read_environment); }

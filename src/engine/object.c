@@ -40,8 +40,7 @@ wb__thread *wb__thread_start(void)
     pthread_once(&thread_once, make_key);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
-    const char *eager = getenv("WEBER_EAGER");
-    t->eager = eager && *eager && strcmp(eager, "0") != 0;
+    t->eager = wb__environment_switch("WEBER_EAGER", false);
     if (wb__debug("check")) wb__checks = true;
     wb__thread_now = t;
     pthread_setspecific(thread_key, t);

@@ -24,6 +24,13 @@ typedef struct {
     void (*hold)(void *object);
 } wb__class;
 
+/* Of functions that read the first word of memory in which there may be no object. */
+#if defined(__GNUC__)
+#define WB__READS_ANY __attribute__((no_sanitize_address))
+#else
+#define WB__READS_ANY
+#endif
+
 /* The first member of every object. */
 typedef struct {
     const wb__class *class;
@@ -87,7 +94,9 @@ bool wb__alive(const char *what, const void *object);
 /* Sets the error "what: a rule is not a state", or that the object is NULL.  `expected` is the name
  * of a class, or several names.  Returns false. */
 bool wb__not_a(const char *what, const void *object, const char *expected);
-/* Whether d may be a device: it is not an object.  Else sets the error. */
+/* Whether d may be a device: it is aligned and not an object.  Else sets the error.  Other memory,
+ * such as a path, is not recognised: a program may keep a device beyond wb_shutdown, which empties
+ * the lists of devices. */
 bool wb__is_device(const char *what, const wb_device *d);
 
 /* Moves the caller's reference to the current scope and returns the object.  On failure (out of
@@ -102,9 +111,13 @@ static inline void wb__hold(void *object)
     if (class->hold) class->hold(object);
 }
 
-static inline bool wb__is(const void *object, const wb__class *class)
+/* Whether the memory, which may be a program's own, has an object of this class.  No object is at
+ * an address that is not aligned, and an aligned word is in one page, so the first word of a text
+ * that is shorter can be read. */
+WB__READS_ANY static inline bool wb__is(const void *object, const wb__class *class)
 {
-    return object && ((const wb__object *)object)->class == class;
+    return (uintptr_t)object % _Alignof(wb__object) == 0 && object &&
+           ((const wb__object *)object)->class == class;
 }
 
 /* Whether the object is of this class.  Else sets the error; `what` is the public function. */

@@ -96,7 +96,9 @@ static wb_tensor *attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
     if (q->ndim < 2 || k->ndim < 2 || q->dims[q->ndim - 1] != k->dims[k->ndim - 1])
         return wb__fail_null(WB_ERROR_SHAPE, "attention_scores: q %s and k %s do not go together",
                              wb_describe(q), wb_describe(k));
-    const bool none = wb_is_none(mask), keep = !none && mask->dtype == WB_BOOL;
+    const bool none = wb_is_none(mask);
+    if (!none && !wb__operand("attention_scores", mask)) return NULL;
+    const bool keep = !none && mask->dtype == WB_BOOL;
     if (!none && !keep && !wb__floating("attention_scores", mask)) return NULL;
     wb_tensor *scores = wb__matmul(q, k, false, true);
     wb_tensor *all = scores && !none ? wb_expand_array(mask, scores->ndim, scores->dims) : scores;

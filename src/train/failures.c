@@ -83,9 +83,8 @@ int wb__not_finite(void *model, const wb_opt_state *state, wb_tensor *loss, cons
     char cause[CAUSE];
     wb_clear_error();
     if (isfinite(value) && wb__world())
-        return wb__fail(WB_ERROR_NUMBER, "the loss, or the norm of the gradients, is not finite on"
-                        " %s %lld of another rank, or it has frozen other parameters, stopping"
-                        " training",
+        return wb__fail(WB_ERROR_NUMBER, "another rank's loss or gradients are not finite on %s"
+                        " %lld, or the ranks froze different parameters; training stopped",
                         state->loss_sum ? "one of the accumulated batches up to batch" : "batch",
                         index);
     if (isfinite(value))

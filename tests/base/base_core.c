@@ -3,10 +3,49 @@
 #include "test.h"
 
 #include "base/base.h"
+#include "base/environment.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
+
+TEST(values_of_variables_that_are_refused_have_no_effect)
+{
+    static const struct { const char *name, *value; double number; } numbers[] = {
+        {"WEBER_NUM_THREADS", "8", 8}, {"WEBER_NUM_THREADS", "1e1", 10},
+        {"WEBER_NUM_THREADS", "8,4", -7}, {"WEBER_NUM_THREADS", "2.5", -7},
+        {"WEBER_NUM_THREADS", "0", -7}, {"WEBER_NUM_THREADS", "", -7},
+        {"WEBER_NUM_THREADS", "8 threads", -7}, {"WEBER_NUM_THREADS", "inf", -7},
+        {"WEBER_GPU_TIMING", "2.5", 2.5}, {"WEBER_GPU_TIMING", "-1", -7},
+    };
+    static const struct { const char *value; bool off, on; } switches[] = {
+        {"0", false, false}, {"1", true, true}, {"", false, true}, {"yes", false, true},
+        {"true", false, true}, {"10", false, true}, {"off", false, true},
+    };
+    char why[320];
+    for (size_t i = 0; i < WB__COUNT(numbers); i++) {
+        const char *name = numbers[i].name;
+        setenv(name, numbers[i].value, 1);
+        assert_true(wb__environment_number(name, -7) == numbers[i].number);
+        assert_int_equal(wb__environment_takes(name, numbers[i].value, why, sizeof why),
+                         numbers[i].number >= 0 || !*numbers[i].value);
+        unsetenv(name);
+        assert_true(wb__environment_number(name, -7) == -7);
+    }
+    for (size_t i = 0; i < WB__COUNT(switches); i++) {
+        const char *name = "WEBER_DETERMINISTIC", *value = switches[i].value;
+        setenv(name, value, 1);
+        assert_int_equal(wb__environment_switch(name, false), switches[i].off);
+        assert_int_equal(wb__environment_switch(name, true), switches[i].on);
+        assert_int_equal(wb__environment_takes(name, value, why, sizeof why),
+                         switches[i].off == switches[i].on || !*value);
+        unsetenv(name);
+    }
+    assert_false(wb__environment_takes("WEBER_DEBUG", "plan, chek ,all", why, sizeof why));
+    assert_true(wb__begins(why, "WEBER_DEBUG has \"chek\", which has no effect: it is a list"));
+    assert_true(wb__environment_takes("WEBER_DEBUG", " plan,,check ", why, sizeof why));
+    assert_true(wb__environment_takes("WEBER_CACHE_DIR", "any text", why, sizeof why));
+}
 
 TEST(errors_travel)
 {

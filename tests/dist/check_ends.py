@@ -51,9 +51,9 @@ def run_ranks(how):
 
 for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an error"),
                    ("success", "has waited 1 s"), ("sleep", "has waited 1 s"),
-                   ("frozen", "frozen other parameters|freeze the same parameters"),
-                   ("frozen-large", "frozen other parameters|freeze the same parameters"),
-                   ("frozen-shard", "frozen other parameters|freeze the same parameters"),
+                   ("frozen", "froze different parameters|freeze the same parameters"),
+                   ("frozen-large", "froze different parameters|freeze the same parameters"),
+                   ("frozen-shard", "froze different parameters|freeze the same parameters"),
                    ("replayed", "mean loss of the ranks is NaN|freeze the same parameters"),
                    ("finalise", "has waited 1 s in MPI_Finalize"),
                    ("again", "MPI has been finalised, and cannot be initialised again")):

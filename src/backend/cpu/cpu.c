@@ -3,10 +3,10 @@
  * sums have their own files.  A launch computes at once, so there is nothing to wait for. */
 #include "backend/cpu/cpu.h"
 
+#include "base/environment.h"
 #include "base/system.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- memory ----
@@ -204,9 +204,7 @@ static int cpu_count(void)
 {
     static _Atomic int count;
     if (!count) {
-        const char *text = getenv("WEBER_CPU_DEVICES");
-        const long n = text ? strtol(text, NULL, 10) : 1;
-        count = (int)WB__MAX(1, WB__MIN(n, WB__MAX_CPU_DEVICES));
+        count = (int)WB__MIN(wb__environment_number("WEBER_CPU_DEVICES", 1), WB__MAX_CPU_DEVICES);
     }
     return count;
 }

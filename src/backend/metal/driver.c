@@ -1,6 +1,7 @@
 /* Opening Metal at run time, errors, autorelease pools, and devices.  The framework is never
  * closed, because its threads may still run. */
 #include "backend/metal/metal.h"
+#include "base/environment.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -156,7 +157,6 @@ static int n_devices;
 static bool describe(wb__mtl_device *d)
 {
     const id device = d->device;
-    const char *staging = getenv("WEBER_METAL_STAGING");
     char name[sizeof d->gpu.name], version[80];
     const bool unified = mtl_hasUnifiedMemory(device);
     copy_string(mtl_name(device), name, sizeof name);
@@ -165,7 +165,7 @@ static bool describe(wb__mtl_device *d)
     d->gpu.kind = "gpu";
     d->gpu.total = (int64_t)mtl_recommendedMaxWorkingSetSize(device);
     d->gpu.most = (int64_t)mtl_maxBufferLength(device);
-    d->gpu.staged = staging && *staging ? *staging == '1' : !unified;
+    d->gpu.staged = wb__environment_switch("WEBER_METAL_STAGING", !unified);
     d->gpu.keeps_images = true;
     /* Positions in a grid have 32 bits, and no kernel has more than 256 items in a group. */
     d->gpu.target = (wb__gpu_target){.max_items = 256, .max_args_bytes = MTL_MAX_BYTES,

@@ -6,19 +6,16 @@
  *   WEBER_METAL_MPS   0: MPS is not used; 1: also for small products */
 #include "backend/metal/mps.h"
 
+#include "base/environment.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 wb__mps_selectors wb__mps_selector;
 
 /* ---- what both libraries share --------------------------------------------------------------- */
 
-bool wb__mps_always(const char *variable)
-{
-    const char *value = getenv(variable);
-    return value && *value == '1';
-}
+bool wb__mps_always(const char *variable) { return wb__environment_switch(variable, false); }
 
 uint32_t wb__mps_type(wb_dtype t)
 {

@@ -4,10 +4,9 @@
  *
  *   WEBER_OPENCL_CLBLAST   0: never; 1: also for small products and on CPUs */
 #include "backend/opencl/opencl.h"
+#include "base/environment.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ROW_MAJOR = 101, NOT_TRANSPOSED = 111, TRANSPOSED = 112 };
 
@@ -85,8 +84,7 @@ void wb__cl_blast_stop(void)
 static const char *refusal(const wb__gpu_device *d, const wb__step *step, product *p)
 {
     const wb__view *a = &step->views[0], *c = &step->views[2];
-    const char *setting = getenv("WEBER_OPENCL_CLBLAST");
-    const bool always = setting && !strcmp(setting, "1");
+    const bool always = wb__environment_switch("WEBER_OPENCL_CLBLAST", false);
     const int last = c->ndim - 1;
     if (wb__gpu_is_off("WEBER_OPENCL_CLBLAST")) return "CLBlast: disabled";
     if (d->target.is_cpu && !always) return "CLBlast: no faster on a CPU";

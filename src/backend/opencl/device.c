@@ -1,9 +1,9 @@
 /* Finds, describes and opens OpenCL devices.  Devices are found when the backend starts, and opened
  * when they are first used. */
 #include "backend/opencl/opencl.h"
+#include "base/environment.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -42,13 +42,6 @@ static int ask_text(cl_device_id id, cl_uint what, char *text, size_t capacity, 
     trim_blanks(long_text);
     snprintf(text, capacity, "%.*s", (int)capacity - 1, long_text);
     return 0;
-}
-
-/* Whether an environment variable is 1.  Returns `best` if the variable is unset or empty. */
-static bool chosen_or(const char *variable, bool best)
-{
-    const char *text = getenv(variable);
-    return text && *text ? *text == '1' : best;
 }
 
 /* Whether the driver is PoCL. */
@@ -141,9 +134,9 @@ static int describe(wb__cl_device *d, const char **unfit)
                                      .max_args_bytes = arguments,
                                      .max_groups = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
     d->gpu.target.fragments_f16 = d->gpu.target.fragments_bf16 = matrix_lanes(d);
-    d->gpu.staged = chosen_or("WEBER_OPENCL_STAGING", !unified);
+    d->gpu.staged = wb__environment_switch("WEBER_OPENCL_STAGING", !unified);
     /* PoCL has a disk cache of its own, and compiles a kernel again when its image is requested. */
-    d->gpu.keeps_images = chosen_or("WEBER_OPENCL_BINARIES", !is_pocl(d));
+    d->gpu.keeps_images = wb__environment_switch("WEBER_OPENCL_BINARIES", !is_pocl(d));
     d->declares = is_pocl(d);
     memcpy(d->gpu.name, name, sizeof name);
     snprintf(d->gpu.about, sizeof d->gpu.about, "%s %s", d->platform->name, driver);

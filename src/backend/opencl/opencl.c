@@ -2,7 +2,8 @@
  * backend. */
 #include "backend/opencl/opencl.h"
 
-#include <stdlib.h>
+#include "base/environment.h"
+
 #include <string.h>
 
 static cl_command_queue queue_of(wb__gpu_device *d, wb__gpu_queue q)
@@ -211,10 +212,9 @@ static bool supports(const wb_device *base, const wb__step *step)
     const wb__gpu_device *d = base->state;
     const char *const variable =
         step->kind == WB__STEP_FUSED ? "WEBER_OPENCL_PRODUCTS" : "WEBER_OPENCL_ATTENTION";
-    const char *asked = getenv(variable);
     wb__gpu_target target = d->target;
     if (wb__gpu_is_off(variable)) return false;
-    if (asked && !strcmp(asked, "1")) target.is_cpu = false;
+    if (wb__environment_switch(variable, false)) target.is_cpu = false;
     return wb__gpu_supports(&target, step);
 }
 

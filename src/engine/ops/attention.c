@@ -53,7 +53,8 @@ wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mas
         return wb__fail_null(WB_ERROR_SHAPE,
                              "attention: q %s, k %s, v %s: want [...,Tq,d], [...,Tk,d], [...,Tk,e]",
                              wb_describe(q), wb_describe(k), wb_describe(v));
-    if (mask != WB_NONE && (!wb__operand("attention", mask) || mask->dtype != WB_BOOL))
+    if (mask != WB_NONE && !wb__operand("attention", mask)) return NULL;
+    if (mask != WB_NONE && mask->dtype != WB_BOOL)
         return wb__fail_null(WB_ERROR_DTYPE, "attention: the mask is %s, not bool (true: keep)",
                              wb_describe(mask));
     double scale = 1 / sqrt((double)WB__MAX(q->dims[q->ndim - 1], 1));

@@ -11,6 +11,7 @@ wb_tensor *wb__like(wb__op op, const wb_tensor *like, wb_tensor *p, wb_tensor *q
 bool wb__bias_fits(const char *what, const wb_tensor *b, const wb_tensor *w, int64_t n)
 {
     if (b == WB_NONE) return true;
+    if (!wb__operand(what, b)) return false;
     const bool shape = b->ndim == 1 && b->dims[0] == n;
     if (shape && b->dtype == w->dtype) return true;
     wb__fail(shape ? WB_ERROR_DTYPE : WB_ERROR_SHAPE,

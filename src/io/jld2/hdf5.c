@@ -75,6 +75,6 @@ const wb__hdf5 *wb__hdf5_open(const char *path)
     }
     if (is_open) return &table;
     return wb__fail_null(WB_ERROR_UNSUPPORTED, "%s: a JLD2 file, which libhdf5 reads, and libhdf5 "
-                         "was not found (%s); Debian's package is libhdf5-103-1; "
-                         "WEBER_HDF5_LIBRARY can name another file", path, reason);
+                         "was not found (%s); Debian's package is libhdf5-310 or "
+                         "libhdf5-103-1; WEBER_HDF5_LIBRARY can name another file", path, reason);
 }

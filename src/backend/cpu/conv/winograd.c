@@ -19,10 +19,9 @@
 #include "backend/cpu/conv/direct.h"
 
 #include "backend/cpu/isa.h"
+#include "base/environment.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { POSITIONS = 36, LINE = 64 / sizeof(float) };
 
@@ -280,8 +279,7 @@ static void lay_out(winograd *p)
  * 49 tiles has 4 to 5.5 times the error of oneDNN's, whose sums over few pixels are accurate. */
 static bool suits(const wb__conv_desc *d)
 {
-    const char *text = getenv("WEBER_WINOGRAD");
-    if (text && !strcmp(text, "0")) return false;
+    if (!wb__environment_switch("WEBER_WINOGRAD", true)) return false;
     if (d->dtype != WB_F32 || d->groups != 1 || d->kh != 3 || d->kw != 3) return false;
     if (d->stride[0] != 1 || d->stride[1] != 1 || d->dilation[0] != 1 || d->dilation[1] != 1)
         return false;

@@ -14,12 +14,12 @@
 
 #include "backend/cpu/onednn/dnnl_api.h"
 #include "backend/cpu/tile/tile.h"
+#include "base/environment.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* SETS: concurrent runs of an operation that allocate nothing. */
@@ -78,8 +78,7 @@ static void make_engine(void)
 
 static bool is_enabled(const char **reason)
 {
-    const char *text = getenv("WEBER_ONEDNN");
-    if (text && !strcmp(text, "0")) {
+    if (!wb__environment_switch("WEBER_ONEDNN", true)) {
         *reason = "oneDNN is turned off (WEBER_ONEDNN=0)";
         return false;
     }

@@ -2,6 +2,8 @@
  * that open them. */
 #include "backend/gpu/runtime/files.h"
 
+#include "base/environment.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +12,7 @@
 
 bool wb__gpu_is_off(const char *variable)
 {
-    const char *value = variable ? getenv(variable) : NULL;
-    return value && !strcmp(value, "0");
+    return variable && !wb__environment_switch(variable, true);
 }
 
 const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to)

@@ -13,10 +13,10 @@
 #include "backend/gpu/runtime/runtime.h"
 
 #include "backend/kernel_cache.h"
+#include "base/environment.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { REPEATS = 3 };
@@ -27,10 +27,7 @@ static const double BYTES_A_SECOND = 2e10;              /* of one processor */
 /* The time in seconds from which on a problem is timed. */
 static double bound(void)
 {
-    const char *given = getenv("WEBER_GPU_TIMING");
-    char *end = NULL;
-    const double us = given && *given ? strtod(given, &end) : 50;
-    if (end && (*end || !(us >= 0))) return 50e-6;
+    const double us = wb__environment_number("WEBER_GPU_TIMING", 50);
     return us > 0 ? us * 1e-6 : INFINITY;
 }
 
