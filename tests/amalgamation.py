@@ -128,13 +128,12 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         files(folder)
-        for name in ("gcc", "clang"):
-            if which(name):
-                run(name, *WARNINGS, "-fsyntax-only", folder / "weber.c")
         library = Path(sys.argv[1]).resolve()
         run(os.environ.get("CC", "cc"), "-I", ROOT / "include", *bench(library),
             f"-Wl,-rpath,{library.parent}", "-o", folder / "reference")
         first = which("clang") or os.environ.get("CC", "cc")
+        if which("gcc") and which("clang"):
+            run("gcc", *WARNINGS, "-fsyntax-only", folder / "weber.c")
         unit = compiled([first], ["-O0"], folder, "first")
         (folder / "program.cpp").write_text(CXX)
         for name in ("g++", "clang++"):
