@@ -270,6 +270,27 @@ TEST_IN_SCOPE(like_another_file)
     wb_free_text(text);
 }
 
+TEST_IN_SCOPE(names_that_are_there_twice)
+{
+    wb_columns *c = NULL;
+    assert_non_null(load("a,a,y\n1,2,0\n", (wb_load_csv_options){.header = true, .has_label = true,
+                                                                 .label = -1, .columns = &c}));
+    has_values(load("a,a,y\n5,6,0\n", (wb_load_csv_options){.like = c}), 1, 2,
+               (double[]){5, 6}, 0, NULL);
+    has_values(load("a,a\n5,6\n", (wb_load_csv_options){.like = c}), 1, 2, (double[]){5, 6}, 0,
+               NULL);
+    static const char *const others[] = {"b,a,a\n9,5,6\n", "a,a,b\n5,6,9\n", "a,y\n5,0\n",
+                                         "y,a,a\n0,5,6\n"};
+    for (size_t i = 0; i < WB__COUNT(others); i++) {
+        assert_null(load(others[i], (wb_load_csv_options){.like = c}));
+        FAILED(WB_ERROR_FORMAT, "line 1, column", "\"a\"", ".like has this name twice");
+        wb_clear_error();
+    }
+    assert_non_null(load("a,b,c\n1,2,3\n", (wb_load_csv_options){.skip = "b", .columns = &c}));
+    has_values(load("b,c,b,a\n1,2,3,4\n", (wb_load_csv_options){.like = c}), 1, 2,
+               (double[]){4, 2}, 0, NULL);     /* what is left out may be there twice */
+}
+
 TEST_IN_SCOPE(files_of_columns)
 {
     wb_columns *c = NULL;

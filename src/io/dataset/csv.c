@@ -119,6 +119,12 @@ static int each_cell(wb__csv *t, int64_t *n, int (*each)(wb__csv *t, wb__cell f,
     return 0;
 }
 
+static int skip_cell(wb__csv *t, wb__cell f, int64_t column)
+{
+    (void)t, (void)f, (void)column;
+    return 0;
+}
+
 static int set_name(wb__csv *t, wb__cell f, int64_t column)
 {
     t->c->column[column].name = wb__cell_word(&t->cells, f);
@@ -146,6 +152,7 @@ static int make_columns(wb__csv *t, const wb_load_csv_options *o)
 /* Uses column `from` of c for column `column` of the file. */
 static int use_column(wb__csv *t, int64_t from, int64_t column, int64_t *places)
 {
+    if (t->c->column[from].role == WB__LEFT_OUT) return 0;
     if (places[from] < 0)
         return wb__cells_wrong(&t->cells, t->cells.at, column, t->c->column[from].name,
                                "the heading has this name twice");
@@ -154,9 +161,10 @@ static int use_column(wb__csv *t, int64_t from, int64_t column, int64_t *places)
     return 0;
 }
 
+enum { TWICE = -1 };
 typedef struct { wb__words names; int32_t *column; } name_index;
 
-/* Finds the columns of c by name. */
+/* Finds the columns of c by name: index->column of a name is the column, or TWICE. */
 static bool index_names(const wb_columns *c, name_index *index)
 {
     const wb__cells none = {.path = "load_csv"};
@@ -167,32 +175,48 @@ static bool index_names(const wb_columns *c, name_index *index)
         const int at =
             wb__words_add(&index->names, &none, (wb__cell){name, (int)strlen(name), false});
         if (at < 0) return false;
-        if (at == before) index->column[at] = (int32_t)i;
+        index->column[at] = at == before ? (int32_t)i : TWICE;
     }
     return index->column != NULL;
 }
 
-/* Matches the heading with the columns of .like.  Further columns are not used. */
+/* Whether the heading has the names of c in their order, with or without the labels. */
+static bool same_names(const wb__csv *t, const name_index *index)
+{
+    const wb_columns *c = t->c;
+    const bool without = t->n == c->n - c->labels;
+    wb__cells s = t->cells;
+    wb__cell f;
+    if (!without && t->n != c->n) return false;
+    for (int64_t i = 0, column = 0; i < c->n; i++) {
+        if (without && c->column[i].role == WB__LABEL) continue;
+        if (wb__cells_next(&s, column++, &f)) return false;
+        const int word = wb__words_find(&index->names, f);
+        if (word < 0 || strcmp(index->names.list[word], c->column[i].name) != 0) return false;
+        s.at += !wb__cells_line_ends(&s);
+    }
+    return true;
+}
+
+/* Matches the heading with the columns of .like by name.  Further columns are not used. */
 static int match_names(wb__csv *t, const name_index *index, int64_t *places)
 {
     wb__cells *s = &t->cells;
-    const char *start = s->at;
     wb__cell f;
     for (int64_t column = 0;; column++, s->at++) {
         int status = wb__cells_next(s, column, &f);
         const int word = status ? -1 : wb__words_find(&index->names, f);
-        int64_t from = word < 0 ? -1 : index->column[word];
-        const char *same = column < t->c->n ? t->c->column[column].name : NULL;
-        if (word >= 0 && same && !strcmp(same, index->names.list[word])) from = column;
+        const int64_t from = word < 0 ? -1 : index->column[word];
+        if (!status && word >= 0 && from == TWICE)
+            return wb__cells_wrong(s, f.text, column, index->names.list[word],
+                                   "the file of .like has this name twice; then the headings "
+                                   "must be the same");
         if (!status && from >= 0) status = use_column(t, from, column, places);
-        if (status) return status;
-        if (wb__cells_line_ends(s)) break;
+        if (status || wb__cells_line_ends(s)) return status;
     }
-    wb__cells_end_line(s, start);
-    return 0;
 }
 
-/* Matches the columns of a file without a heading: all of them, or all but the labels. */
+/* Matches the columns by their order: all of them, or all but the labels. */
 static int match_order(wb__csv *t, int64_t *places)
 {
     const wb_columns *c = t->c;
@@ -206,6 +230,17 @@ static int match_order(wb__csv *t, int64_t *places)
         if (!without || c->column[i].role != WB__LABEL)
             status = use_column(t, i, column++, places);
     return status;
+}
+
+static int match_heading(wb__csv *t, const name_index *index, int64_t *places)
+{
+    int64_t n;
+    const wb__cells line = t->cells;
+    const int status = same_names(t, index) ? match_order(t, places)
+                                            : match_names(t, index, places);
+    if (status) return status;
+    t->cells = line;
+    return each_cell(t, &n, skip_cell);
 }
 
 /* Checks that all features are in the file, and all labels or none. */
@@ -235,7 +270,7 @@ static int match_columns(wb__csv *t)
     for (int64_t i = 0; !status && i < c->n; i++)
         places[i] = c->column[i].role == WB__FEATURE ? x++
                     : c->column[i].role == WB__LABEL ? y++ : 0;
-    if (!status) status = c->header ? match_names(t, &index, places) : match_order(t, places);
+    if (!status) status = c->header ? match_heading(t, &index, places) : match_order(t, places);
     if (!status) status = check_matches(t, places);
     wb__free(places);
     wb__free(index.column);
