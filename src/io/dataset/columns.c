@@ -125,6 +125,7 @@ static void destroy(void *object)
     wb__free(c->column);
     wb__free(c->missing_texts);
     wb__words_clear(&c->gaps);
+    wb__free(c->gap_numbers);
     wb__object_end(c, sizeof *c);
 }
 
@@ -165,8 +166,22 @@ static int add_gap(const wb__cells *t, wb__cell cell, void *ctx)
 {
     wb_columns *c = ctx;
     double value;
-    c->number_is_gap |= wb__cell_number(cell, &value);
+    if (wb__cell_number(cell, &value)) {
+        if (!wb__reserve(&c->gap_numbers, &c->gap_capacity, c->n_gap_numbers + 1, sizeof value))
+            return WB_ERROR_MEMORY;
+        c->gap_numbers[c->n_gap_numbers++] = value;
+    }
     return wb__words_add(&c->gaps, t, cell) < 0 ? (int)wb_error_code() : 0;
+}
+
+bool wb__columns_gap(const wb_columns *c, wb__cell f)
+{
+    double value;
+    if (wb__words_find(&c->gaps, f) >= 0) return true;
+    if (!c->n_gap_numbers || !wb__cell_number(f, &value)) return false;
+    for (int i = 0; i < c->n_gap_numbers; i++)
+        if (c->gap_numbers[i] == value) return true;
+    return false;
 }
 
 wb_columns *wb__columns_new(wb_missing missing, const char *missing_texts)

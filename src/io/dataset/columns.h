@@ -42,11 +42,14 @@ struct wb_columns {
     wb_missing missing;
     char *missing_texts;                /* as the option */
     wb__words gaps;                     /* the words in it */
-    bool number_is_gap;                 /* one of them is a number */
+    double *gap_numbers;                /* those of them that are numbers */
+    int n_gap_numbers, gap_capacity;
 };
 
 /* An object without columns, in the current scope. */
 wb_columns *wb__columns_new(wb_missing missing, const char *missing_texts);
+/* Whether a cell has no value: it is one of the missing texts, or the same number as one. */
+bool wb__columns_gap(const wb_columns *c, wb__cell f);
 /* Columns of x that a column becomes. */
 static inline int64_t wb__column_width(const wb__column *k)
 {

@@ -172,7 +172,7 @@ static int read_column(file *f)
     if (!wb__reserve(&c->column, &f->capacity, (int)c->n + 1, sizeof *c->column))
         return WB_ERROR_MEMORY;
     double fill = NAN;
-    if (f->cell[2].length && !wb__cell_number(f->cell[2], &fill))
+    if (f->cell[2].length && (!wb__cell_number(f->cell[2], &fill) || !isfinite((float)fill)))
         return wb__cells_wrong(&f->cells, f->cell[2].text, -1, NULL, "no number");
     wb__column *k = &c->column[c->n++];
     *k = (wb__column){.fill = (float)fill, .name = c->header ? f->value : NULL};

@@ -10,6 +10,9 @@
 /* A word of a column is its number, -1: the value is missing.  A missing number is NaN. */
 typedef union { float number; int32_t word; } wb__csv_value;
 
+/* A cell that may be an error, which the following rows decide.  Without cell.text: none. */
+typedef struct { wb__cell cell; int64_t line, column; } wb__csv_found;
+
 typedef struct {
     wb__cells cells;
     wb_columns *c;
@@ -28,8 +31,9 @@ typedef struct {
     bool again;                         /* the first word of a column is not in the first row:
                                            the rows must be read again */
     const char *row;                    /* where the row begins */
-    wb__cell fraction;                  /* the first label that is no whole number */
-    int64_t fraction_line;
+    wb__csv_found fraction;             /* the first label that is no class */
+    wb__csv_found infinite;             /* the first number that is not finite as f32, in a column
+                                           that may have words further down */
 } wb__csv;
 
 /* Reads a file into *x [rows, columns] f32, *y and *columns, as wb_load_csv describes; *y is

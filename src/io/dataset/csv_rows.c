@@ -100,6 +100,12 @@ static int missing(wb__csv *t, int64_t column, const wb__column *k, wb__cell f, 
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
+/* The name of a column of the file; NULL: it has none. */
+static const char *name_in_file(const wb__csv *t, int64_t column)
+{
+    return (t->places ? t->places[column].column : &t->c->column[column])->name;
+}
+
 /* Makes a column of words, at its first word. */
 static int begin_words(wb__csv *t, int64_t column, wb__column *k, wb__cell f)
 {
@@ -133,21 +139,49 @@ static int read_word(wb__csv *t, int64_t column, wb__column *k, wb__cell f, int3
                            k->words->one_hot ? ", .numbered gives words numbers" : "");
 }
 
+static void find(wb__csv_found *found, const wb__csv *t, int64_t column, wb__cell f)
+{
+    if (!found->cell.text) *found = (wb__csv_found){f, t->cells.line, column};
+}
+
+/* A number that is infinite as f32. */
+static int not_finite(const wb__csv *t, int64_t line, int64_t column, wb__cell f)
+{
+    wb__cells s = t->cells;
+    bool digits = false;
+    s.line = line;
+    for (int i = 0; i < f.length; i++) digits |= f.text[i] >= '0' && f.text[i] <= '9';
+    return wb__cells_wrong(&s, f.text, column, name_in_file(t, column), "\"%.*s\" is %s",
+                           WB__MIN(f.length, 60), f.text,
+                           digits ? "too large for f32, which ends at 3.4e38" : "not finite");
+}
+
+/* Puts a number into x, or into y as f32. */
+static int put_number(wb__csv *t, int64_t column, const wb__column *k, wb__cell f, double value,
+                      wb__csv_value *to)
+{
+    to->number = (float)value;
+    if (isfinite(to->number)) return 0;
+    if (k->role == WB__LABEL || t->like || !(t->all_one_hot || t->all_numbered))
+        return not_finite(t, t->cells.line, column, f);
+    find(&t->infinite, t, column, f);
+    return 0;
+}
+
 /* Reads a cell that is not a number of a feature. */
 static int read_cell(wb__csv *t, int64_t column, wb__column *k, wb__cell f, wb__csv_value *to)
 {
     double value;
     if (k->words) to->word = -1;
     else to->number = NAN;
-    if (!f.length || wb__words_find(&t->c->gaps, f) >= 0) return missing(t, column, k, f, false);
+    if (!f.length || wb__columns_gap(t->c, f)) return missing(t, column, k, f, false);
     if (!k->words && wb__cell_number(f, &value)) {
         if (k->role == WB__FEATURE || t->c->label_numbers) {
-            to->number = (float)value;
+            return put_number(t, column, k, f, value, to);
         } else if (value == trunc(value) && fabs(value) <= INT32_MAX) {
             to->word = (int32_t)value;
-        } else if (!t->fraction.text) {
-            t->fraction = f;
-            t->fraction_line = t->cells.line;
+        } else {
+            find(&t->fraction, t, column, f);
         }
         return 0;
     }
@@ -191,7 +225,7 @@ static int read_row(wb__csv *t)
     wb__csv_value *x = t->x + t->rows * t->features, *y = t->y + t->rows * t->labels;
     const struct wb__csv_place *places = t->places;
     wb__column *columns = t->c->column;
-    const bool plain = !t->c->number_is_gap;
+    const bool plain = !t->c->n_gap_numbers;
     const int64_t n = t->n;
     wb__cell f;
     double value;
@@ -205,9 +239,10 @@ static int read_row(wb__csv *t)
             const bool label = k->role == WB__LABEL;
             wb__csv_value *to = places ? (label ? y : x) + places[column].at : label ? y++ : x++;
             if (plain && !label && !k->words && wb__cell_number(f, &value))
-                to->number = (float)value;
-            else if ((status = read_cell(t, column, k, f, to)))
-                return status;
+                status = put_number(t, column, k, f, value, to);
+            else
+                status = read_cell(t, column, k, f, to);
+            if (status) return status;
         }
         const bool ends = wb__cells_line_ends(s);
         if (ends != (column == n - 1)) return wrong_length(t, column, ends);
@@ -223,12 +258,14 @@ int wb__csv_rows(wb__csv *t)
     int status = 0;
     t->rows = t->lines = 0;
     t->again = false;
-    t->fraction.text = NULL;
+    t->fraction.cell.text = t->infinite.cell.text = NULL;
     while (!status && wb__cells_next_line(&t->cells)) {
         status = read_row(t);
         if (!t->lines++) t->only_words = !t->like && !t->c->header && !row_has_number(t);
     }
-    if (status) return status;
+    if (status || t->again) return status;
+    if (t->infinite.cell.text)
+        return not_finite(t, t->infinite.line, t->infinite.column, t->infinite.cell);
     if (!t->rows)
         return wb__cells_wrong(&t->cells, t->cells.at, -1, NULL,
                                "no row is left of %lld with .missing = WB_MISSING_DROP",

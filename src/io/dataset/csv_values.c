@@ -185,13 +185,16 @@ static int check_classes(const wb__csv *t)
     bool numbers = false;
     for (int64_t i = 0; i < t->c->n; i++)
         numbers |= t->c->column[i].role == WB__LABEL && !t->c->column[i].words;
-    if (!t->fraction.text || !numbers) return 0;
-    const wb__cell f = t->fraction;
+    if (!t->fraction.cell.text || !numbers) return 0;
+    const wb__cell f = t->fraction.cell;
+    double value = 0;
+    wb__cell_number(f, &value);
     return wb__fail(WB_ERROR_FORMAT,
-                    "%s: byte %lld (line %lld): the label \"%.*s\" is not a class, a whole number; "
+                    "%s: byte %lld (line %lld): the label \"%.*s\" is not a class, a whole number%s; "
                     ".label_dtype = WB_F32 makes numbers of labels",
-                    t->cells.path, (long long)(f.text - t->cells.text), (long long)t->fraction_line,
-                    WB__MIN(f.length, 60), f.text);
+                    t->cells.path, (long long)(f.text - t->cells.text), (long long)t->fraction.line,
+                    WB__MIN(f.length, 60), f.text,
+                    value == trunc(value) ? " of up to 2147483647" : "");
 }
 
 int wb__csv_finish(wb__csv *t, wb_tensor **x, wb_tensor **y)
