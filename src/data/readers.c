@@ -151,13 +151,14 @@ static int check_csv(const wb_load_csv_options *o, const wb__given *g)
 }
 
 /* Makes the dataset and, unless o->columns is NULL, the columns, in the current scope. */
-static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o)
+static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o, bool asked_header)
 {
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_tensor *x, *y;
     wb_columns *columns;
-    wb_dataset *d = wb__csv_read(path, o, &x, &y, &columns) ? NULL : wb_dataset_of(x, y);
+    wb_dataset *d = wb__csv_read(path, o, asked_header, &x, &y, &columns)
+                        ? NULL : wb_dataset_of(x, y);
     if (d && o->columns && !o->like) columns = wb_object_keep(columns);
     d = columns ? close_keeping(s, d) : close_keeping(s, NULL);
     if (d && o->columns) *o->columns = columns;
@@ -169,9 +170,9 @@ wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *given)
     wb_load_csv_options o;
     wb__given g;
     if (!wb__read_options("load_csv", &o, sizeof o, given,
-                          "label separator label_dtype missing_texts", &g) || check_csv(&o, &g))
+                          "header label separator label_dtype missing_texts", &g) || check_csv(&o, &g))
         return NULL;
     if (o.columns) *o.columns = NULL;
     if (!o.missing_texts) o.missing_texts = WB_MISSING_TEXTS;
-    return csv_dataset(path, &o);
+    return csv_dataset(path, &o, wb__is_given(&g, "header", 0));
 }

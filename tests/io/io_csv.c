@@ -117,7 +117,18 @@ TEST(messages)
         {"1;2,5\n", {.separator = ';'}, {"\"2,5\"", "decimal point"}},
         {"1\n2\n", {.has_label = true}, {"line 1", "no column is left", "1"}},
         {"a,b\n1,2,3\n", {.header = true}, {"line 2", "3 columns", "2 names"}},
-        {"rooms\n3\n", {.one_hot = "*"}, {"line 2", "column 1", ".header = true"}},
+        {"rooms\n3\n", {.given = ".header", .one_hot = "*"},
+         {"line 2", "column 1", ".header = true"}},
+        {"name,2019,2020\nA,1,2\n", {.one_hot = "*"},
+         {"byte 0 (line 1, column 1)", "\"name\" is a word", ".header = true", ".header = false"}},
+        {"NA,5,colour\n,6,red\n", {.numbered = "*", .missing = WB_MISSING_NAN},
+         {"line 1, column 3", "\"colour\" is a word", ".header = true", ".header = false"}},
+        {"age,b\n1,x\n-,y\n2,z\n7,NA\n-,\n", {.header = true, .one_hot = "*",
+                                                  .missing = WB_MISSING_NAN},
+         {"byte 10 (line 3, column 1 \"age\")", "\"-\" is not a number", "3 of 5 cells",
+          ".missing_texts", ".one_hot = \"*,age\"", "W0610"}},
+        {"2,x\n\"1,5\",y\n3,z\n", {.given = ".header", .numbered = "*"},
+         {"line 2, column 1", "\"1,5\" is not a number", "2 of 3", "decimal point"}},
         {"a,b\n1,NA\n,2\n", {.header = true, .missing = WB_MISSING_DROP}, {"no row", "2"}},
         {"a,b\n1,NA\n2,\n", {.header = true, .missing = WB_MISSING_MEAN},
          {"column 2 \"b\"", "no value", ".skip"}},
@@ -135,6 +146,10 @@ TEST(messages)
     assert_null(strstr(wb_error(), ".header"));
     assert_null(load("1,2\na,b\n", (wb_load_csv_options){0}));
     assert_null(strstr(wb_error(), ".header"));
+    /* Nor is there a name without a heading. */
+    assert_null(load("1,\n2,NA\n", (wb_load_csv_options){.missing = WB_MISSING_MEAN}));
+    FAILED(WB_ERROR_FORMAT, "column 2", "no value in the whole column");
+    assert_null(strstr(wb_error(), ".skip"));
     assert_null(load("1,2\n", (wb_load_csv_options){.has_label = true, .label = 2}));
     FAILED(WB_ERROR_ARGUMENT, "label", "2", "2");
     assert_null(load("1,2\n", (wb_load_csv_options){.has_label = true, .label = -3}));
@@ -223,9 +238,9 @@ TEST_IN_SCOPE(words)
     REFUSED(wb_columns_word(c, NULL, 0), WB_ERROR_ARGUMENT, "label");
     REFUSED(wb_columns_name(c, 2), WB_ERROR_ARGUMENT, "2");
     /* A column has its first word behind numbers; a named one has numbers as words. */
-    has_values(load("size,zip,y\n7,20,1\nx,3,0\n7,20,1\n",
+    has_values(load("size,zip,y\n7,20,1\nx,3,0\nx,20,1\n",
                     (wb_load_csv_options){.label_name = "y", .one_hot = "*,zip", .columns = &c}),
-               3, 4, (double[]){1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0}, 0, NULL);
+               3, 4, (double[]){1, 0, 1, 0, 0, 1, 0, 1, 0, 1, 1, 0}, 0, NULL);
     assert_string_equal(wb_columns_word(c, "zip", 0), "20");
     assert_string_equal(wb_columns_name(c, 3), "zip");
     assert_int_equal(wb_columns_words(c, NULL), 0);
@@ -400,9 +415,14 @@ TEST_IN_SCOPE(hostile_words)
     enum { ROWS = 1200, LONG = 1 << 20 };
     char *text = malloc(LONG + 64), *at = text;
     for (int i = 0; i < ROWS; i++) at += sprintf(at, "w%d,1\n", i);
-    assert_null(load(text, (wb_load_csv_options){.one_hot = "*"}));
+    assert_null(load(text, (wb_load_csv_options){.given = ".header", .one_hot = "*"}));
     FAILED(WB_ERROR_FORMAT, "line 1001", "more than 1000 words", ".numbered");
-    assert_non_null(load(text, (wb_load_csv_options){.numbered = "*"}));
+    assert_null(strstr(wb_error(), ".skip"));
+    assert_non_null(load(text, (wb_load_csv_options){.given = ".header", .numbered = "*"}));
+    at = text + sprintf(text, "n\n");
+    for (int i = 0; i < ROWS; i++) at += sprintf(at, i == 7 ? "None7\n" : "%d\n", i);
+    assert_null(load(text, (wb_load_csv_options){.header = true, .one_hot = "*"}));
+    FAILED(WB_ERROR_FORMAT, "line 9, column 1 \"n\"", "\"None7\" is not a number, as 1000 of 1001");
     memset(text, 'a', LONG);
     strcpy(text + LONG, ",1\nb,2\n");
     wb_columns *c = NULL;
@@ -411,7 +431,7 @@ TEST_IN_SCOPE(hostile_words)
     assert_null(load(text, (wb_load_csv_options){0}));
     assert_true(strlen(wb_error()) < 600);
     put_file(path, "a\0b,1\n", 6);
-    assert_null(wb_load_csv(path, .one_hot = "*"));
+    assert_null(wb_load_csv(path, .one_hot = "*", .header = false));
     FAILED(WB_ERROR_FORMAT, "line 1", "byte 0");
     free(text);
 }

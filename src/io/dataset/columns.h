@@ -13,6 +13,11 @@ typedef struct {
     int32_t *slots;                     /* 1 + the number of a word; 0: free */
     size_t n_slots;                     /* a power of two, more than twice n */
     bool one_hot;                       /* else a column has the words' numbers */
+    /* Of a column that "*" makes one of words, while its file is read: */
+    bool found;
+    int64_t numbers, others;            /* cells */
+    int64_t first, line;                /* of the first cell that is no number: byte and line */
+    int length;
 } wb__words;
 /* The number of a word; -1: it is not there. */
 int wb__words_find(const wb__words *w, wb__cell c);

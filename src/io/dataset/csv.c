@@ -125,6 +125,16 @@ static int skip_cell(wb__csv *t, wb__cell f, int64_t column)
     return 0;
 }
 
+/* A word of the first line, where "*" would accept a heading as a row. */
+static int refuse_word(wb__csv *t, wb__cell f, int64_t column)
+{
+    double value;
+    if (!f.length || wb__columns_gap(t->c, f) || wb__cell_number(f, &value)) return 0;
+    return wb__cells_wrong(&t->cells, f.text, column, NULL,
+                           "\"%.*s\" is a word: is the line a heading? .header = true says so, "
+                           ".header = false says that it is a row", WB__MIN(f.length, 60), f.text);
+}
+
 static int set_name(wb__csv *t, wb__cell f, int64_t column)
 {
     t->c->column[column].name = wb__cell_word(&t->cells, f);
@@ -298,7 +308,13 @@ static int begin(wb__csv *t, const wb_load_csv_options *o)
                                "labels; another .separator?",
                                (long long)t->n, (long long)t->labels);
     if (!wb__cells_next_line(s)) return wb__cells_wrong(s, s->at, -1, NULL, "no rows");
-    if (!t->c->header) return 0;
+    if (!t->c->header) {
+        const wb__cells row = *s;
+        const bool unclear = !t->asked_header && (t->all_one_hot || t->all_numbered);
+        status = unclear ? each_cell(t, &n, refuse_word) : 0;
+        *s = row;
+        return status;
+    }
     status = each_cell(t, &n, NULL);
     if (!status && n != t->n)
         return wb__cells_wrong(s, s->at, -1, NULL, "%lld columns, but the heading has %lld names",
@@ -318,8 +334,8 @@ static int read_all(wb__csv *t, const wb_load_csv_options *o, wb_tensor **x, wb_
     return status ? status : wb__csv_finish(t, x, y);
 }
 
-int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y,
-                 wb_columns **columns)
+int wb__csv_read(const char *path, const wb_load_csv_options *o, bool asked_header, wb_tensor **x,
+                 wb_tensor **y, wb_columns **columns)
 {
     int64_t bytes;
     *x = *y = NULL;
@@ -328,7 +344,7 @@ int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x, 
     if (!text) return wb_error_code();
     wb__csv t = {.cells = {.path = path, .text = text, .at = text, .end = text + bytes, .line = 1,
                            .separator = o->separator ? o->separator : ','},
-                 .c = *columns, .like = o->like != NULL};
+                 .c = *columns, .like = o->like != NULL, .asked_header = asked_header};
     wb__plain_locale locale;
     int status = wb_error_code();
     if (wb__plain_begin(&locale, path)) {

@@ -18,6 +18,7 @@ typedef struct {
     wb_columns *c;
     bool like;                          /* c comes from .like, and does not change */
     bool all_one_hot, all_numbered;     /* columns with a word, without an option that names them */
+    bool asked_header;                  /* the program says whether there is a heading */
     int64_t n;                          /* columns of the file */
     /* If `like`, for each column of the file: the one of c, NULL: not used; and its place in a row
      * of x or y. */
@@ -37,9 +38,10 @@ typedef struct {
 } wb__csv;
 
 /* Reads a file into *x [rows, columns] f32, *y and *columns, as wb_load_csv describes; *y is
- * WB_NONE without a label.  Returns 0 or an error code. */
-int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y,
-                 wb_columns **columns);
+ * WB_NONE without a label.  asked_header: the program says whether there is a heading.  Returns 0
+ * or an error code. */
+int wb__csv_read(const char *path, const wb_load_csv_options *o, bool asked_header, wb_tensor **x,
+                 wb_tensor **y, wb_columns **columns);
 
 int wb__csv_rows(wb__csv *t);                           /* reads the rows at t->cells.at */
 int wb__csv_finish(wb__csv *t, wb_tensor **x, wb_tensor **y);

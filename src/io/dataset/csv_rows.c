@@ -115,8 +115,45 @@ static int begin_words(wb__csv *t, int64_t column, wb__column *k, wb__cell f)
     k->words = wb__alloc_zero(1, sizeof *k->words);
     if (!k->words) return WB_ERROR_MEMORY;
     k->words->one_hot = !classes && t->all_one_hot;
+    k->words->found = !classes;
     t->again |= t->lines > 0;
     return 0;
+}
+
+/* Counts a cell of a column that "*" makes one of words. */
+static void count_cell(const wb__csv *t, wb__words *w, wb__cell f)
+{
+    double value;
+    if (wb__cell_number(f, &value)) {
+        w->numbers++;
+    } else if (!w->others++) {
+        w->first = f.text - t->cells.text;
+        w->line = t->cells.line;
+        w->length = f.length;
+    }
+}
+
+/* Fails if most cells of such a column are numbers: the others have slipped in. */
+static int check_words(const wb__csv *t, int64_t column)
+{
+    const wb__column *k = &t->c->column[column];
+    const wb__words *w = k->words;
+    if (!w || !w->found || w->numbers <= w->others) return 0;
+    const wb__cell f = {t->cells.text + w->first, w->length, false};
+    wb__cells s = t->cells;
+    s.line = w->line;
+    char cure[120] = "";
+    if (k->name)
+        snprintf(cure, sizeof cure, ", .%s = \"*,%.60s\" has words in it on purpose",
+                 w->one_hot ? "one_hot" : "numbered", k->name);
+    return wb__fail(WB_ERROR_FORMAT,
+                    "%s: byte %lld (%s): \"%.*s\" is not a number, as %lld of %lld cells of the "
+                    "column are%s; .missing_texts makes it a missing value%s",
+                    s.path, (long long)w->first, wb__cells_place(&s, column, k->name).text,
+                    WB__MIN(f.length, 60), f.text, (long long)w->numbers,
+                    (long long)(w->numbers + w->others),
+                    memchr(f.text, ',', (size_t)f.length)
+                        ? ", and a number has a decimal point, not a comma" : "", cure);
 }
 
 static int read_word(wb__csv *t, int64_t column, wb__column *k, wb__cell f, int32_t *word)
@@ -132,11 +169,15 @@ static int read_word(wb__csv *t, int64_t column, wb__column *k, wb__cell f, int3
                                "a line of names? then .header = true");
     *word = wb__words_add(k->words, &t->cells, f);
     if (*word < 0) return wb_error_code();
+    if (k->words->found) count_cell(t, k->words, f);
     const int most = k->words->one_hot ? MOST_ONE_HOT : MOST_WORDS;
     if (k->words->n <= most) return 0;
+    if (check_words(t, column)) return wb_error_code();
     return wb__cells_wrong(&t->cells, f.text, column, k->name,
-                           "more than %d words; .skip leaves out the column%s", most,
-                           k->words->one_hot ? ", .numbered gives words numbers" : "");
+                           "more than %d words%s%s", most,
+                           k->name ? "; .skip leaves out the column" : "",
+                           !k->words->one_hot ? "" : k->name ? ", .numbered gives words numbers"
+                                                             : "; .numbered gives words numbers");
 }
 
 static void find(wb__csv_found *found, const wb__csv *t, int64_t column, wb__cell f)
@@ -259,6 +300,8 @@ int wb__csv_rows(wb__csv *t)
     t->rows = t->lines = 0;
     t->again = false;
     t->fraction.cell.text = t->infinite.cell.text = NULL;
+    for (int64_t i = 0; i < t->c->n && !t->like; i++)
+        if (t->c->column[i].words) t->c->column[i].words->numbers = t->c->column[i].words->others = 0;
     while (!status && wb__cells_next_line(&t->cells)) {
         status = read_row(t);
         if (!t->lines++) t->only_words = !t->like && !t->c->header && !row_has_number(t);
@@ -266,6 +309,8 @@ int wb__csv_rows(wb__csv *t)
     if (status || t->again) return status;
     if (t->infinite.cell.text)
         return not_finite(t, t->infinite.line, t->infinite.column, t->infinite.cell);
+    for (int64_t i = 0; i < t->c->n && !t->like; i++)
+        if (check_words(t, i)) return wb_error_code();
     if (!t->rows)
         return wb__cells_wrong(&t->cells, t->cells.at, -1, NULL,
                                "no row is left of %lld with .missing = WB_MISSING_DROP",

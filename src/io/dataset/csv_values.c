@@ -91,7 +91,8 @@ static int find_fill(const wb__csv *t, int64_t column, strip s)
                                                              : mean_of(s, &k->fill);
     if (status || !isnan(k->fill)) return status;
     return wb__cells_wrong(&t->cells, t->cells.at, column, k->name,
-                           "no value in the whole column; .skip leaves it out");
+                           "no value in the whole column%s",
+                           k->name ? "; .skip leaves it out" : "");
 }
 
 /* Decides the numbers of words and what replaces missing values, for each column. */
