@@ -142,8 +142,12 @@ static int check_csv(const wb_load_csv_options *o, const wb__given *g)
     if (wb__is_given_null("load_csv", g, "like", o->like)) return wb_error_code();
     if (!o->like) return 0;
     if (!wb__expect("load_csv: .like", o->like, &wb__columns_class)) return wb_error_code();
-    if (o->has_label || o->label_name || o->label_dtype == WB_F32 || o->header || o->skip ||
-        o->one_hot || o->numbered || o->missing)
+    /* In C++ these two always have a value, most often the default. */
+    const bool dtype = o->label_dtype == WB_F32 || (o->label_dtype && !g->all);
+    const bool texts = o->missing_texts &&
+                       (!g->all || strcmp(o->missing_texts, WB_MISSING_TEXTS) != 0);
+    if (o->has_label || o->label_name || dtype || o->header || o->skip || o->one_hot ||
+        o->numbered || o->missing || texts)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "load_csv: options beside .like, which has them already; only .separator "
                         "and .columns may be there");
@@ -169,10 +173,10 @@ wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *given)
 {
     wb_load_csv_options o;
     wb__given g;
-    if (!wb__read_options("load_csv", &o, sizeof o, given,
-                          "header label separator label_dtype missing_texts", &g) || check_csv(&o, &g))
-        return NULL;
-    if (o.columns) *o.columns = NULL;
+    const bool read = wb__read_options("load_csv", &o, sizeof o, given,
+                                       "header label separator label_dtype missing_texts", &g);
+    if (o.columns && !o.like) *o.columns = NULL;        /* .like may be *columns */
+    if (!read || check_csv(&o, &g)) return NULL;
     if (!o.missing_texts) o.missing_texts = WB_MISSING_TEXTS;
     return csv_dataset(path, &o, wb__is_given(&g, "header", 0));
 }

@@ -286,8 +286,23 @@ TEST_IN_SCOPE(like_another_file)
         FAILED(WB_ERROR_FORMAT, "line 2, column 3 \"kind\"", "\"c\"", ".like");
         assert_null(load("colour,size\nred,big\n", (wb_load_csv_options){.like = of}));
         FAILED(WB_ERROR_FORMAT, "column 2 \"size\"", "\"big\"", ".like");
-        assert_null(load("size\n", (wb_load_csv_options){.like = of, .header = true}));
-        FAILED(WB_ERROR_ARGUMENT, ".like");
+        const wb_load_csv_options beside[] = {{.header = true}, {.label_dtype = WB_I32},
+                                              {.label_dtype = WB_F32}, {.missing_texts = "-"}};
+        for (size_t i = 0; i < WB__COUNT(beside); i++) {
+            wb_load_csv_options o = beside[i];
+            o.like = of;
+            wb_clear_error();
+            assert_null(load("size,colour\n7,red\n", o));
+            FAILED(WB_ERROR_ARGUMENT, "options beside .like");
+        }
+        /* In C++ all options have their default values. */
+        assert_non_null(load("size,colour\n7,red\n",
+                             (wb_load_csv_options){.given = WB_ALL_, .like = of, .separator = ',',
+                                                   .label_dtype = WB_I32,
+                                                   .missing_texts = WB_MISSING_TEXTS}));
+        assert_null(load("kind,size,colour\n,7,red\n", (wb_load_csv_options){.like = of}));
+        FAILED(WB_ERROR_FORMAT, "line 2, column 1 \"kind\"", "a value is missing",
+               "without WB_MISSING_DROP");
     }
     /* Without names. */
     assert_non_null(load("1,2,b\n3,4,a\n", (wb_load_csv_options){.has_label = true, .label = -1,
@@ -322,6 +337,49 @@ TEST_IN_SCOPE(names_that_are_there_twice)
     assert_non_null(load("a,b,c\n1,2,3\n", (wb_load_csv_options){.skip = "b", .columns = &c}));
     has_values(load("b,c,b,a\n1,2,3,4\n", (wb_load_csv_options){.like = c}), 1, 2,
                (double[]){4, 2}, 0, NULL);     /* what is left out may be there twice */
+}
+
+TEST_IN_SCOPE(columns_after_a_failure)
+{
+    wb_columns *const before = (wb_columns *)path, *c = before;     /* any address */
+    assert_null(load("1,2\n", (wb_load_csv_options){.label = 1, .columns = &c}));
+    assert_null(c);                             /* options that exclude each other */
+    c = before;
+    assert_null(load("1,x\n", (wb_load_csv_options){.columns = &c}));
+    assert_null(c);
+    c = before;
+    assert_null(wb_load_csv("/nonexistent.csv", .columns = &c));
+    assert_null(c);
+    c = before;
+    assert_null(load("1,2\n", (wb_load_csv_options){.given = "none", .columns = &c}));
+    assert_null(c);
+    assert_non_null(load("1,2\n", (wb_load_csv_options){.columns = &c}));
+    wb_columns *const good = c;
+    assert_null(load("1,x\n", (wb_load_csv_options){.like = c, .columns = &c}));
+    assert_ptr_equal(c, good);
+    assert_null(load("1,2\n", (wb_load_csv_options){.header = true, .like = c, .columns = &c}));
+    assert_ptr_equal(c, good);
+    has_values(load("3,4\n", (wb_load_csv_options){.like = c, .columns = &c}), 1, 2,
+               (double[]){3, 4}, 0, NULL);
+    assert_ptr_equal(c, good);
+}
+
+TEST_IN_SCOPE(columns_without_a_word)
+{
+    wb_columns *c = NULL;
+    char saved[160];
+    snprintf(saved, sizeof saved, "%s.columns", path);
+    const wb_load_csv_options o = {.one_hot = "b", .numbered = "c", .missing = WB_MISSING_NAN,
+                                   .columns = &c};
+    has_values(load("a,b,c\n1,NA,\n2,,\n", o), 2, 2, (double[]){1, NAN, 2, NAN}, 0, NULL);
+    assert_int_equal(wb_columns_save(saved, c), 0);
+    wb_columns *read = wb_columns_load(saved);
+    if (!read) fail_msg("%s", wb_error());
+    has_values(load("a,b,c\n3,new,\n", (wb_load_csv_options){.like = read}), 1, 2,
+               (double[]){3, NAN}, 0, NULL);
+    assert_null(load("b\nNA\n", (wb_load_csv_options){.one_hot = "b", .missing = WB_MISSING_NAN}));
+    FAILED(WB_ERROR_FORMAT, "x has no column", "no column of words has a word");
+    remove(saved);
 }
 
 TEST_IN_SCOPE(files_of_columns)
@@ -370,6 +428,10 @@ TEST_IN_SCOPE(files_of_columns)
         "numbered,,3\nword,a,\n",
         "weber columns,1,\nheader,no,\nmissing,nan,\nmissing texts,,\nlabel,classes,\n"
         "numbered,,\nword,a,\nword,a,\n",
+        "weber columns,1,\nheader,no,\nmissing,nan,\nmissing texts,,\nlabel,numbers,\n"
+        "numbers,,\nclasses,,\nword,a,\n",
+        "weber columns,1,\nheader,no,\nmissing,nan,\nmissing texts,,\nlabel,classes,\n"
+        "numbers,,1e39\n",
     };
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
         put_file(saved, wrong[i], strlen(wrong[i]));

@@ -152,12 +152,11 @@ static int read_head(file *f)
     return status;
 }
 
-/* Whether a column of words has words, and a fill among them. */
+/* Whether the fill of a column of words is one of its words.  A column of missing values has none. */
 static int check_column(const file *f)
 {
     const wb__column *k = f->c->n ? &f->c->column[f->c->n - 1] : NULL;
-    if (!k || !k->words ||
-        (k->words->n && (isnan(k->fill) || (k->fill >= 0 && k->fill < (float)k->words->n))))
+    if (!k || !k->words || isnan(k->fill) || (k->fill >= 0 && k->fill < (float)k->words->n))
         return 0;
     return wb__cells_wrong(&f->cells, f->cells.at, -1, NULL,
                            "column %lld has %d words, and word %g for missing values",
@@ -169,6 +168,9 @@ static int read_column(file *f)
     wb_columns *c = f->c;
     const int kind = one_of(f, f->cell[0], KINDS, kinds);
     if (kind < 0 || check_column(f)) return wb_error_code();
+    if (kind == CLASSES && c->label_numbers)
+        return wb__cells_wrong(&f->cells, f->cell[0].text, -1, NULL,
+                               "classes, but the labels are numbers");
     if (!wb__reserve(&c->column, &f->capacity, (int)c->n + 1, sizeof *c->column))
         return WB_ERROR_MEMORY;
     double fill = NAN;

@@ -79,6 +79,9 @@ static int not_a_number(const wb__csv *t, int64_t column, const wb__column *k, w
 static int missing(wb__csv *t, int64_t column, const wb__column *k, wb__cell f, bool is_new)
 {
     const char *cure = is_new ? "the file of .like does not have this word"
+                       : t->like && k->role == WB__LABEL
+                           ? "the columns of .like were read without WB_MISSING_DROP, which leaves "
+                             "out such rows"
                        : t->like ? "the columns of .like were read without .missing"
                        : k->role == WB__LABEL
                            ? ".missing = WB_MISSING_DROP leaves out such rows"

@@ -156,6 +156,9 @@ static wb_tensor *make_x(wb__csv *t)
 {
     const wb_columns *c = t->c;
     const int64_t width = wb__columns_width(c);
+    if (!width)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: x has no column: no column of words has a word",
+                             t->cells.path);
     if (is_plain(c))
         return wb__borrow_block(take_fitting(&t->x, t->rows * width), WB_F32, 2,
                                 (int64_t[]){t->rows, width});
