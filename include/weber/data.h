@@ -82,8 +82,9 @@ typedef enum {
     WB_MISSING_MEDIAN,
     WB_MISSING_DROP                         /* leaves the row out */
 } wb_missing;
-/** The cells that have no value, beside an empty one. */
-#define WB_MISSING_TEXTS "NA,N/A,NaN,nan,NULL,null,?"
+/** The cells that have no value, beside an empty one.  Such a text that is a number stands for all
+ * cells of that number: "-999" also for -999.0. */
+#define WB_MISSING_TEXTS "NA,N/A,NaN,nan,NAN,NULL,null,None,?"
 
 /** Options of wb_load_csv.  Columns are named as in the first line, and names separated by commas:
  * "price" or "id,name"; a name with a comma is in quotation marks.  An option that names columns
@@ -99,7 +100,8 @@ typedef struct wb_load_csv_options {
     const char *numbered WB_IS(NULL);       /* columns of words that become their numbers */
     wb_missing missing WB_IS(WB_MISSING_ERROR);
     const char *missing_texts WB_IS(WB_MISSING_TEXTS);
-    wb_columns **columns WB_IS(NULL);       /* set to the columns of the file; NULL on failure */
+    wb_columns **columns WB_IS(NULL);       /* set to the columns of the file; to NULL on failure,
+                                               but beside .like not changed by one */
     wb_columns *like WB_IS(NULL);           /* reads a file as another one was read */
     char separator WB_IS(',');
     WB_BY_PLACE
@@ -115,25 +117,31 @@ typedef struct wb_load_csv_options {
  *     wb_dataset *more = wb_load_csv("more.csv", .like = columns);
  *
  *   x f32 [rows, columns]   without the label, in the order of the file
- *   y i32 [rows]            classes; [rows, k] of k label columns; WB_NONE without a label
+ *   y i32 [rows]            classes; [rows, k] of k label columns, in the order of the file, not
+ *                           that of .label_name; WB_NONE without a label
  *   y f32 [rows, k]         with .label_dtype = WB_F32
  *
  * Labels that are whole numbers are classes as they are.  If a label is not a number, all labels of
  * the column are words.  Words have the numbers 0, 1, ... in the order of their bytes.  .one_hot =
  * "*" and .numbered = "*" mean each column with a word, "*,zip" also the column zip.  A column that
  * is named has words even where these are numbers; .numbered may name the label.  A one-hot column
- * has at most 1000 words, other columns 2^24.
+ * has at most 1000 words, other columns 2^24.  "*" never makes words of a column most of whose cells
+ * are numbers: that is an error, which names the first other cell.  With "*", and without an option
+ * that names columns, .header must be given, true or false, if the first line has a word; in C++ it
+ * counts as given.
  *
  * With .like a file has the words, the replacements of missing values and the options of the file
  * whose .columns it were; only .separator and .columns may be beside it.  Columns are found by
  * their names, in any order; further columns are left out, and the labels may be missing, so that y
- * is WB_NONE.  Without names the columns have the same order.  A word of a feature that the first
+ * is WB_NONE.  Without names the columns have the same order; where a name is there twice, both
+ * headings must be the same, but for the labels.  A word of a feature that the first
  * file does not have is a missing value; of a label it is an error, unless WB_MISSING_DROP leaves
  * the row out.
  *
- * Blank lines are skipped.  Errors: a cell that is not a number; a missing value, unless .missing
+ * Blank lines are skipped.  Errors: a cell that is not a number, is infinite ("inf") or is too large
+ * for f32 ("1e39"); a missing value, unless .missing
  * has a cure for it; a missing label, unless it is WB_MISSING_DROP; a class that is a
- * fraction; a column that has only missing values, where their mean is needed; lines of different
+ * fraction or above 2^31 - 1; a column that has only missing values, where their mean is needed; lines of different
  * lengths; another separator; no lines; no column of x; a name that is no column, or two; .label
  * without .has_label, or no such column; a file that cannot be read. */
 WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *o);

@@ -217,9 +217,9 @@ TEST_IN_SCOPE(missing_values)
                (double[]){1, NAN, 2, 3}, 0, NULL);
     has_values(load("a,b\n1e999,1\nx,2\n", (wb_load_csv_options){.header = true, .one_hot = "*"}),
                2, 3, (double[]){1, 0, 1, 0, 1, 2}, 0, NULL);  /* a word, as the next line shows */
-    has_values(load("1,NaN\nNULL,?\nnull,4\nN/A,nan\n",
-                    (wb_load_csv_options){.missing = WB_MISSING_NAN}), 4, 2,
-               (double[]){1, NAN, NAN, NAN, NAN, 4, NAN, NAN}, 0, NULL);
+    has_values(load("1,NaN\nNULL,?\nnull,4\nN/A,nan\nNone,NAN\n",
+                    (wb_load_csv_options){.missing = WB_MISSING_NAN}), 5, 2,
+               (double[]){1, NAN, NAN, NAN, NAN, 4, NAN, NAN, NAN, NAN}, 0, NULL);
 }
 
 TEST_IN_SCOPE(words)
@@ -252,6 +252,9 @@ TEST_IN_SCOPE(words)
     has_values(load("a,b,c,d\n1,2,3,4\n",
                     (wb_load_csv_options){.label_name = "d,b", .label_dtype = WB_F32}), 1, 2,
                (double[]){1, 3}, 2, (double[]){2, 4});
+    has_values(load("z,x,y\n1,2,3\n", (wb_load_csv_options){.label_name = "y,z",
+                                                            .label_dtype = WB_F32}), 1, 1,
+               (double[]){2}, 2, (double[]){1, 3});     /* in the order of the file */
     has_values(load("\"a, b\",c\n1,2\n", (wb_load_csv_options){.skip = "\"a, b\""}), 1, 1,
                (double[]){2}, 0, NULL);
 }
