@@ -82,8 +82,8 @@ typedef enum {
     WB_MISSING_MEDIAN,
     WB_MISSING_DROP                         /* leaves the row out */
 } wb_missing;
-/** The cells that have no value, beside an empty one.  Such a text that is a number stands for all
- * cells of that number: "-999" also for -999.0. */
+/** The cells that have no value, beside an empty one.  With a text that is a number each cell of
+ * that number has none: with "-999" also -999.0. */
 #define WB_MISSING_TEXTS "NA,N/A,NaN,nan,NAN,NULL,null,None,?"
 
 /** Options of wb_load_csv.  Columns are named as in the first line, and names separated by commas:
@@ -125,8 +125,8 @@ typedef struct wb_load_csv_options {
  * the column are words.  Words have the numbers 0, 1, ... in the order of their bytes.  .one_hot =
  * "*" and .numbered = "*" mean each column with a word, "*,zip" also the column zip.  A column that
  * is named has words even where these are numbers; .numbered may name the label.  A one-hot column
- * has at most 1000 words, other columns 2^24.  "*" never makes words of a column most of whose cells
- * are numbers: that is an error, which names the first other cell.  With "*", and without an option
+ * has at most 1000 words, other columns 2^24.  A column that has a word, but more numbers, is an
+ * error with "*", which names the first cell that is no number.  With "*" and without an option
  * that names columns, .header must be given, true or false, if the first line has a word; in C++ it
  * counts as given.
  *
@@ -134,16 +134,15 @@ typedef struct wb_load_csv_options {
  * whose .columns it were; only .separator and .columns may be beside it.  Columns are found by
  * their names, in any order; further columns are left out, and the labels may be missing, so that y
  * is WB_NONE.  Without names the columns have the same order; where a name is there twice, both
- * headings must be the same, but for the labels.  A word of a feature that the first
- * file does not have is a missing value; of a label it is an error, unless WB_MISSING_DROP leaves
- * the row out.
+ * headings must be the same, but for the labels.  A word of a feature that the first file does not
+ * have is a missing value; of a label it is an error, unless WB_MISSING_DROP leaves the row out.
  *
- * Blank lines are skipped.  Errors: a cell that is not a number, is infinite ("inf") or is too large
- * for f32 ("1e39"); a missing value, unless .missing
- * has a cure for it; a missing label, unless it is WB_MISSING_DROP; a class that is a
- * fraction or above 2^31 - 1; a column that has only missing values, where their mean is needed; lines of different
- * lengths; another separator; no lines; no column of x; a name that is no column, or two; .label
- * without .has_label, or no such column; a file that cannot be read. */
+ * Blank lines are skipped.  Errors: a cell that is not a number, is infinite ("inf") or is too
+ * large for f32 ("1e39"); a missing value, unless .missing has a cure for it; a missing label,
+ * unless it is WB_MISSING_DROP; a class that is a fraction or above 2^31 - 1; a column that has
+ * only missing values, where their mean is needed; lines of different lengths; another separator;
+ * no lines; no column of x; a name that is no column, or two; .label without .has_label, or no such
+ * column; a file that cannot be read. */
 WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *o);
 #ifndef __cplusplus
 #define wb_load_csv(...) WB_LOAD_CSV_(__VA_ARGS__, )

@@ -152,7 +152,7 @@ static int read_head(file *f)
     return status;
 }
 
-/* Whether the fill of a column of words is one of its words.  A column of missing values has none. */
+/* Whether the fill of a column of words is one of its words, which may be none. */
 static int check_column(const file *f)
 {
     const wb__column *k = f->c->n ? &f->c->column[f->c->n - 1] : NULL;

@@ -18,7 +18,7 @@ typedef struct {
     wb_columns *c;
     bool like;                          /* c comes from .like, and does not change */
     bool all_one_hot, all_numbered;     /* columns with a word, without an option that names them */
-    bool asked_header;                  /* the program says whether there is a heading */
+    bool asked_header;                  /* .header is given */
     int64_t n;                          /* columns of the file */
     /* If `like`, for each column of the file: the one of c, NULL: not used; and its place in a row
      * of x or y. */
@@ -38,8 +38,7 @@ typedef struct {
 } wb__csv;
 
 /* Reads a file into *x [rows, columns] f32, *y and *columns, as wb_load_csv describes; *y is
- * WB_NONE without a label.  asked_header: the program says whether there is a heading.  Returns 0
- * or an error code. */
+ * WB_NONE without a label.  asked_header: .header is given.  Returns 0 or an error code. */
 int wb__csv_read(const char *path, const wb_load_csv_options *o, bool asked_header, wb_tensor **x,
                  wb_tensor **y, wb_columns **columns);
 

@@ -303,8 +303,9 @@ int wb__csv_rows(wb__csv *t)
     t->rows = t->lines = 0;
     t->again = false;
     t->fraction.cell.text = t->infinite.cell.text = NULL;
+    wb__words *w;
     for (int64_t i = 0; i < t->c->n && !t->like; i++)
-        if (t->c->column[i].words) t->c->column[i].words->numbers = t->c->column[i].words->others = 0;
+        if ((w = t->c->column[i].words)) w->numbers = w->others = 0;
     while (!status && wb__cells_next_line(&t->cells)) {
         status = read_row(t);
         if (!t->lines++) t->only_words = !t->like && !t->c->header && !row_has_number(t);
