@@ -296,10 +296,9 @@ def calls(words):
             # the inputs of a layer: the layer names them
             named = {"call": "Dense", "call_outputs": "Dense", "summary": "eval"}
             named = named.get(short, short) if kinds == ("tensor",) else short
-            unless = ' || objects[i] == path' if kinds == ("device",) else ""
             name = re.search(r"(\w+)$", argument)[1]
             lines.append(f"""    for (int i = 0; names[i]; i++) {{
-        if (fits(names[i], "{fitting}"){unless}) continue;
+        if (fits(names[i], "{fitting}")) continue;
         wb_clear_error();
         ({function})({listed});
         check("{named}", "{name}", names[i], "{says}", succeeds);

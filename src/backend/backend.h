@@ -205,6 +205,7 @@ typedef struct wb__backend wb__backend;
 
 /* Devices belong to their backend; their addresses stay valid as long as Weber is loaded. */
 struct wb_device {
+    const char *kind;       /* wb__device_kind, by which a device is recognised */
     const wb__backend *backend;
     int ordinal;
     const char *name;       /* as the manufacturer names it; "" for the CPU */
@@ -402,6 +403,7 @@ extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend, wb__am
 /* The CPU devices.  There is one, unless WEBER_CPU_DEVICES asks for more, to test programs that use
  * several devices. */
 enum { WB__MAX_CPU_DEVICES = 16 };
+extern const char wb__device_kind[];
 extern const wb_device wb__cpu_devices[WB__MAX_CPU_DEVICES];
 #define wb__cpu (wb__cpu_devices[0])
 

@@ -89,6 +89,13 @@ WB__READS_ANY static const wb__class *class_of(const void *object)
     return NULL;
 }
 
+/* Whether the memory has a device. */
+WB__READS_ANY static bool has_device(const void *d)
+{
+    return (uintptr_t)d % _Alignof(wb_device) == 0 && d &&
+           ((const wb_device *)d)->kind == wb__device_kind;
+}
+
 bool wb__is_object(const void *object)
 {
     const wb__class *class = object ? class_of(object) : NULL;
@@ -100,7 +107,7 @@ const char *wb__kind(const void *object)
     static _Thread_local char text[2 * WAS];
     const freed *f = object;
     const wb__class *class = class_of(object);
-    if (object == &wb__cpu) return "device";
+    if (has_device(object)) return wb__device_kind;
     if (!class) return "pointer to no object";
     if (class != &wb__freed_class) return class->name;
     const int open = open_scopes();
@@ -137,6 +144,5 @@ bool wb__not_a(const char *what, const void *object, const char *expected)
 
 bool wb__is_device(const char *what, const wb_device *d)
 {
-    return !d || ((uintptr_t)d % _Alignof(wb_device) == 0 && !class_of(d)) ||
-           wb__not_a(what, d, "device");
+    return !d || has_device(d) || wb__not_a(what, d, wb__device_kind);
 }

@@ -83,8 +83,8 @@ void wb__quarantine_empty(void);
  * was freed.  The text is valid until this thread calls wb__kind again.
  *
  * A C compiler only warns where a program passes a pointer of another type, so the memory may have
- * no object: a path, or a device.  Its first word is compared with the addresses of all classes,
- * and nothing else is read. */
+ * no object: a path, or a device.  Its first word is compared with the addresses of all classes and
+ * with that of wb__device_kind, and nothing else is read. */
 const char *wb__kind(const void *object);
 /* Whether the memory has an object that is not freed. */
 bool wb__is_object(const void *object);
@@ -94,9 +94,8 @@ bool wb__alive(const char *what, const void *object);
 /* Sets the error "what: a rule is not a state", or that the object is NULL.  `expected` is the name
  * of a class, or several names.  Returns false. */
 bool wb__not_a(const char *what, const void *object, const char *expected);
-/* Whether d may be a device: it is aligned and not an object.  Else sets the error.  Other memory,
- * such as a path, is not recognised: a program may keep a device beyond wb_shutdown, which empties
- * the lists of devices. */
+/* Whether d is a device or NULL.  Else sets the error.  The lists of devices are not asked: a
+ * program may keep a device beyond wb_shutdown, which empties them. */
 bool wb__is_device(const char *what, const wb_device *d);
 
 /* Moves the caller's reference to the current scope and returns the object.  On failure (out of

@@ -42,7 +42,8 @@ static const wb__backend tables[2];
 static const fake *played[2];
 static int64_t used[2], peak[2];
 
-#define DEVICE(row, n) {.backend = &tables[row], .ordinal = n, .name = "Test GPU " #n}
+#define DEVICE(row, n)                                                                             \
+    {.kind = wb__device_kind, .backend = &tables[row], .ordinal = n, .name = "Test GPU " #n}
 static const wb_device devices[2][2] = {{DEVICE(0, 0), DEVICE(0, 1)}, {DEVICE(1, 0), DEVICE(1, 1)}};
 
 static int row_of(const wb_device *d) { return d->backend == &tables[1]; }

@@ -181,7 +181,8 @@ static const wb__backend backend = {
 
 const wb_device *far_device(void)
 {
-    static const wb_device device = {.backend = &backend, .name = "a far device"};
+    static const wb_device device = {
+        .kind = wb__device_kind, .backend = &backend, .name = "a far device"};
     return &device;
 }
 

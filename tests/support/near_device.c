@@ -314,7 +314,8 @@ static const wb_device *near_at(int ordinal) { return ordinal ? NULL : near_devi
 
 const wb_device *near_device(void)
 {
-    static const wb_device device = {.backend = &backend, .name = "a near device"};
+    static const wb_device device = {
+        .kind = wb__device_kind, .backend = &backend, .name = "a near device"};
     if (backend.name) return &device;
     backend = wb__cpu_backend;
     backend.name = "Near";

@@ -266,7 +266,9 @@ const wb__backend wb__cpu_backend = {
     .prepare_form = wb__cpu_prepare_form,
 };
 
-#define CPU(n) {.backend = &wb__cpu_backend, .ordinal = n, .name = ""}
+const char wb__device_kind[] = "device";
+#define CPU(n)                                                                                     \
+    {.kind = wb__device_kind, .backend = &wb__cpu_backend, .ordinal = n, .name = ""}
 const wb_device wb__cpu_devices[WB__MAX_CPU_DEVICES] = {
     CPU(0), CPU(1), CPU(2),  CPU(3),  CPU(4),  CPU(5),  CPU(6),  CPU(7),
     CPU(8), CPU(9), CPU(10), CPU(11), CPU(12), CPU(13), CPU(14), CPU(15)};

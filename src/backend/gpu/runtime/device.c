@@ -300,8 +300,8 @@ static int find(const wb__gpu_driver *v)
     for (int i = 0; i < all.n && !status; i++) {
         wb__gpu_device *d = s->device[i] = all.device[i];
         d->driver = v;
-        d->base = (wb_device){.backend = v->backend, .ordinal = i, .name = d->name,
-                              .about = d->about, .state = d};
+        d->base = (wb_device){.kind = wb__device_kind, .backend = v->backend, .ordinal = i,
+                              .name = d->name, .about = d->about, .state = d};
         d->debug_sync = wb__debug("sync");
         d->flush_interval = 1;
         set_locks(d, true);
