@@ -133,7 +133,8 @@ def main():
             f"-Wl,-rpath,{library.parent}", "-o", folder / "reference")
         first = which("clang") or os.environ.get("CC", "cc")
         if which("gcc") and which("clang"):
-            run("gcc", *WARNINGS, "-fsyntax-only", folder / "weber.c")
+            zlib = ["-DWB_HAVE_ZLIB"] if Path("/usr/include/zlib.h").exists() else []
+            run("gcc", *WARNINGS, *zlib, "-fsyntax-only", folder / "weber.c")
         unit = compiled([first], ["-O0"], folder, "first")
         (folder / "program.cpp").write_text(CXX)
         for name in ("g++", "clang++"):

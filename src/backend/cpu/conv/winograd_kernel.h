@@ -6,8 +6,8 @@
  * vector has LANES neighbouring channels.  Each function transforms the columns of a tile, then its
  * rows.  The functions *_line transform the elements d[0], d[s], d[2*s], ... in place. */
 
-#define FAR 1.41421356237309505f
-#define NEAR 0.70710678118654752f
+#define ROOT_2 1.41421356237309505f
+#define HALF_ROOT_2 0.70710678118654752f
 
 typedef void NAME(line_fn)(V *d, int s);
 
@@ -18,10 +18,10 @@ static inline __attribute__((always_inline)) void NAME(input_line)(V *d, int s)
     const V even = multiply_add(spread(-0.5f), d2, d4), odd = multiply_add(spread(-0.5f), d1, d3);
     const V even2 = multiply_add(spread(-2), d2, d4), odd2 = multiply_add(spread(-2), d1, d3);
     d[0] = multiply_add(spread(-2.5f), d2, d[0] + d4);
-    d[s] = multiply_add(spread(FAR), odd, even);
-    d[2 * s] = multiply_add(spread(-FAR), odd, even);
-    d[3 * s] = multiply_add(spread(NEAR), odd2, even2);
-    d[4 * s] = multiply_add(spread(-NEAR), odd2, even2);
+    d[s] = multiply_add(spread(ROOT_2), odd, even);
+    d[2 * s] = multiply_add(spread(-ROOT_2), odd, even);
+    d[3 * s] = multiply_add(spread(HALF_ROOT_2), odd2, even2);
+    d[4 * s] = multiply_add(spread(-HALF_ROOT_2), odd2, even2);
     d[5 * s] = multiply_add(spread(-2.5f), d3, d1 + d[5 * s]);
 }
 
@@ -31,10 +31,10 @@ static inline __attribute__((always_inline)) void NAME(output_line)(V *d, int s)
     const V sum = d[s] + d[2 * s], difference = d[s] - d[2 * s];
     const V sum2 = d[3 * s] + d[4 * s], difference2 = d[3 * s] - d[4 * s];
     d[0] += sum + sum2;
-    d[s] = multiply_add(spread(FAR), difference, spread(NEAR) * difference2);
+    d[s] = multiply_add(spread(ROOT_2), difference, spread(HALF_ROOT_2) * difference2);
     d[2 * s] = multiply_add(spread(2), sum, spread(0.5f) * sum2);
-    d[3 * s] = multiply_add(spread(2 * FAR), difference,
-                            multiply_add(spread(0.5f * NEAR), difference2, d[5 * s]));
+    d[3 * s] = multiply_add(spread(2 * ROOT_2), difference,
+                            multiply_add(spread(0.5f * HALF_ROOT_2), difference2, d[5 * s]));
 }
 
 /* A: 4 -> 6 elements. */
@@ -43,10 +43,10 @@ static inline __attribute__((always_inline)) void NAME(grad_line)(V *d, int s)
     const V d0 = d[0], d1 = d[s], d2 = d[2 * s], d3 = d[3 * s];
     const V even = multiply_add(spread(2), d2, d0), odd = multiply_add(spread(2), d3, d1);
     const V even2 = multiply_add(spread(0.5f), d2, d0), odd2 = multiply_add(spread(0.5f), d3, d1);
-    d[s] = multiply_add(spread(FAR), odd, even);
-    d[2 * s] = multiply_add(spread(-FAR), odd, even);
-    d[3 * s] = multiply_add(spread(NEAR), odd2, even2);
-    d[4 * s] = multiply_add(spread(-NEAR), odd2, even2);
+    d[s] = multiply_add(spread(ROOT_2), odd, even);
+    d[2 * s] = multiply_add(spread(-ROOT_2), odd, even);
+    d[3 * s] = multiply_add(spread(HALF_ROOT_2), odd2, even2);
+    d[4 * s] = multiply_add(spread(-HALF_ROOT_2), odd2, even2);
     d[5 * s] = d3;
 }
 
@@ -54,9 +54,10 @@ static inline __attribute__((always_inline)) void NAME(grad_line)(V *d, int s)
 static inline __attribute__((always_inline)) void NAME(weights_line)(V *d, int s)
 {
     const V d0 = d[0], d2 = d[2 * s];
-    const V even = spread(1 / 6.f) * multiply_add(spread(2), d2, d0), odd = spread(FAR / 6) * d[s];
+    const V even = spread(1 / 6.f) * multiply_add(spread(2), d2, d0);
+    const V odd = spread(ROOT_2 / 6) * d[s];
     const V even2 = spread(-2 / 3.f) * multiply_add(spread(0.5f), d2, d0),
-            odd2 = spread(-NEAR / 1.5f) * d[s];
+            odd2 = spread(-HALF_ROOT_2 / 1.5f) * d[s];
     d[s] = even + odd;
     d[2 * s] = even - odd;
     d[3 * s] = even2 + odd2;
@@ -71,7 +72,7 @@ static inline __attribute__((always_inline)) void NAME(sums_line)(V *d, int s)
     const V sum2 = spread(-2 / 3.f) * (d[3 * s] + d[4 * s]);
     const V difference = d[s] - d[2 * s], difference2 = d[3 * s] - d[4 * s];
     d[0] += sum + sum2;
-    d[s] = multiply_add(spread(FAR / 6), difference, spread(-NEAR / 1.5f) * difference2);
+    d[s] = multiply_add(spread(ROOT_2 / 6), difference, spread(-HALF_ROOT_2 / 1.5f) * difference2);
     d[2 * s] = multiply_add(spread(2), sum, multiply_add(spread(0.5f), sum2, d[5 * s]));
 }
 
@@ -206,5 +207,5 @@ static const wb__winograd_kernel NAME(winograd) = {
     .weights = NAME(winograd_weights), .sums = NAME(winograd_sums)
 };
 
-#undef FAR
-#undef NEAR
+#undef ROOT_2
+#undef HALF_ROOT_2
