@@ -110,7 +110,8 @@ static int observe(summary *o, wb_layer *layer, int n, wb_tensor *const *inputs)
     const int n_out = wb__call_layer(layer, n, inputs, outputs);
     wb__layer_observer = NULL;
     wb__pointer_map seen = {0};
-    for (int i = 0; i < n; i++) wb__pointer_map_put(&seen, wb__bind(inputs[i]), 0);
+    for (int i = 0; i < n && n_out > 0; i++)
+        wb__pointer_map_put(&seen, wb__bind(inputs[i]), 0);
     for (int i = 0; i < n_out && !o->timed; i++) o->flops += sum_flops(wb__bind(outputs[i]), &seen);
     wb__pointer_map_free(&seen);
     wb__forget_pending(o->pending);

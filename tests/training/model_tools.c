@@ -146,6 +146,7 @@ TEST_IN_SCOPE(summaries)
     assert_true(wb_item(wb_sum(wb_abs(wb_get(both, "layers.1.mean")))) == 0);
     wb_tensor *wrong = wb_ones(1, 3);
     REFUSED(wb_summary_format(m, 1, &wrong), WB_ERROR_SHAPE, "layers.0", "Conv");
+    REFUSED(wb_summary_format(d, 1, NULL), WB_ERROR_ARGUMENT, "Dense: no inputs");
 }
 
 TEST_IN_SCOPE(profiles)
