@@ -158,6 +158,10 @@ def check_command(text, weber):
            done.stdout:
             print(f"`weber explain {wrong}` does not say that there is none")
             failures += 1
+    for word in ("--help", "-h"):
+        if not explain(weber, word).stdout.startswith("weber new "):
+            print(f"`weber explain {word}` does not print the help")
+            failures += 1
     page = explain(weber, "W0203").stdout
     quoted = "Dense: expects 3 features in the last dimension, got [2,4] f32 (W0203)"
     for words in ([quoted], quoted.split(), ["mse: (W0201) ... " + quoted]):

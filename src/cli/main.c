@@ -66,6 +66,9 @@ int main(int argc, char **argv)
     else if (!strcmp(command, "backend") && argc == 3) status = set_preference(argv[2]);
     else if (!strcmp(command, "new")) status = wb__cli_new(argc - 2, argv + 2);
     else if (!strcmp(command, "doctor")) status = wb__cli_doctor(argc - 2, argv + 2, argv[0]);
+    else if (!strcmp(command, "explain") && argc == 3 &&
+             (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")))
+        status = help(stdout, 0);
     else if (!strcmp(command, "explain")) status = wb__cli_explain(argc - 2, argv + 2);
     else if (!strcmp(command, "launch")) status = wb__cli_launch(argc - 2, argv + 2);
     else if (!strcmp(command, "probe") && argc == 3) status = wb__cli_probe(argv[2]);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 extern const char wb__cli_new_main_c[], wb__cli_new_main_cpp[], wb__cli_new_CMakeLists_txt[],
@@ -25,7 +26,11 @@ static const replacement replacements[] = {
 };
 
 /* Targets that CMake or the Makefile have already. */
-static const char *const taken[] = {"all", "clean", "help", "install", "package", "test", "weber"};
+static const char *const targets[] = {
+    "all", "ALL_BUILD", "clean", "edit_cache", "help", "install", "package", "package_source",
+    "preinstall", "rebuild_cache", "RUN_TESTS", "test", "weber", "ZERO_CHECK"};
+/* Files and folders beside which the two ways of building put the program. */
+static const char *const files[] = {"build", "CMakeFiles", "GNUmakefile", "Makefile"};
 
 static int fail(const char *path, const char *reason)
 {
@@ -41,8 +46,10 @@ static const char *refuse(const char *name)
     for (const char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c) && *c != '_' && *c != '-')
             return "a name has letters, digits, _ and -";
-    for (size_t i = 0; i < WB__COUNT(taken); i++)
-        if (!strcmp(name, taken[i])) return "the name is that of a target of every build";
+    for (size_t i = 0; i < WB__COUNT(targets); i++)
+        if (!strcasecmp(name, targets[i])) return "the name is that of a target of every build";
+    for (size_t i = 0; i < WB__COUNT(files); i++)
+        if (!strcasecmp(name, files[i])) return "the name is that of a file of every build";
     return NULL;
 }
 

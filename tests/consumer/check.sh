@@ -186,11 +186,18 @@ refuses() {
 }
 check new_existing refuses "of_c: File exists" of_c
 check new_taken refuses "name is that of a target" test
+for name in build CMakeFiles makefile; do
+    check new_taken_$name refuses "name is that of a file" $name
+done
 check new_letter refuses "begins with a letter" 1st
 check new_name refuses "letters, digits" "two words"
 check new_folder refuses "No such file" no/such
 check new_option refuses "weber new" --zig x
 check new_nothing refuses "weber new"
-no_traces() { ! ls "$work/test" "$work/1st" "$work/two words" "$work/x" 2>"$work/log"; }
+no_traces() {
+    for name in test CMakeFiles makefile 1st "two words" x; do
+        [ ! -e "$work/$name" ] || return 1
+    done
+}
 check new_leaves_nothing no_traces
 exit $status
