@@ -201,13 +201,11 @@ static int not_finite(const wb__csv *t, int64_t line, int64_t column, wb__cell f
 }
 
 /* Puts a number into x, or into y as f32. */
-static int put_number(wb__csv *t, int64_t column, const wb__column *k, wb__cell f, double value,
-                      wb__csv_value *to)
+static int put_number(wb__csv *t, int64_t column, wb__cell f, double value, wb__csv_value *to)
 {
     to->number = (float)value;
     if (isfinite(to->number)) return 0;
-    if (k->role == WB__LABEL || t->like || !(t->all_one_hot || t->all_numbered))
-        return not_finite(t, t->cells.line, column, f);
+    if (!t->all_one_hot && !t->all_numbered) return not_finite(t, t->cells.line, column, f);
     find(&t->infinite, t, column, f);
     return 0;
 }
@@ -221,7 +219,7 @@ static int read_cell(wb__csv *t, int64_t column, wb__column *k, wb__cell f, wb__
     if (!f.length || wb__columns_gap(t->c, f)) return missing(t, column, k, f, false);
     if (!k->words && wb__cell_number(f, &value)) {
         if (k->role == WB__FEATURE || t->c->label_numbers) {
-            return put_number(t, column, k, f, value, to);
+            return put_number(t, column, f, value, to);
         } else if (value == trunc(value) && fabs(value) <= INT32_MAX) {
             to->word = (int32_t)value;
         } else {
@@ -283,7 +281,7 @@ static int read_row(wb__csv *t)
             const bool label = k->role == WB__LABEL;
             wb__csv_value *to = places ? (label ? y : x) + places[column].at : label ? y++ : x++;
             if (plain && !label && !k->words && wb__cell_number(f, &value))
-                status = put_number(t, column, k, f, value, to);
+                status = put_number(t, column, f, value, to);
             else
                 status = read_cell(t, column, k, f, to);
             if (status) return status;
