@@ -3,7 +3,7 @@
 wb.NAME(...) is the macro or function wb_NAME of weber.h, x.NAME(...) is wb.NAME(x, ...), wb.F32 is
 WB_F32.  Options are keyword arguments, those "by place" also positional.  A list is a sequence;
 None is WB_NONE; results through pointers are returned; functions of Python are arguments and
-layers.  A failure raises wb.Error.  README.md has more, docs/abi.md the rules of bindings.
+layers.  A failure raises wb.Error.  README.md has more.
 """
 import ctypes as c
 import functools
@@ -11,7 +11,6 @@ import os
 import re
 import threading
 from pathlib import Path
-
 # ---- the header ----------------------------------------------------------------------------------
 _installed = [x for x in ("/usr/local/include", "/usr/include") if Path(x, "weber.h").exists()]
 _folder = Path(os.environ.get("WEBER_INCLUDE") or (_installed or ["/usr/include"])[0])
@@ -43,20 +42,18 @@ for _body, _name in re.findall(r"\benum(?: wb_\w+)? \{(.*?)\}\s*(wb_\w+)?;", _C,
 _LISTS = {m[2]: f"{_canonical(m[1])}[{m[3]}]" for m in re.finditer(     # wb_ints is int64_t[9]
     r"typedef ([\w *]+?)(wb_\w+)\[(.*?)\];", _C)}
 
-def _declared(code):
-    """[(type, name)] of parameters, or of members such as "double eta, beta[2]"."""
+def _declared(code):    # [(type, name)] of parameters, or of members such as "double eta, beta[2]"
     found, base = [], ""
     for part in map(_canonical, re.split(r",(?![^()]*\))", code)):
         if f := re.match(r"(.*?)\(\*(\w+)\)\((.*)\)$", part):
-            _CALLBACKS[part] = f[1], f[3]
+            _CALLBACKS[part] = f[1].strip(), f[3]
         kind, stars, name, sizes = (part, "", f[2], "") if f else re.match(
             r"((?:const |struct )*\w+(?=[ *]))?([ *]*(?:const\*)?)(\w*)(.*)$", part).groups()
         base = kind or base
         found.append((base + stars.strip() + sizes, name))
     return [x for x in found if x[0]]
 
-def _object(kind):
-    """The class of a pointer to an object of the library, as "wb_tensor"; else None."""
+def _object(kind):      # the class of a pointer to an object, as "wb_tensor"; or None
     name = kind.replace("const ", "")[:-1]
     return name if kind[-1:] == "*" and name in _OPAQUE else None
 
@@ -98,7 +95,6 @@ def _struct(name):
         "_fields_": [("_" * bool(_object(k)) + x, _ctype(k)) for k, x in members + by_place],
         "_kinds": {x: k for k, x in members + by_place if x[-1] != "_"},
         "_places": [x for _, x in by_place if x[-1] != "_"]})
-
 # ---- objects and errors --------------------------------------------------------------------------
 _lib = c.CDLL(os.environ.get("WEBER_LIBRARY", "libweber.so"))
 _raised = type("", (threading.local,), {"error": None, "inside": 0})()  # in callbacks, by thread
@@ -118,6 +114,8 @@ class Object:
         if name[0] == "_":
             raise AttributeError(name)
         return functools.partial(_get(name), self)
+    def __reduce_ex__(self, protocol):
+        raise TypeError(f"a {type(self).__name__} is not copied; wb.clone copies models")
     __repr__ = lambda self: self.object_format().rstrip() if self._counted else "an object"
 
 def _take(kind, p, borrowed=False):
@@ -125,25 +123,19 @@ def _take(kind, p, borrowed=False):
     if kind[:-1] in _STRUCTS:
         p = _struct(kind[:-1]).from_address(p)
         p._lent = True
-    if not _object(kind):
-        return p.decode() if isinstance(p, bytes) else p
-    if not p or p == _NONE:
-        return None
+    if not _object(kind) or not p or p == _NONE:
+        return p.decode() if isinstance(p, bytes) else None if _object(kind) else p
     made = _CLASSES[_object(kind)]()
     made._p = p
-    if made._counted:
-        _lib.wb_retain(c.c_void_p(p))
-        if not borrowed:
-            _lib.wb_object_free(c.c_void_p(p))
+    for change in (_lib.wb_retain, _lib.wb_object_free)[:(2 - borrowed) * made._counted]:
+        change(c.c_void_p(p))
     return made
-
 # ---- tensors, which DLPack exchanges with other libraries ----------------------------------------
 _FRESH, _USED = b"dltensor", b"used_dltensor"
 _new, _valid, _pointer, _rename = (
     c.PYFUNCTYPE(kind, c.c_void_p, c.c_char_p, *more)(("PyCapsule_" + name, c.pythonapi))
     for kind, name, *more in ((c.py_object, "New", c.c_void_p), (c.c_int, "IsValid"),
                               (c.c_void_p, "GetPointer"), (c.c_int, "SetName")))
-
 @c.PYFUNCTYPE(None, c.c_void_p)
 def _discard(capsule):
     if _valid(capsule, _FRESH):         # no library took the DLManagedTensor: its deleter is called
@@ -152,6 +144,10 @@ def _discard(capsule):
 class Tensor(Object):
     """An array of the library, with Python's operators; numpy.from_dlpack(x) reads it."""
     shape = property(lambda self: tuple(self.dim(i) for i in range(self.ndim())))
+    def __bool__(self):
+        if set(self.shape) - {1}:
+            raise TypeError(f"{self.shape} elements are neither true nor false")
+        return self.item() != 0
     def __dlpack__(self, copy=None, **_):
         if copy:
             raise BufferError("the tensor's memory is shared: copy the array that it becomes")
@@ -171,56 +167,61 @@ def _batches(loader):                   # as WB_EACH_BATCH
     batch = _get("loader_begin")(loader)
     while _get("loader_next")(loader, batch):
         yield batch
-
 _CLASSES = {x: type(x, (Tensor if x == "wb_tensor" else Object,), {"_counted": x in _COUNTED})
             for x in _OPAQUE}
 _CLASSES["wb_layer"].__call__ = lambda layer, *inputs: _get("call")(layer, *inputs)
 _CLASSES["wb_loader"].__iter__ = _batches
 Tensor.__neg__, Tensor.__float__ = lambda x: x.neg(), lambda x: x.item()
-for _op in "add sub mul div pow matmul lt le gt ge".split():
-    _name = _op.replace("div", "truediv")
-    setattr(Tensor, f"__{_name}__", lambda x, y, f=_op: _get(f)(x, y))
-    setattr(Tensor, f"__r{_name}__", lambda x, y, f=_op: _get(f)(y, x))
-
+for _op in "add sub mul truediv pow matmul lt le gt ge".split():
+    setattr(Tensor, f"__{_op}__", lambda x, y, f=_op.removeprefix("true"): _get(f)(x, y))
+    setattr(Tensor, f"__r{_op}__", lambda x, y, f=_op.removeprefix("true"): _get(f)(y, x))
 # ---- functions -----------------------------------------------------------------------------------
+_BRIEF = re.compile(r"wb_(loss|leaf_function|obs_\w+)$|.*\*(f\)\(wb|each|metric|rank|substitute)")
 _ARRAY = re.compile(r".*\*const\*$|const (int64_t|double)\*$")
 def _convert(kind, value, keep):
     """A value of Python for a type of C; `keep` gets what must live as long as the result."""
     of = _object(kind)
-    if of == "wb_tensor" and value is not None and not isinstance(value, Object):
-        value = tensor(value) if hasattr(value, "__dlpack__") else _get("scalar")(value)
-    elif of == "wb_layer" and callable(value) and not isinstance(value, Object):
-        value = _get("layer_from_function")(value)
+    if of and value is not None and not isinstance(value, Object):
+        value = (_get("layer_from_function") if of == "wb_layer" and callable(value) else
+                 tensor if hasattr(value, "__dlpack__") else _get("scalar"))(value)
     keep.append(value)
     if kind in _CALLBACKS:
-        f = value and (value.plain if isinstance(value, Function) else _callback(kind, value))
-        return f and c.cast(f, c.c_void_p).value
+        keep.append(value and (value.plain if isinstance(value, Function) else
+                               (_callback if _BRIEF.match(kind) else _lasting)(kind, value)))
+        return value and c.cast(keep[-1], c.c_void_p).value
     if _ARRAY.match(kind):
         kind = kind.removesuffix("const*") if kind.endswith("const*") else kind[6:-1]
         keep.append((_ctype(kind) * (len(value) + 1))(*[_convert(kind, x, keep) for x in value]))
         return c.addressof(keep[-1])
     if isinstance(value, c.Structure) and kind[-1] == "*":
         return c.addressof(value)
-    return (value._p if isinstance(value, Object) else _NONE if of == "wb_tensor" else
-            value.encode() if isinstance(value, str) else value)
+    if kind == "const char*" and value is not None:
+        value = value.encode() if isinstance(value, str) else os.fsencode(value)
+        if 0 in value:
+            raise ValueError(f"{value} has a NUL")
+    if getattr(_ctype(kind), "_type_", 0) in [*"iIlLqQ"] and _ctype(kind)(value).value != value:
+        raise OverflowError(f"{value} is outside the range of {kind}")
+    return value._p if isinstance(value, Object) else _NONE if of == "wb_tensor" else value
 
-def _options(name, by_place, named, keep):
+def _options(name, by_place, named, keep, results):
     """The address of a struct of options, in which .size and .given are as a macro sets them."""
     o, given = _struct(name)(), []
     if unknown := [*by_place[len(o._places):], *(named.keys() - o._kinds.keys())]:
         raise TypeError(f"{name} has no {unknown}; it has {[*o._kinds][2:]}, by place {o._places}")
     for key, value in [*zip(o._places, by_place), *named.items()]:
+        kind = o._kinds[key]
+        if kind.endswith("**") and value:       # True: a result, which is returned with the others
+            results.append((kind[:-1], c.c_void_p()))
+            value = c.addressof(results[-1][1])
         if value is not None:
             setattr(o, key, value)
             numbers = ", ".join("0" * len(value)) if hasattr(value, "__len__") else "0"
-            is_list = "[" in _LISTS.get(o._kinds[key], o._kinds[key])
-            given.append(f".{key} = {{{numbers}}}" if is_list else f".{key}")
+            given.append(f".{key}" + f" = {{{numbers}}}" * ("[" in _LISTS.get(kind, kind)))
     o.size, o.given = c.sizeof(o), "=" + ", ".join(given)
     keep.append(o)
     return c.addressof(o)
 
-class Function:
-    """A function of the library."""
+class Function:                         # of the library
     def __init__(self, name):
         self.result, params = _FUNCTIONS[name]
         self.__name__, self.f, self.params = name, getattr(_lib, name), _declared(params)
@@ -233,7 +234,7 @@ class Function:
         args, keep, values, results = list(args), [], [], []
         for i, (kind, name) in enumerate(self.params):
             if kind.endswith("_options*"):
-                values.append(_options(kind[6:-1], args, named, keep))
+                values.append(_options(kind[6:-1], args, named, keep, results))
                 args, named = [], {}
             elif kind.endswith("**"):
                 results.append((kind[:-1], c.c_void_p()))
@@ -248,13 +249,14 @@ class Function:
             raise TypeError(f"{self.__name__} takes ({_FUNCTIONS[self.__name__][1]})")
         _raised.error = _raised.error if _raised.inside else _lib.wb_clear_error()  # from before
         return self.read(self.f(*values), results, keep)
-    def read(self, value, results, keep):
-        """The result, with those through pointers; raises an error."""
-        kind = self.result
-        if (kind[-1] != "*" or not value) and _lib.wb_error_code():
-            error, reason = Error(_lib.wb_error().decode()), _raised.error
+    def read(self, value, results, keep):       # the result, with those through pointers; or raises
+        kind, reason = self.result, _raised.error
+        if reason and not _raised.inside or (
+                kind[-1] != "*" or not value) and _lib.wb_error_code():
+            error = Error(_lib.wb_error().decode() or str(reason))
             error.code, _raised.error = _lib.wb_error_code(), _lib.wb_clear_error()
-            raise error from reason
+            plain = isinstance(reason or error, Exception)      # else KeyboardInterrupt, SystemExit
+            raise (error if plain else reason) from (reason if plain else None)
         if kind == "void*" and keep and isinstance(keep[0], Object):
             kind = type(keep[0]).__name__ + "*"             # of the kind of the argument
         if kind == "char*":
@@ -266,16 +268,14 @@ class Function:
         found = [value] * (kind != "int" or not results) + [_take(k, p.value) for k, p in results]
         return found[0] if len(found) == 1 else tuple(found)
 
-@functools.lru_cache(None)
-def _callback(kind, f):
-    """A function of Python as one of C, which lives as long as the program."""
+def _callback(kind, f):                 # a function of Python as one of C
     result, params = _CALLBACKS[kind][0], _declared(_CALLBACKS[kind][1])
     def call(*values):
         _raised.inside += 1
         try:
             value = f(*[_take(k, x, True) for (k, name), x in zip(params, values) if name != "ctx"])
             if not _object(result):
-                return value or 0
+                return result != "void" and _ctype(result)(_convert(result, value or 0, [])).value
             p = _convert(result, value, keep := [])
             (_lib.wb_get if result == "wb_tensor*" else _lib.wb_layer_at)(c.c_void_p(p), b"")
             return p                    # the scope has a reference, as C's functions leave it
@@ -287,6 +287,7 @@ def _callback(kind, f):
         finally:
             _raised.inside -= 1
     return c.CFUNCTYPE(_ctype(result), *[_ctype(k) for k, _ in params])(call)
+_lasting = functools.lru_cache(None)(_callback)         # of objects: as long as the program lives
 
 @functools.lru_cache(None)
 def _get(name):
@@ -295,5 +296,4 @@ def _get(name):
     if not (found := [x for x in forms if x in _FUNCTIONS]) and "WB_" + name not in _CONSTANTS:
         raise AttributeError(f"the header has no wb_{name}")
     return Function(found[0]) if found else _CONSTANTS["WB_" + name]
-
 __getattr__ = _get

@@ -4,8 +4,10 @@
 
 LENET is the program of examples/05_lenet.c, which has the numbers of examples/python/lenet.py.
 """
+import copy
 import gc
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -128,6 +130,67 @@ def check_errors(wb, np):
         left_over()
         wb.threads()
     raises(wb.Error, lambda: wb.withgradient(lasting, model, batch), "left over")
+
+
+def check_values(wb, np):
+    """A value that does not fit is an error, and no wrong number and no crash."""
+    five, three = wb.tensor(np.full(1, 5, "f4")), wb.tensor(np.full((1, 1), 3, "f4"))
+    assert not five < three and bool(three < five)
+    raises(TypeError, lambda: bool(wb.tensor(np.ones(2, "f4"))), "(2,)")
+    model = wb.Chain(wb.Dense(2, 1))
+    for f in (copy.copy, copy.deepcopy, pickle.dumps):
+        raises(TypeError, lambda f=f: f(model), "wb.clone")
+    for f in (lambda: wb.Dense(2**64 + 3, 2), lambda: five.reshape(2**64 + 1),
+              lambda: wb.Conv(1, 1, (2**64 + 3, 3)), lambda: wb.dataloader(None, 2**64 + 3)):
+        raises(OverflowError, f, "int64_t")
+    raises(wb.Error, lambda: wb.call(16, five), "not a layer")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x"
+        path.write_text("a,b\n1,2\n3,4\n")
+        raises(ValueError, lambda: wb.load_csv(f"{path}\0y", header=True), "NUL")
+        raises(TypeError, lambda: wb.load_csv(5), "PathLike")
+        data, columns = wb.load_csv(path, header=True, columns=True)
+        assert data.dataset_length() == 2 and repr(columns).startswith("columns: 2 of x")
+        assert wb.load_csv(path, like=columns).dataset_length() == 2
+        assert wb.load_csv(path, header=True, columns=False).dataset_length() == 2
+        raises(wb.Error, lambda: wb.load_csv(path, like=True), "columns")
+
+
+def check_callbacks(wb, np):
+    """What a function returns or raises reaches the caller; it lives no longer than it must."""
+    x = np.ones((4, 2), "f4")
+    model, loader = wb.Chain(wb.Dense(2, 1)), wb.dataloader(wb.dataset_of(x, x[:, :1].copy()), 2)
+    state = wb.setup(wb.Descent(eta=.1), model)
+
+    def train(loss=mse, **options):
+        return wb.train(loss, model, loader, state, **options)
+
+    def ended(error):
+        def f(*_):
+            raise error
+        return f
+    raises(wb.Error, lambda: train(metric=lambda *_: "x"), "real number")
+    raises(wb.Error, lambda: train(each=lambda *_: "x"), "str")
+    raises(wb.Error, lambda: train(each=lambda *_: 2**40), "range of int")
+    assert train(metric=lambda *_: .5, each=lambda *_: None) == 0
+    assert wb.schedule_from_function(lambda t: .25 / t).schedule_at(2) == .125
+    schedule = wb.schedule_from_function(lambda t: "x")
+    raises(wb.Error, lambda: schedule.schedule_at(1), "real number")
+    for error in (KeyboardInterrupt(), SystemExit(3)):
+        for options in ({"loss": ended(error)}, {"each": ended(error)}, {"metric": ended(error)}):
+            assert raises(type(error), lambda o=options: train(**o)) is error
+    assert train() == 0                         # an error is over when it was raised
+
+    def loss(model, batch):
+        return mse(model, batch)
+    alive = weakref.ref(loss)
+    train(loss)
+    del loss
+    gc.collect()
+    assert alive() is None
+    layer = wb.Chain(lambda x: x * 2)           # the library keeps the function
+    gc.collect()
+    assert layer(x).max().item() == 2
 
 
 def check_lifetimes(wb, np):
@@ -268,6 +331,8 @@ def main(library, compiler, lenet):
     check_names(wb)
     check_c(wb, compiler, library)
     check_errors(wb, np)
+    check_values(wb, np)
+    check_callbacks(wb, np)
     check_lifetimes(wb, np)
     check_training(wb, np)
     check_memory(wb, np, wb.tanh)
