@@ -39,9 +39,11 @@ for _body, _name in re.findall(r"\benum(?: wb_\w+)? \{(.*?)\}\s*(wb_\w+)?;", _C,
     for _entry in filter(str.strip, re.sub(r"#.*", "", _body).split(",")):
         _key, _, _number = (x.strip() for x in _entry.partition("="))
         _value = _CONSTANTS[_key] = int(_number) if _number else _value + 1
+_INTEGERS = {k for k, v in _TYPES.items() if getattr(v, "_type_", "?") in "iIlLqQ"}
 _LISTS = {m[2]: f"{_canonical(m[1])}[{m[3]}]" for m in re.finditer(     # wb_ints is int64_t[9]
     r"typedef ([\w *]+?)(wb_\w+)\[(.*?)\];", _C)}
 
+@functools.lru_cache(None)
 def _declared(code):    # [(type, name)] of parameters, or of members such as "double eta, beta[2]"
     found, base = [], ""
     for part in map(_canonical, re.split(r",(?![^()]*\))", code)):
@@ -54,8 +56,7 @@ def _declared(code):    # [(type, name)] of parameters, or of members such as "d
     return [x for x in found if x[0]]
 
 def _object(kind):      # the class of a pointer to an object, as "wb_tensor"; or None
-    name = kind.replace("const ", "")[:-1]
-    return name if kind[-1:] == "*" and name in _OPAQUE else None
+    return n if kind[-1:] == "*" and (n := kind.replace("const ", "")[:-1]) in _OPAQUE else None
 
 @functools.lru_cache(None)
 def _ctype(kind):
@@ -199,7 +200,7 @@ def _convert(kind, value, keep):
         value = value.encode() if isinstance(value, str) else os.fsencode(value)
         if 0 in value:
             raise ValueError(f"{value} has a NUL")
-    if getattr(_ctype(kind), "_type_", 0) in [*"iIlLqQ"] and _ctype(kind)(value).value != value:
+    if kind in _INTEGERS and _TYPES[kind](value).value != value:
         raise OverflowError(f"{value} is outside the range of {kind}")
     return value._p if isinstance(value, Object) else _NONE if of == "wb_tensor" else value
 
@@ -218,8 +219,7 @@ def _options(name, by_place, named, keep, results):
             numbers = ", ".join("0" * len(value)) if hasattr(value, "__len__") else "0"
             given.append(f".{key}" + f" = {{{numbers}}}" * ("[" in _LISTS.get(kind, kind)))
     o.size, o.given = c.sizeof(o), "=" + ", ".join(given)
-    keep.append(o)
-    return c.addressof(o)
+    return keep.append(o) or c.addressof(o)
 
 class Function:                         # of the library
     def __init__(self, name):
