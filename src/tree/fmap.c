@@ -99,6 +99,7 @@ void *wb__fmap_replacing(void *object,
 
 static void *public_map(wb_leaf_function f, void *object, void *ctx)
 {
+    if (!object) return wb__null("fmap", "x"), NULL;
     if (!wb__is_model("fmap", object)) return NULL;
     if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: no function");
     return wb__fmap(object, f, ctx);
