@@ -210,7 +210,7 @@ TEST(null_is_named)
     REFUSED(!wb_adjust(NULL, .eta = 0.1), WB_ERROR_ARGUMENT, "adjust", "state", "NULL");
     REFUSED(!wb_each_tensor(NULL, NULL, NULL), WB_ERROR_ARGUMENT, "each_tensor", "object", "NULL");
     REFUSED(wb_fmap(NULL, none, NULL), WB_ERROR_ARGUMENT, "fmap", "x", "NULL");
-    REFUSED(wb_dataloader(NULL), WB_ERROR_ARGUMENT, "dataloader", "d", "NULL");
+    REFUSED(wb_dataloader(NULL), WB_ERROR_ARGUMENT, "dataloader", "dataset", "NULL");
     REFUSED(wb_mse(wb_matmul(x, wb_ones(3, 3)), x), WB_ERROR_SHAPE, "matmul", "[2,2] f32",
             "[3,3] f32");
     REFUSED(wb_withgradient(no_loss, m, (wb_batch){.x = x}, &grads), WB_ERROR_ARGUMENT,
