@@ -500,11 +500,12 @@ HEAD = """\
  *     cc -O2 program.c weber.c -lm -lpthread
  *
  * A C++ program includes weber.h and links with weber.o, which a C compiler makes of weber.c.
- * Needed: gcc 9, clang 10 or newer, a POSIX system (glibc before 2.34 also -ldl).  The kernels of
- * AVX2 and AVX-512 are chosen at run time.  The files have the CPU alone: no GPU, no MPI, no
- * oneDNN, no command `weber`.  Libraries of file formats are left out unless they are asked for:
- * -DWB_HAVE_ZLIB -lz (gzip), -DWB_HAVE_ZIP -lzip (.npz, .pt), -DWB_HAVE_UTF8PROC -lutf8proc
- * (tokenizers), -DWB_HAVE_BSON -lbson-1.0 with its -I (.bson).
+ * Compiled with gcc 12 and clang 14, on Linux; others were not tried (glibc before 2.34 also needs
+ * -ldl).  clang needs -fwrapv where integers of tensors overflow.  The kernels of AVX2 and AVX-512
+ * are chosen at run time.  The files have the CPU alone: no GPU, no MPI, no oneDNN, no command
+ * `weber`.  Libraries of file formats are left out unless they are asked for: -DWB_HAVE_ZLIB -lz
+ * (gzip), -DWB_HAVE_ZIP -lzip (.npz, .pt), -DWB_HAVE_UTF8PROC -lutf8proc (tokenizers),
+ * -DWB_HAVE_BSON -lbson-1.0 with its -I (.bson).
  *
 {licence} */
 """
