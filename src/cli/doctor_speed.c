@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 enum { BATCH = 64, BATCHES = 16, MOST = 20000 };
-static const double warm_up = 0.1, seconds = 0.8;
+static const double warm_up = 0.1, seconds = 0.4;
 
 /* Microseconds of a step on one thread that are usual for an instruction set: measured by this
  * program on an Intel Xeon with AVX-512, in a virtual machine, with WEBER_ONEDNN=0 and WEBER_ISA;

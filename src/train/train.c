@@ -549,6 +549,9 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     if (!status) status = compare_options(&t);
     if (!status) status = wb__divided_agree(state, "train", 0);
     if (!status) status = begin(&t, &done);
+    if (!status && done && done >= t.o.epochs && is_first(&t))
+        wb__log(WB_LOG_INFO, "train: %s has %d epochs, and .epochs is %d: nothing is left to train",
+                t.o.folder ? t.o.folder : t.o.checkpoint, done, t.o.epochs);
     for (int epoch = done + 1; !status && !t.stop && epoch <= t.o.epochs; epoch++) {
         t.sum = 0;
         t.batches = 0;

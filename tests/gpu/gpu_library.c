@@ -258,8 +258,9 @@ static void test_products(void **unused)
     for (size_t i = 0; i < WB__COUNT(shapes); i++) {
         const int64_t *s = shapes[i];
         for (int how = 0; how < 8; how++)
-            product(WB_F32, s[0], s[1], s[2], s[3], s[4], how | (how & 1 ? GAPS : BIAS),
-                    (int)(i + (size_t)how) % 4);
+            if ((i + (size_t)how) % (size_t)fewer() == 0)
+                product(WB_F32, s[0], s[1], s[2], s[3], s[4], how | (how & 1 ? GAPS : BIAS),
+                        (int)(i + (size_t)how / 2) % 4);
     }
     product(WB_F32, 2, 3, 20, 30, 40, A_SHARED, WB__OP_NONE);
     product(WB_F32, 2, 3, 20, 30, 40, B_SHARED | BIAS, WB__OP_relu);
@@ -275,7 +276,7 @@ static void test_product_dtypes(void **unused)
             printf("SKIP: %s has no %s\n", device->name, wb_dtype_name(floats[t]));
             continue;
         }
-        for (int how = 0; how < 4; how++) {
+        for (int how = (int)t % WB__MIN(fewer(), 4); how < 4; how += fewer()) {
             product(floats[t], 1, 2, 33, 35, 70, how | BIAS, how);
             product(floats[t], 1, 1, 3, 9, 1200, how | GAPS, 0);
         }
@@ -289,7 +290,7 @@ static void test_product_vectors(void **unused)
     vectors = true;
     for (size_t t = 0; t < WB__COUNT(floats); t++) {
         if (!cl->has_dtype(device, floats[t])) continue;
-        for (int how = 0; how < 4; how++) {
+        for (int how = (int)t % WB__MIN(fewer(), 4); how < 4; how += fewer()) {
             product(floats[t], 1, 2, 72, 88, 104, how | BIAS, how);
             product(floats[t], 1, 1, 32, 40, 3000, how | (how ? C_TURNED : 0), WB__OP_NONE);
         }
@@ -358,9 +359,10 @@ static void test_convolutions(void **unused)
     for (size_t i = 0; i < WB__COUNT(shapes); i++)
         for (int kind = 0; kind < 3; kind++)
             for (int layouts = 0; layouts < 4; layouts += 3)
-                convolution(WB_F32, &shapes[i], (wb__conv_kind)kind, layouts,
-                            kind != WB__CONV_GRAD_WEIGHT && i % 2,
-                            kind != WB__CONV_GRAD_WEIGHT ? behind[i % 4] : WB__OP_NONE);
+                if ((i + (size_t)(kind + layouts)) % (size_t)fewer() == 0)
+                    convolution(WB_F32, &shapes[i], (wb__conv_kind)kind, layouts,
+                                kind != WB__CONV_GRAD_WEIGHT && i % 2,
+                                kind != WB__CONV_GRAD_WEIGHT ? behind[i % 4] : WB__OP_NONE);
     convolution(WB_F32, &shapes[6], WB__CONV_FORWARD, 1, true, WB__OP_relu);
     convolution(WB_F32, &shapes[6], WB__CONV_FORWARD, 2, true, WB__OP_relu);
     convolution(WB_F32, &shapes[6], WB__CONV_GRAD_INPUT, 1, false, 0);
@@ -400,6 +402,7 @@ static void test_convolution_vectors(void **unused)
         if (!cl->has_dtype(device, floats[t])) continue;
         for (size_t i = 0; i < WB__COUNT(wide); i++)
             for (int kind = 0; kind < 3; kind++) {
+                if ((i + t + (size_t)kind) % (size_t)fewer()) continue;
                 convolution(floats[t], &wide[i], (wb__conv_kind)kind, 3, kind == 0, 0);
                 if (i) convolution(floats[t], &wide[i], (wb__conv_kind)kind, 0, false, 0);
             }

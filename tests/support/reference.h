@@ -94,9 +94,4 @@ extern int64_t option_seed, option_count;
 extern bool option_perf;
 void read_options(int argc, char **argv);
 
-/* The environment variable WEBER_TEST_FEWER=N, or 1; also 1 if WEBER_TEST_ALL is set.  Tests run
- * about one in N of the shapes, dtypes and rounds that compile new kernels, but every operation:
- * for a backend whose kernel texts the tests of another backend cover. */
-int fewer(void);
-
 #endif

@@ -345,12 +345,6 @@ void check(wb_tensor *got, array expected, double relative, double absolute, con
 int64_t option_seed = 1, option_count;
 bool option_perf;
 
-int fewer(void)
-{
-    const char *n = getenv("WEBER_TEST_FEWER");
-    return n && atoi(n) > 1 && !getenv("WEBER_TEST_ALL") ? atoi(n) : 1;
-}
-
 void read_options(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {

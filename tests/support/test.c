@@ -87,6 +87,12 @@ int run_cases_each(CMFixtureFunction setup, CMFixtureFunction teardown)
     return run_group(setup, teardown, true);
 }
 
+int fewer(void)
+{
+    const char *n = getenv("WEBER_TEST_FEWER");
+    return n && atoi(n) > 1 && !getenv("WEBER_TEST_ALL") ? atoi(n) : 1;
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 enum { MOST_FACTS = 40, LONGEST_TEXT = 16384 };

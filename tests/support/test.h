@@ -39,6 +39,11 @@ int run_cases_each(CMFixtureFunction setup, CMFixtureFunction teardown);
 const char *test_file(const char *name);
 static inline int run_all_cases(void) { return run_cases(NULL, NULL); }
 
+/* The environment variable WEBER_TEST_FEWER=N, or 1; also 1 if WEBER_TEST_ALL is set.  Tests run
+ * about one in N of the shapes, dtypes and rounds that compile new kernels, but every operation:
+ * where another test, of another backend or build, runs them all. */
+int fewer(void);
+
 /* If set, only tests whose names contain it, or one of its words, are run. */
 extern const char *cases_named;
 

@@ -275,6 +275,30 @@ TEST_IN_SCOPE(ended_trainings)
     unlink(path);
 }
 
+static char logged[1000];
+static void listen(wb_log_level level, const char *text, void *ctx)
+{
+    snprintf(logged, sizeof logged, "%s", text);
+}
+
+/* A training whose checkpoint has all its epochs says that it does nothing. */
+TEST_IN_SCOPE(a_training_that_is_over)
+{
+    const char *path = test_file("over.safetensors");
+    unlink(path);
+    wb_set_log(listen, NULL);
+    for (int epochs = 3; epochs > 1; epochs--) {
+        wb_layer *m = net();
+        wb_opt_state *s = wb_setup(wb_Momentum(), m);
+        assert_false(*logged);
+        WORKS(wb_train(loss, m, data(), s, .epochs = epochs, .checkpoint = path, .resume = true));
+        assert_int_equal(s->updates, 3 * 3);
+    }
+    wb_set_log(NULL, NULL);
+    assert_true(HAS_LINE(logged, path, "has 3 epochs", ".epochs is 2", "nothing is left"));
+    unlink(path);
+}
+
 /* A training with an average and watched numbers that goes on from a checkpoint has the bits of one
  * that was not stopped. */
 TEST_IN_SCOPE(resuming)

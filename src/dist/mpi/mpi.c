@@ -51,6 +51,15 @@ static struct {
     struct timespec until;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
+/* The launcher of MPICH drops what it has not yet read of the ranks' output when one of them calls
+ * MPI_Abort: it gets time to read the messages. */
+static void abort_ranks(MPI_Comm of)
+{
+    fflush(stderr);
+    nanosleep(&(struct timespec){.tv_nsec = 300 * 1000 * 1000}, NULL);
+    MPI_Abort(of, 1);
+}
+
 /* In MPI_Finalize the communicator has been freed, and MPI_Abort of MPICH waits for MPI_Finalize:
  * the signal then ends the process, and the launcher ends the others. */
 static void end_all(void)
@@ -65,9 +74,8 @@ static void end_all(void)
                 " %lld bytes: a rank has ended, or does not call the same functions in the same"
                 " order. All ranks are ended.\n", self->rank, self->size, services->timeout,
                 watch.what, (long long)watch.bytes);
-    fflush(stderr);
     if (ends) alarm(3);
-    MPI_Abort(ends ? MPI_COMM_WORLD : comm, 1);
+    abort_ranks(ends ? MPI_COMM_WORLD : comm);
 }
 
 static void *watch_operations(void *unused)
@@ -346,7 +354,7 @@ static int stop(void)
     return status;
 }
 
-static void abort_all(void) { MPI_Abort(comm, 1); }
+static void abort_all(void) { abort_ranks(comm); }
 
 /* "Open MPI v5.0.7" of the first line of a text that goes on with package and date. */
 static const char *library(int i)

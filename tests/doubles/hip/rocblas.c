@@ -87,27 +87,41 @@ static int number_type(int t)
     return t == F64 ? VGPU_F64 : t == F32 ? VGPU_F32 : t == F16 ? VGPU_F16 : VGPU_BF16;
 }
 
-/* Element (i, j) of op(x), which is column-major. */
-static double at(const matrix *x, int64_t batch, int64_t i, int64_t j)
+/* The elements of op(x), rows x cols and column-major, as double in the order [j][i], or [i][j] if
+ * `by_rows`. */
+static void load(double *to, const matrix *x, int64_t batch, int64_t rows, int64_t cols,
+                 bool by_rows)
 {
-    const int64_t index = x->op == NONE ? i + j * x->ld : j + i * x->ld;
-    return vgpu_load(x->at, number_type(x->type), batch * x->step + index);
+    const int type = number_type(x->type);
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t i = 0; i < rows; i++) {
+            const int64_t index = x->op == NONE ? i + j * x->ld : j + i * x->ld;
+            to[by_rows ? i * cols + j : j * rows + i] = vgpu_load(x->at, type,
+                                                                  batch * x->step + index);
+        }
 }
 
 static int run(void *payload)
 {
     const product *p = payload;
+    double *a = calloc((size_t)p->m * (size_t)p->k, sizeof *a);
+    double *b = calloc((size_t)p->k * (size_t)p->n, sizeof *b);
     if (p->workspace_bytes) memset(p->workspace, 0xff, p->workspace_bytes);
-    for (int64_t batch = 0; batch < p->batch; batch++)
+    for (int64_t batch = 0; a && b && batch < p->batch; batch++) {
+        load(a, &p->a, batch, p->m, p->k, true);
+        load(b, &p->b, batch, p->k, p->n, false);
         for (int64_t j = 0; j < p->n; j++)
             for (int64_t i = 0; i < p->m; i++) {
                 double sum = 0;
-                for (int64_t l = 0; l < p->k; l++)
-                    sum += at(&p->a, batch, i, l) * at(&p->b, batch, l, j);
+                for (int64_t l = 0; l < p->k; l++) sum += a[i * p->k + l] * b[j * p->k + l];
                 vgpu_store((char *)(uintptr_t)p->d.at, number_type(p->d.type),
                            batch * p->d.step + i + j * p->d.ld, p->alpha * sum);
             }
-    return 0;
+    }
+    const int status = !a || !b;
+    free(a);
+    free(b);
+    return status;
 }
 
 /* Whether all elements of a matrix of `rows` x `cols` stored elements, and its batch, are in one
