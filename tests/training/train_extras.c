@@ -281,7 +281,7 @@ static void listen(wb_log_level level, const char *text, void *ctx)
     snprintf(logged, sizeof logged, "%s", text);
 }
 
-/* A training whose checkpoint has all its epochs says that it does nothing. */
+/* A training whose checkpoint has all its epochs does nothing and prints why. */
 TEST_IN_SCOPE(a_training_that_is_over)
 {
     const char *path = test_file("over.safetensors");
