@@ -115,7 +115,7 @@ TABLE = [
     ("a weight that decides is a constant", "src/io/onnx/parameters.c", "!(use & NUMBERS && t->size == 1)", "!(use & NUMBERS)", ["onnx_models"]),
     ("align_corners of PyTorch is that of the standard", "src/io/onnx/ops_resize.c", "r->of_pytorch ? (double)out :", "r->of_pytorch && out < 0 ? (double)out :", ["onnx_models"]),
     ("a node of ONNX without outputs writes one", "src/io/onnx/run.c", "(size_t)WB__MAX(n->n_out, 1);", "(size_t)n->n_out;", ["onnx_control"]),
-    ("any sequence is a matrix as that of ZipMap", "src/io/onnx/graph.c", "if (strcmp(n->op, \"ZipMap\") || strcmp", "if (strcmp", ["onnx_ml"]),
+    ("any sequence is a matrix as that of ZipMap", "src/io/onnx/graph.c", "if (strcmp(n->op, \"ZipMap\") || strcmp(n->domain, WB__ONNX_ML) || ", "if (", ["onnx_ml"]),
     ("outputs that are strings are found in the call alone", "src/io/onnx/layer.c", "for (int i = 0; i < g->n_outputs; i++) {", "for (int i = 0; i < g->n_outputs * 0; i++) {", ["onnx_ml"]),
     ("a value that is no category has zeros", "src/io/onnx/ops_ml.c", "if (y && !wb__onnx_int(c, \"zeros\", 1)) {", "if (y && wb__onnx_int(c, \"zeros\", 1) < 0) {", ["onnx_ml"]),
     ("a key that is NaN equals nothing", "src/io/onnx/ops_ml.c", "return wb_or(same, wb_and(wb_ne(x, x), wb_ne(keys, keys)));", "return same;", ["onnx_ml"]),
