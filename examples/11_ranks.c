@@ -3,6 +3,7 @@
  * whole batch has 64 images for any number of ranks that divides 64, so the result hardly depends
  * on it. Rank 0 shows the progress and tests the model.
  *
+ *   cc 11_ranks.c $(pkg-config --cflags --libs weber weber-mpi) -o 11_ranks
  *   mpirun -np 4 11_ranks FOLDER         the folder has MNIST's t10k-images-idx3-ubyte.gz and
  *                                        t10k-labels-idx1-ubyte.gz
  *

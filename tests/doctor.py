@@ -163,7 +163,7 @@ def checks(weber, folder):
     _, out, _ = doctor(weber, folder, WEBER_SOMETHING_ELSE="1")
     yield "far", "no variable WEBER_SOMETHING_ELSE\n" in out, out
     code, out, _ = doctor(weber, folder, WEBER_LAPACK_LIBRARY="/nonexistent")
-    yield "missing", code == 0 and re.search("LAPACK +no: .*install liblapack3", out), out
+    yield "missing", code == 0 and re.search("LAPACK +no; .*install liblapack3", out), out
     (folder / "LocalPreferences.toml").write_text("[weber]\nx = = 1\n")
     code, out, err = doctor(weber, folder)
     yield "preferences", code == 1 and "PROBLEM: the preferences cannot be read" in out and \

@@ -496,6 +496,9 @@ typedef struct wb_train_options {
  *     wb_train(loss, model, data, state, .epochs = 20, .losses = losses,
  *              .metric = held_out_error, .metrics = errors);
  *
+ * A training without .resume whose .folder has checkpoints with its name, of an earlier training,
+ * reports that in the log: they count for the newest and the best.
+ *
  * losses[0] and errors[0] are those of epoch 1.  NaN: the epoch was not trained, since the training
  * ended before or was resumed behind it.  In the epoch that .each ends the loss is the mean of the
  * batches until then, and the metric NaN.  Of ranks that train one model the loss is the mean over

@@ -81,8 +81,8 @@ static void print_library(const char *name, const char *purpose, const char *deb
     printf("  %-14s ", name);
     if (is_there) printf("yes, for %s\n", purpose);
     else
-        printf("no: %s need it: install %s (Debian, Ubuntu) or %s (Homebrew)%s\n", purpose, debian,
-               homebrew, then);
+        printf("no; needed for %s: install %s (Debian, Ubuntu) or %s (Homebrew)%s\n", purpose,
+               debian, homebrew, then);
 }
 
 static void print_libraries(const char *self)

@@ -35,5 +35,7 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole);
 /* Like wb_checkpoint_latest, but a folder without a checkpoint is no error. Sets *found to whether
  * there is a checkpoint. */
 int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found);
+/* Sets *epoch to that of the newest checkpoint with the name of *c in a folder, or to -1. */
+int wb__checkpoint_newest(const char *folder, const wb_checkpoint *c, int64_t *epoch);
 
 #endif

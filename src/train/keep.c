@@ -280,6 +280,17 @@ int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found)
     return load_from("checkpoint_latest", folder, c, false, found);
 }
 
+int wb__checkpoint_newest(const char *folder, const wb_checkpoint *c, int64_t *epoch)
+{
+    keeping k;
+    int status = begin("train", folder, c, &k);
+    if (status) return status;
+    status = collect(&k);
+    *epoch = k.n ? k.files[0].about.epoch : -1;
+    forget(&k);
+    return status;
+}
+
 int wb_checkpoint_latest(const char *folder, wb_checkpoint *c)
 {
     bool found;

@@ -394,6 +394,22 @@ static int end_epoch(training *t, int epoch)
     return status;
 }
 
+/* Checkpoints of an earlier training count beside those of this one, which begins anew. */
+static int report_earlier(const training *t)
+{
+    const wb_checkpoint c = here(t);
+    int64_t epoch = -1;
+    if (!t->o.folder || t->o.resume || c.epoch || !is_first(t) || access(t->o.folder, F_OK))
+        return 0;
+    const int status = wb__checkpoint_newest(t->o.folder, &c, &epoch);
+    if (epoch >= 0)
+        wb__log(WB_LOG_WARN, "train: %s has checkpoints \"%s\" of an earlier training, to epoch "
+                "%lld, and they count for the newest and the best: .resume = true continues that "
+                "training; for a new one remove them, or choose another .folder or .name",
+                t->o.folder, c.name ? c.name : "checkpoint", (long long)epoch);
+    return status;
+}
+
 /* Loads the checkpoint, if there is one, and sets *done to the number of epochs that it is ahead of
  * the loader. */
 static int load(const training *t, int64_t *done)
@@ -548,6 +564,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     if (!status) status = wb__end_pending_exchange();
     if (!status) status = compare_options(&t);
     if (!status) status = wb__divided_agree(state, "train", 0);
+    if (!status) status = report_earlier(&t);
     if (!status) status = begin(&t, &done);
     if (!status && done && done >= t.o.epochs && is_first(&t))
         wb__log(WB_LOG_INFO, "train: %s has %d epochs, and .epochs is %d: nothing is left to train",

@@ -206,6 +206,9 @@ static void *no_child(const char *what, const wb__branch *node, const char *path
         used += (size_t)snprintf(names + used, sizeof names - used, i ? ", %s" : "%s",
                                  node->children[i].name);
     if (used >= sizeof names) memcpy(names + sizeof names - 4, "...", 4);
+    if (!n_done)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no \"%.*s\" in the object, which has %s", what,
+                             (int)n, name, names);
     return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no \"%.*s\" in \"%.*s\", which has %s", what,
                          (int)n, name, (int)n_done, path, names);
 }

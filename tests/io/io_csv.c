@@ -548,17 +548,28 @@ TEST(every_allocation_may_fail)
     remove(saved);
 }
 
+static void count_reports(wb_log_level level, const char *text, void *n)
+{
+    *(int *)n += HAS_LINE(text, path, "column 2", "30 different", "30 rows", ".skip");
+}
+
 TEST_IN_SCOPE(many_classes_are_fast)
 {
+    int reports = 0;
     enum { ROWS = 200000 };
     char *text = malloc(ROWS * 12), *at = text;
     for (int i = 0; i < ROWS; i++) at += sprintf(at, "%d,n%d\n", i % 10, i);
     put_file(path, text, (size_t)(at - text));
-    free(text);
     double start = wb__now();
     wb_dataset *d = wb_load_csv(path, .has_label = true, .label = -1);
     assert_true(wb__now() - start < 5);
     assert_true(wb_at(wb_dataset_y(d), 0) == 0 && wb_at(wb_dataset_y(d), ROWS - 1) == 111111);
+    put_file(path, text, 10 * 5 + 20 * 6);      /* the first 30 rows */
+    wb_set_log(count_reports, &reports);
+    MADE(wb_load_csv(path, .one_hot = "*", .header = false));
+    wb_set_log(NULL, NULL);
+    assert_int_equal(reports, 1);
+    free(text);
 }
 
 TEST(real_files)
@@ -568,13 +579,12 @@ TEST(real_files)
         !shared_file(iris, sizeof iris, "digits/iris.csv"))
         skip();
     wb_scope *s = wb_scope_open();
-    wb_dataset *d = wb_load_csv(digits, .has_label = true, .label = -1);
-    if (!d) fail_msg("%s", wb_error());
+    wb_dataset *d;
+    MADE(d = wb_load_csv(digits, .has_label = true, .label = -1));
     assert_string_equal(wb_describe(wb_dataset_x(d)), "[1797,64] f32");
     assert_true(wb_at(wb_dataset_y(d), 0) == 0 && wb_at(wb_dataset_y(d), 1) == 1 &&
                 wb_at(wb_dataset_x(d), 0, 2) == 5);
-    d = wb_load_csv(iris, .header = true, .has_label = true, .label = -1);
-    if (!d) fail_msg("%s", wb_error());
+    MADE(d = wb_load_csv(iris, .header = true, .has_label = true, .label = -1));
     assert_string_equal(wb_describe(wb_dataset_x(d)), "[150,4] f32");
     assert_true(wb_at(wb_dataset_y(d), 149) == 2 && wb_at(wb_dataset_x(d), 1, 0) == (double)4.9f);
     wb_scope_close(s);

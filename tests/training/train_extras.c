@@ -1,6 +1,7 @@
 /* Averages of parameters and watched numbers, by hand and in wb_train. */
 #include "optim/optim.h"
 
+#include "process.h"
 #include "reference.h"
 
 #include <unistd.h>
@@ -297,6 +298,26 @@ TEST_IN_SCOPE(a_training_that_is_over)
     wb_set_log(NULL, NULL);
     assert_true(HAS_LINE(logged, path, "has 3 epochs", ".epochs is 2", "nothing is left"));
     unlink(path);
+}
+
+/* A new training into a folder with checkpoints of an earlier one reports them, but not a training
+ * with the same loader, which continues their epochs. */
+TEST_IN_SCOPE(earlier_checkpoints)
+{
+    const char *folder = process_folder();
+    wb_layer *m = net();
+    wb_opt_state *s = wb_setup(wb_Momentum(), m);
+    wb_loader *l = data();
+    logged[0] = 0;
+    wb_set_log(listen, NULL);
+    for (int i = 0; i < 2; i++) WORKS(wb_train(loss, m, l, s, .folder = folder));
+    WORKS(wb_train(loss, m, data(), s, .epochs = 3, .folder = folder, .resume = true));
+    WORKS(wb_train(loss, m, data(), s, .folder = folder, .name = "other"));
+    assert_string_equal(logged, "");
+    WORKS(wb_train(loss, m, data(), s, .folder = folder));
+    wb_set_log(NULL, NULL);
+    assert_true(HAS_LINE(logged, folder, "\"checkpoint\"", "epoch 3", ".resume = true", ".name"));
+    process_remove(folder);
 }
 
 /* A training with an average and watched numbers that goes on from a checkpoint has the bits of one

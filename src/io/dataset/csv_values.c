@@ -95,6 +95,19 @@ static int find_fill(const wb__csv *t, int64_t column, strip s)
                            k->name ? "; .skip leaves it out" : "");
 }
 
+/* Reports a column with a word of its own for many rows, such as the number of a customer. */
+static void report_many_words(const wb__csv *t, int64_t column)
+{
+    enum { USUAL = 20 };
+    const wb__column *k = &t->c->column[column];
+    const int n = k->words && k->words->one_hot && !t->like ? k->words->n : 0;
+    if (n > USUAL && 2 * n > t->rows)
+        wb__log(WB_LOG_WARN, "%s: column %lld%s%s has %d different words in %lld rows, each of "
+                "which is a column of x: .skip leaves it out", t->cells.path,
+                (long long)column + 1, k->name ? ", " : "", k->name ? k->name : "", n,
+                (long long)t->rows);
+}
+
 /* Decides the numbers of words and what replaces missing values, for each column. */
 static int settle_columns(const wb__csv *t)
 {
@@ -111,6 +124,7 @@ static int settle_columns(const wb__csv *t)
             (c->missing == WB_MISSING_MEAN || c->missing == WB_MISSING_MEDIAN))
             status = find_fill(t, i, s);
         if (status) return status;
+        if (!label) report_many_words(t, i);
     }
     return 0;
 }

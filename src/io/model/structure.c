@@ -88,8 +88,8 @@ static void put_options(writing *w, const wb__layer_type *type, const void *opti
         if (!set) continue;
         wb__json_put_key(out, o->name);
         if (is_named(o) && !name)
-            wb__text_add(&w->nameless, "\n  \"%s\": the %s of a %s: wb_name_%s",
-                         wb__path(&w->path), kind, type->name, kind);
+            wb__text_add(&w->nameless, "\n  \"%s\": the %s of a %s: wb_name_%s(\"NAME\", ...)"
+                         " gives it one", wb__path(&w->path), kind, type->name, kind);
         if (is_named(o)) wb__json_put_text(out, name ? name : "");
         put_option(out, o, at);
     }
@@ -330,8 +330,8 @@ char *wb__structure_text(void *model)
     put_node(&w, model, NULL, 0);
     if (w.path.failed || w.nameless.failed) w.out.status = wb__fail(WB_ERROR_MEMORY, NULL);
     else if (!w.out.status && w.nameless.length)
-        w.out.status = wb__fail(WB_ERROR_ARGUMENT, "save: without a name in files, until one is "
-                                "given:%s", w.nameless.text);
+        w.out.status = wb__fail(WB_ERROR_ARGUMENT, "save: what the program made has no name "
+                                "in files:%s", w.nameless.text);
     char *ties = w.out.status ? NULL : ties_text(model);
     if (!ties && !w.out.status) w.out.status = wb__error_or(WB_ERROR_MEMORY);
     if (ties && *ties) wb__text_add(&w.out.text, ",\"ties\":{%s}", ties);
