@@ -548,6 +548,14 @@ CONFIG = """
 #ifdef __SSE2__
 #include <immintrin.h>
 #endif
+
+/* Loops of square roots become loops of vectors only without errno, and the pragma for
+ * -fno-math-errno has no effect on them. */
+#include <math.h>
+#ifdef __GNUC__
+float sqrtf(float) __attribute__((const));
+double sqrt(double) __attribute__((const));
+#endif
 """
 
 

@@ -83,7 +83,7 @@ FN float wb__trig(float x, int32_t quarter)
 FN float wb__sine(float x) { float y = wb__trig(x, 0); return x == 0.0f ? x : y; }
 FN float wb__cosine(float x) { return wb__trig(x, 1); }
 
-#define ROOT_(x) __builtin_sqrtf(x)
+#define ROOT_(x) sqrtf(x)
 #define SIZE_(x) __builtin_fabsf(x)
 #define SIGNED_(x, y) __builtin_copysignf(x, y)
 #define TIMES_2_112_(u) (U_AS_F(u) * 5.192296858534828e33f)
