@@ -167,6 +167,9 @@ float wb__f16_to_f32(uint16_t h);
 uint16_t wb__f32_to_f16(float f);                         /* to nearest even */
 float wb__bf16_to_f32(uint16_t h);
 uint16_t wb__f32_to_bf16(float f);
+/* The nearest f32 towards zero, with the last bit set if that is not d: rounded to f16 or bf16 it
+ * gives the number that d gives. */
+float wb__f64_to_odd(double d);
 /* Converts n elements from one dtype to another, rounding once, to nearest even.  Floats to
  * integers truncate and saturate, and NaN becomes 0.  Integers to narrower integers wrap around.
  * To bool: whether the value is not 0; NaN is true.  `to` and `from` may be equal if both dtypes

@@ -66,13 +66,23 @@ static wb_tensor *shared(const options *o, wb_tensor *x)
 
 static wb_tensor *sum_of(wb_tensor *x) { return x ? wb_sum(x, .axes = {-1}, .keep = true) : NULL; }
 
-/* Computes the weights, [..., Tq, Tk], of the products of d features. A query whose keys are all
- * masked has weights 0. NULL: failed, also if `scores` is NULL. */
-static wb_tensor *softmax_of(wb_tensor *scores, int64_t d, wb_tensor *bias, wb_tensor *mask)
+/* Returns q, and sets *scale to what its products are still to be multiplied by: 1 / sqrt(d); in
+ * f16, where they could overflow before that, q has a part of it already. */
+static wb_tensor *within(wb_tensor *q, double *scale)
+{
+    if (!q) return NULL;
+    *scale = 1 / sqrt((double)q->dims[q->ndim - 1]);
+    const double power = wb__power_within(scale, (wb_dtype)q->dtype);
+    return power == 1 ? q : wb_mul(q, wb__literal(power, (wb_dtype)q->dtype));
+}
+
+/* Computes the weights, [..., Tq, Tk], of the products `scores` times `scale`. A query whose keys
+ * are all masked has weights 0. NULL: failed, also if `scores` is NULL. */
+static wb_tensor *softmax_of(wb_tensor *scores, double scale, wb_tensor *bias, wb_tensor *mask)
 {
     if (!scores) return NULL;
     const wb_dtype t = (wb_dtype)scores->dtype;
-    scores = wb_mul(scores, wb__literal(1 / sqrt((double)d), t));
+    scores = wb_mul(scores, wb__literal(scale, t));
     if (!wb_is_none(bias)) scores = wb_add(scores, wb_astype(bias, t));
     if (!wb_is_none(mask)) scores = wb_where(mask, scores, wb__literal(wb__masked(t), t));
     wb_tensor *weights = wb_softmax(scores);
@@ -82,9 +92,10 @@ static wb_tensor *softmax_of(wb_tensor *scores, int64_t d, wb_tensor *bias, wb_t
 /* Computes the weights, [N, heads, Tq, Tk], as operations of their own. */
 static wb_tensor *weights_of(const wb__attended *x, double dropout)
 {
-    wb_tensor *scores = wb__matmul(x->q, x->k, false, true);
-    if (!wb_is_none(x->here)) scores = wb_where(x->here, sum_of(wb_mul(x->q, x->k_now)), scores);
-    wb_tensor *weights = softmax_of(scores, x->q->dims[3], x->bias, x->mask);
+    double scale = 1;
+    wb_tensor *q = within(x->q, &scale), *scores = wb__matmul(q, x->k, false, true);
+    if (!wb_is_none(x->here)) scores = wb_where(x->here, sum_of(wb_mul(q, x->k_now)), scores);
+    wb_tensor *weights = softmax_of(scores, scale, x->bias, x->mask);
     return dropout > 0 ? wb_dropout(weights, dropout) : weights;
 }
 
@@ -100,12 +111,13 @@ static wb_tensor *attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
     if (!none && !wb__operand("attention_scores", mask)) return NULL;
     const bool keep = !none && mask->dtype == WB_BOOL;
     if (!none && !keep && !wb__floating("attention_scores", mask)) return NULL;
-    wb_tensor *scores = wb__matmul(q, k, false, true);
+    double scale;
+    wb_tensor *scores = wb__matmul(within(q, &scale), k, false, true);
     wb_tensor *all = scores && !none ? wb_expand_array(mask, scores->ndim, scores->dims) : scores;
     if (scores && !all)
         return wb__fail_null(WB_ERROR_SHAPE, "attention_scores: the mask %s does not broadcast to "
                              "the scores, %s", wb_describe(mask), wb_describe(scores));
-    return softmax_of(scores, q->dims[q->ndim - 1], keep ? WB_NONE : mask, keep ? mask : WB_NONE);
+    return softmax_of(scores, scale, keep ? WB_NONE : mask, keep ? mask : WB_NONE);
 }
 
 wb_tensor *wb_attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)

@@ -98,6 +98,8 @@ wb_tensor *wb_lpnormpool_with(wb_tensor *x, double p, const wb_pool_options *o)
     if (!(p > 0) || isinf(p))
         return wb__fail_null(WB_ERROR_ARGUMENT, "lpnormpool: p is %g; it is positive", p);
     const wb__frame f = wb__frame_begin();
+    const wb_dtype dtype = (wb_dtype)x->dtype;
+    x = wb__wide(x);                            /* x^p would overflow in f16 */
     wb_tensor *y = wb_meanpool_with(wb_pow(x, wb_scalar(p)), o);
     wb_pool_options read;
     wb__given g;
@@ -106,5 +108,6 @@ wb_tensor *wb_lpnormpool_with(wb_tensor *x, double p, const wb_pool_options *o)
         y = NULL;
     double n = 1;
     for (int i = 1; y && i <= read.window[0]; i++) n *= (double)read.window[i];
-    return wb__frame_end(f, y ? wb_pow(wb_mul(y, wb_scalar(n)), wb_scalar(1 / p)) : NULL);
+    y = y ? wb_pow(wb_mul(y, wb_scalar(n)), wb_scalar(1 / p)) : NULL;
+    return wb__frame_end(f, y ? wb__as(y, dtype) : NULL);
 }

@@ -222,9 +222,77 @@ static void free_others(const program *p, wb_tensor *const *t)
     }
 }
 
+/* ---- what is asked of a result of f16 or bf16 ------------------------------------------------ */
+
+/* Operations that depend on which number x is, of a result x of f16 or bf16, evaluated with it: they
+ * see the number that x has in memory, also where x's own kernel has more digits. */
+enum { IS_FINITE, IS_MORE, AS_F32, AS_I32, FLOORED, QUESTIONS };
+typedef struct { wb_tensor *of[MOST_RESULTS][QUESTIONS]; } questions;
+
+static bool is_half(const wb_tensor *x)
+{
+    return wb_dtype_of(x) == WB_F16 || wb_dtype_of(x) == WB_BF16;
+}
+
+/* Asks, and evaluates answers and results together.  False: the evaluation failed. */
+static bool ask(const program *p, wb_tensor *const *t, questions *q, verdict *v)
+{
+    wb_tensor *all[MOST_RESULTS * (1 + QUESTIONS)];
+    int n = 0;
+    memset(q, 0, sizeof *q);
+    for (int k = 0; k < p->n_results; k++) {
+        wb_tensor *x = t[p->results[k]];
+        all[n++] = x;
+        if (!is_half(x)) continue;
+        wb_tensor *of[QUESTIONS] = {wb_isfinite(x), wb_gt(x, 0.5), wb_astype(x, WB_F32),
+                                    wb_astype(x, WB_I32), wb_floor(x)};
+        memcpy(q->of[k], of, sizeof of);
+        for (int i = 0; i < QUESTIONS; i++) all[n++] = of[i];
+    }
+    if (!wb_eval_array(n, all)) return true;
+    if (!is_gone(p, v)) fail(v, 0, -1000, "evaluating answers");
+    return false;
+}
+
+static float number_of(wb_dtype t, const void *x, int64_t i)
+{
+    uint16_t bits;
+    memcpy(&bits, (const char *)x + 2 * i, sizeof bits);
+    return t == WB_F16 ? wb__f16_to_f32(bits) : wb__bf16_to_f32(bits);
+}
+
+static void check_answers(const program *p, wb_tensor *const *t, const questions *q, verdict *v)
+{
+    for (int k = 0; k < p->n_results && !v->failed; k++) {
+        if (!q->of[k][0]) continue;
+        const wb_dtype type = wb_dtype_of(t[p->results[k]]);
+        const void *x = wb_data(t[p->results[k]]), *a[QUESTIONS];
+        for (int i = 0; i < QUESTIONS; i++) a[i] = wb_data(q->of[k][i]);
+        for (int64_t i = 0; i < wb_size(t[p->results[k]]) && !v->failed; i++) {
+            const float f = number_of(type, x, i);
+            const float floored = number_of(type, a[FLOORED], i), wide = ((const float *)a[AS_F32])[i];
+            int32_t whole;
+            wb__convert(&whole, WB_I32, &f, WB_F32, 1);
+            const bool right = ((const uint8_t *)a[IS_FINITE])[i] == isfinite(f) &&
+                               ((const uint8_t *)a[IS_MORE])[i] == (f > 0.5f) &&
+                               (wide == f || (isnan(wide) && isnan(f))) &&
+                               ((const int32_t *)a[AS_I32])[i] == whole &&
+                               (floored == floorf(f) || isnan(f));
+            v->compared += QUESTIONS;
+            if (right) continue;
+            fail(v, 0, k, "an answer");
+            snprintf(v->text, sizeof v->text, "%s element %lld is %.9g: finite %d, more than 0.5 %d,"
+                     " f32 %.9g, i32 %d, floor %.9g", wb_describe(t[p->results[k]]), (long long)i, f,
+                     ((const uint8_t *)a[IS_FINITE])[i], ((const uint8_t *)a[IS_MORE])[i], wide,
+                     ((const int32_t *)a[AS_I32])[i], floored);
+        }
+    }
+}
+
 static void run_plain(const program *p, const value *want, verdict *v)
 {
     wb_tensor *t[MOST_INSTRUCTIONS] = {NULL}, *first[MOST_RESULTS];
+    questions q = {0};
     wb_scope *scope = wb_scope_open(), *inner = NULL;
     if (!make_leaves(p, t, 0, true)) {
         fail(v, 0, -1000, "a leaf");
@@ -235,6 +303,8 @@ static void run_plain(const program *p, const value *want, verdict *v)
     wb__this_thread()->eager = p->way.eager;
     bool good = build(p, t, v);
     wb__this_thread()->eager = false;
+    const bool asks = p->seed % 2 && !p->way.inner_scope;
+    if (good && asks) good = ask(p, t, &q, v);
     if (good && p->way.free_some) free_others(p, t);
     if (good && inner) {
         for (int k = 0; k < p->n_results; k++) {
@@ -253,6 +323,7 @@ static void run_plain(const program *p, const value *want, verdict *v)
     for (int k = 0; good && k < p->n_results; k++)
         compare(p, t[p->results[k]], &want[p->results[k]], 0, k, v);
     if (good) compare_variables(p, t, want, 0, v);
+    if (good && !v->failed && !v->gone) check_answers(p, t, &q, v);
     if (wb_scope_close(scope) && !v->failed && !is_gone(p, v))
         fail(v, 0, -1000, "closing the scope");
 }

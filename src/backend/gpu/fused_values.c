@@ -153,7 +153,8 @@ static void number(wb__fuse *k, int i)
                                                WB__GPU_NUMBER_I32, WB__GPU_NUMBER_I64};
     const wb__instr *in = &k->program->instr[i];
     char name[24], text[96];
-    wb__fuse_number(k, in->arg, type[in->reg], name);
+    const bool half = in->dtype == WB_F16 || in->dtype == WB_BF16;
+    wb__fuse_number(k, in->arg, half ? WB__GPU_NUMBER_ODD : type[in->reg], name);
     if (in->reg == WB__REG_F64 || in->reg == WB__REG_I64)
         snprintf(text, sizeof text, "%s(a.%s, a.%sh)", in->reg == WB__REG_F64 ? "F64" : "I64", name,
                  name);

@@ -96,11 +96,11 @@ void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size
     for (int i = 0; i < l->n_numbers; i++) {
         const wb__gpu_number *n = &l->numbers[i];
         const wb__number v = numbers[n->number];
-        float f = (float)v.f;
+        const float f = n->type == WB__GPU_NUMBER_ODD ? wb__f64_to_odd(v.f) : (float)v.f;
         int32_t narrow;
         int64_t wide;
         switch (n->type) {
-        case WB__GPU_NUMBER_F32: memcpy(to + n->at, &f, sizeof f); break;
+        case WB__GPU_NUMBER_F32: case WB__GPU_NUMBER_ODD: memcpy(to + n->at, &f, sizeof f); break;
         case WB__GPU_NUMBER_I32:
             wb__convert(&narrow, WB_I32, &v.f, WB_F64, 1);
             memcpy(to + n->at, &narrow, sizeof narrow);

@@ -37,10 +37,11 @@ typedef struct {
 } wb__gpu_target;
 
 /* How a number of the plan (wb__number) is stored in an argument struct, at every launch.  F64, I64
- * and U64 have two words, the lower first.  F32, I32 and I64 are converted from a double. */
+ * and U64 have two words, the lower first.  F32, I32 and I64 are converted from a double; ODD is an
+ * f32 of which f16 and bf16 are made (wb__f64_to_odd). */
 typedef enum {
-    WB__GPU_NUMBER_F32, WB__GPU_NUMBER_F64, WB__GPU_NUMBER_I32, WB__GPU_NUMBER_I64,
-    WB__GPU_NUMBER_U64
+    WB__GPU_NUMBER_F32, WB__GPU_NUMBER_ODD, WB__GPU_NUMBER_F64, WB__GPU_NUMBER_I32,
+    WB__GPU_NUMBER_I64, WB__GPU_NUMBER_U64
 } wb__gpu_number_type;
 typedef struct {
     int number;                 /* index in the plan */

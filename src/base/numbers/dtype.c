@@ -27,6 +27,7 @@ float wb__f16_to_f32(uint16_t h) { return of_f16(h); }
 uint16_t wb__f32_to_f16(float f) { return to_f16(f); }
 float wb__bf16_to_f32(uint16_t h) { return of_bf16(h); }
 uint16_t wb__f32_to_bf16(float f) { return to_bf16(f); }
+float wb__f64_to_odd(double d) { return odd_of_f64(d); }
 
 /* ---- conversion ------------------------------------------------------------------------------ */
 

@@ -33,10 +33,26 @@ static bool is_plain(const wb_tensor *q, const wb_tensor *k, const wb_tensor *v,
     return mask == WB_NONE || (q->dims[2] == k->dims[2] && is_causal(mask, q->dims[2]));
 }
 
+double wb__power_within(double *scale, wb_dtype t)
+{
+    int exponent;
+    if (t != WB_F16 || !(*scale > 0 && *scale < 1)) return 1;
+    *scale = 2 * frexp(*scale, &exponent);
+    return ldexp(1, exponent - 1);
+}
+
+static wb_tensor *times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, double scale)
+{
+    const wb_dtype t = (wb_dtype)(a ? a->dtype : WB_F32);
+    const double power = wb__power_within(&scale, t);
+    wb_tensor *y = wb__matmul(power == 1 ? a : wb_mul(a, wb__literal(power, t)), b, ta, tb);
+    return scale == 1 ? y : wb_mul(y, wb__literal(scale, t));
+}
+
 static wb_tensor *composed(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask, double scale)
 {
     wb_dtype t = (wb_dtype)q->dtype;
-    wb_tensor *scores = wb_mul(wb__matmul(q, k, false, true), wb__literal(scale, t));
+    wb_tensor *scores = times(q, k, false, true, scale);
     if (mask == WB_NONE) return wb__matmul(wb_softmax(scores), v, false, false);
     wb_tensor *weights = wb_softmax(wb_where(mask, scores, wb__literal(wb__masked(t), t)));
     return wb__matmul(wb_where(mask, weights, wb__literal(0, t)), v, false, false);
@@ -114,12 +130,6 @@ static wb_tensor *through_softmax(wb_tensor *p, wb_tensor *x)
     return wb_mul(p, wb_sub(x, row_sum(wb_mul(p, x))));
 }
 
-static wb_tensor *times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, wb_tensor *scale)
-{
-    wb_tensor *y = wb__matmul(a, b, ta, tb);
-    return scale ? wb_mul(y, scale) : y;
-}
-
 /* The gradients of a node that is dq, dk or dv, with respect to q, k, v and the gradient of o (DO).
  * The names are those at the top of this file, except that dy is the gradient of o, g is the
  * gradient of the node, and x, da, dp and z are the gradients of ds, a, p and s. */
@@ -128,25 +138,25 @@ GRADIENT(attention_grad)
     enum { Q, K, V, DO };
     wb_tensor *q = node->in[Q], *k = node->in[K], *v = node->in[V], *dy = node->in[DO];
     wb_dtype t = (wb_dtype)node->dtype;
-    double factor;
-    memcpy(&factor, node->attr, sizeof factor);
-    wb_tensor *scale = wb__literal(factor, t), *s = times(q, k, false, true, scale);
+    double scale;
+    memcpy(&scale, node->attr, sizeof scale);
+    wb_tensor *s = times(q, k, false, true, scale);
     if (node->n_in == 5) s = wb_where(node->in[4], s, wb__literal(wb__masked(t), t));
     wb_tensor *p = wb_softmax(s), *dp, *part[4] = {NULL};
     if (node->op == WB__OP_attention_dv) {
-        dp = times(dy, g, false, true, NULL);
+        dp = times(dy, g, false, true, 1);
         if (wanted[V]) out[V] = WB_NONE;
-        if (wanted[DO]) out[DO] = times(p, g, false, false, NULL);
+        if (wanted[DO]) out[DO] = times(p, g, false, false, 1);
     } else {
         bool of_q = node->op == WB__OP_attention_dq;
-        wb_tensor *a = times(dy, v, false, true, NULL), *ds = through_softmax(p, a);
+        wb_tensor *a = times(dy, v, false, true, 1), *ds = through_softmax(p, a);
         wb_tensor *x = of_q ? times(g, k, false, true, scale) : times(q, g, false, true, scale);
         wb_tensor *da = through_softmax(p, x);
         dp = wb_sub(wb_mul(x, wb_sub(a, row_sum(wb_mul(p, a)))),
                     wb_mul(a, row_sum(wb_mul(p, x))));
         part[of_q ? K : Q] = times(ds, g, of_q, false, scale);
-        if (wanted[V]) out[V] = times(da, dy, true, false, NULL);
-        if (wanted[DO]) out[DO] = times(da, v, false, false, NULL);
+        if (wanted[V]) out[V] = times(da, dy, true, false, 1);
+        if (wanted[DO]) out[DO] = times(da, v, false, false, 1);
     }
     wb_tensor *z = through_softmax(p, dp);
     if (wanted[Q]) out[Q] = times(z, k, false, false, scale);
@@ -252,8 +262,12 @@ static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
     const int n = forward ? 3 : 4, mask = (int)x->n_in > n ? in[n] : -1;
     double factor;
     memcpy(&factor, x->attr, sizeof factor);
-    int scale = wb__ir_literal(ir, factor, t);
-    int s = wb__ir_elementwise(ir, WB__OP_mul, product(ir, in[0], in[1], false, true), scale);
+    const int scale = wb__ir_literal(ir, factor, t);
+    const double power = wb__power_within(&factor, t);
+    const int q = power == 1 ? in[0] : wb__ir_elementwise(ir, WB__OP_mul, in[0],
+                                                          wb__ir_literal(ir, power, t));
+    int s = wb__ir_elementwise(ir, WB__OP_mul, product(ir, q, in[1], false, true),
+                               wb__ir_literal(ir, factor, t));
     s = wb__ir_as(ir, masked(ir, mask, s, wb__masked(t)), wb__computed_in(t));
     int p = wb__ir_as(ir, wb__ir_softmax(ir, s), t), kept = masked(ir, mask, p, 0);
     if (forward) return product(ir, kept, in[2], false, false);

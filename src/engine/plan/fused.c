@@ -153,13 +153,23 @@ static int iota(program *p, const wb__value *v, const wb__view *view, int level)
     return add(p, i);
 }
 
+/* Adds the instructions for random numbers.  Uniform ones are below 1: those of f16 and bf16 that
+ * would be rounded to 1 are the greatest number below 1. */
 static int draw(program *p, const wb__value *v, const wb__view *view, int level)
 {
     wb__instr i = blank(v->op == WB__OP_uniform ? WB__UNIFORM : WB__GAUSSIAN, level, v->dtype);
     const wb__step_operand at = {*view, -1};
     i.arg = v->number;
     i.c = wb__add_operand(p->m, p->step, &at);
-    return add(p, i);
+    const int drawn = add(p, i);
+    if (v->op != WB__OP_uniform || !wb__is_half(v->dtype)) return drawn;
+    wb__instr below = blank(WB__ELEMENTWISE_OP, level, v->dtype);
+    below.op = WB__OP_minimum;
+    below.a = drawn;
+    below.b = add_arg(p, WB__NUMBER, WB__LEVEL_ONE, v->dtype,
+                      p->m->attempt->request->n_numbers +
+                          constant(p, v->dtype == WB_F16 ? 1 - 0x1p-11 : 1 - 0x1p-8));
+    return add(p, below);
 }
 
 /* Adds the instructions for a value without operands: an index, random numbers or a literal. */
@@ -179,13 +189,34 @@ static void store(program *p, int instr, const wb__step_operand *at)
     add(p, i);
 }
 
+/* Returns the instruction that gives `op` its operand: `instr`, or, if wb__asks_which, one that
+ * rounds the result of `instr`. */
+static int rounded_for(program *p, wb__op op, int instr)
+{
+    if (p->m->failed || !wb__asks_which(op)) return instr;
+    const wb__instr of = p->step->instr[instr];
+    const bool half = wb__is_half(of.dtype);
+    if (!half || of.kind == WB__LOAD || of.kind == WB__CAST) return instr;
+    if (op == WB__OP_pow && of.kind == WB__NUMBER) return instr;        /* not x^0.0999 for x^0.1 */
+    for (int i = instr + 1; i < p->step->step.fused.n_instr; i++) {
+        const wb__instr *known = &p->step->instr[i];
+        if (known->kind == WB__CAST && known->a == instr && known->dtype == of.dtype) return i;
+    }
+    wb__instr i = blank(WB__CAST, of.level, of.dtype);
+    i.op = WB__OP_cast;
+    i.a = instr;
+    return add(p, i);
+}
+
 static int elementwise(program *p, const wb__value *v, int level, const int *in)
 {
     wb__instr i = blank(v->op == WB__OP_cast ? WB__CAST : WB__ELEMENTWISE_OP, level, v->dtype);
+    int of[3];
+    for (int k = 0; k < 3; k++) of[k] = in[k] < 0 ? -1 : rounded_for(p, (wb__op)v->op, in[k]);
     i.op = v->op;
-    i.a = in[0];
-    i.b = in[1];
-    i.c = in[2];
+    i.a = of[0];
+    i.b = of[1];
+    i.c = of[2];
     return add(p, i);
 }
 
@@ -325,7 +356,8 @@ static void reduction(program *p, int x, const wb__value *v)
     wb__step_operand at;
     const bool full = wb__space_is(g, wb__value_at(m->values, of));
     i.op = v->op;
-    i.a = operand(p, of, full ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW, true);
+    i.a = rounded_for(p, (wb__op)v->op,
+                    operand(p, of, full ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW, true));
     if (m->groups->of[x].ends) {
         if (!wb__step_operand_of(m, x, &at)) return;
         at.view = in_space(g, &at.view);        /* the reduced axes have size 1 and stride 0 */
@@ -352,17 +384,6 @@ static void store_in_order(program *p, int x, const wb__value *v)
     store(p, p->m->instr_of[x], &at);
 }
 
-/* Adds an instruction that rounds the operand of the cast v to the operand's dtype. */
-static int rounded(program *p, const wb__value *v, int instr)
-{
-    if (p->m->failed) return 0;
-    const int dtype = wb__ir_in(&p->m->values->ir, v, 0)->dtype;
-    wb__instr i = blank(WB__CAST, p->step->instr[instr].level, dtype);
-    i.op = WB__OP_cast;
-    i.a = instr;
-    return add(p, i);
-}
-
 static void emit_value(program *p, int x)
 {
     wb__emitter *m = p->m;
@@ -383,7 +404,6 @@ static void emit_value(program *p, int x)
         m->instr_of[x] = outside_operand(p, wb__input(m->values, v, 0), WB__LEVEL_FULL, true);
     } else {
         operands(p, v, level, in);
-        if (m->groups->of[x].reads_rounded) in[0] = rounded(p, v, in[0]);
         m->instr_of[x] = elementwise(p, v, level, in);
     }
     if (m->failed || !m->groups->of[x].stored) return;

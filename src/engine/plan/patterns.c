@@ -210,6 +210,7 @@ static bool match_activation(finder *f, int x)
 {
     const wb__value *v = value(f, x);
     if (!wb__is_epilogue(&wb__ops[v->op])) return false;
+    if (wb__is_half(v->dtype) && wb__asks_which((wb__op)v->op)) return false;
     wb__product *p = before(f, v, 0);
     if (!p) return false;
     wb__product with = *p;

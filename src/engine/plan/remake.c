@@ -7,9 +7,9 @@
  * Its own group also computes it, if that group reads it.
  *
  * A kernel that stores a y of bf16 has more exact numbers in registers.  A value is computed again
- * from the stored y only if a cast to f32 reads y, which then reads the rounded y in the kernel
- * too: the graph has a y of bf16 there, and both kernels compute the same bits.  Or if y is only
- * scaled: 1 - y * y in bf16 would lose digits.
+ * from the stored y only if a cast to f32 reads y, which reads the rounded y in the kernel too
+ * (fused.c), so that both kernels compute the same bits.  Or if y is only scaled: 1 - y * y in bf16
+ * would lose digits.
  *
  * On the CPU an operation costs as much as a load from the second-level cache.  A value is computed
  * again there if one or two operations compute it from values of its own size: s * (1 - s) and
@@ -36,7 +36,6 @@ typedef struct {
     int64_t size;                       /* of the value, in elements */
     int source[MOST_SOURCES], n_sources;
     int also[MOST_OPERATIONS], n_also;  /* values of its group that are computed again with it */
-    int rounds[MOST_OPERATIONS], n_rounds; /* casts that must read a rounded source */
     int operations;
     bool scales;                        /* the operations on the path to the value being traced only
                                            scale it */
@@ -89,20 +88,7 @@ static bool add_source(recipe *c, int x)
 /* Whether x is rounded when it is stored: its own kernel has more exact numbers in registers. */
 static bool is_rounded(const wb__value *x)
 {
-    return (x->dtype == WB_F16 || x->dtype == WB_BF16) && x->op != WB__OP_cast;
-}
-
-/* Whether x compares two values of which one is rounded where it is stored.  Computed again, the
- * comparison could see a rounded and an exact number of two that are equal. */
-static bool compares_rounded(const remaker *r, const wb__value *x)
-{
-    bool rounded = false, literal = false;
-    for (int i = 0; i < x->n_in; i++) {
-        const wb__value *in = wb__ir_in(&r->values->ir, x, i);
-        rounded |= is_rounded(in);
-        literal |= in->op == WB__OP_literal;
-    }
-    return wb__ops[x->op].class == WB__COMPARE && rounded && !literal;
+    return wb__is_half(x->dtype) && x->op != WB__OP_cast;
 }
 
 static bool trace(const remaker *r, int x, recipe *c);
@@ -120,9 +106,8 @@ static bool add_operand(const remaker *r, int x, int in, recipe *c)
     if (of->rematerialised) return trace(r, base, c);
     if (in != base || v->op == WB__OP_constant || is_stored(r, base)) {
         const bool own = of->group >= 0 && of->group == member(r, x)->group;
-        const bool rounds = own && is_rounded(v) && value(r, x)->op == WB__OP_cast;
-        if (rounds) c->rounds[c->n_rounds++] = x;
-        return (rounds || c->scales || !own || !is_rounded(v)) && add_source(c, base);
+        const bool exact = !own || !is_rounded(v) || value(r, x)->op == WB__OP_cast;
+        return (exact || c->scales) && add_source(c, base);
     }
     if (c->n_also == MOST_OPERATIONS || !is_cheap((wb__op)v->op)) return false;
     c->also[c->n_also++] = base;
@@ -134,7 +119,7 @@ static bool trace(const remaker *r, int x, recipe *c)
     const wb__value *v = value(r, x);
     const bool scales = c->scales;
     const int most = r->on_gpu ? MOST_OPERATIONS : MOST_ON_CPU;
-    bool good = ++c->operations <= most && !compares_rounded(r, v);
+    bool good = ++c->operations <= most;
     c->scales = scales && only_scales(r, x);
     for (int i = 0; i < v->n_in && good; i++)
         good = add_operand(r, x, wb__input(r->values, v, i), c);
@@ -151,7 +136,6 @@ static bool can_all(const remaker *r, int x)
         const wb__value *user = value(r, u);
         if (wb__is_view(r->values, u)) continue;        /* its readers are also listed */
         if (to < 0 || !wb__reads_directly(r->values, user, x)) return false;
-        if (is_rounded(v) && compares_rounded(r, user)) return false;
         if (to == member(r, x)->group) continue;
         const wb__group *g = &r->out->group[to];
         if (g->kind != WB__GROUP_FUSED || !wb__space_is(g, v) ||
@@ -207,7 +191,6 @@ static void consider(const remaker *r, int x)
     if (!can_all(r, x) || !trace(r, x, &c) || !pays(r, x, &c)) return;
     member(r, x)->rematerialised = true;
     for (int i = 0; i < c.n_also; i++) member(r, c.also[i])->rematerialised = true;
-    for (int i = 0; i < c.n_rounds; i++) member(r, c.rounds[i])->reads_rounded = true;
 }
 
 /* Removes x from its group if nothing in this group reads x. */

@@ -233,8 +233,6 @@ typedef struct {
                            read it */
     bool rematerialised; /* each kernel that reads the value computes it again, for each element of
                             the kernel's space; `group` also computes it, unless it is -1 */
-    bool reads_rounded; /* of a cast: it reads its operand, which its group stores, as the memory
-                           has it, and not the more exact number in a register */
     bool stored;        /* a kernel writes it to memory */
 } wb__member;
 
@@ -254,6 +252,17 @@ void wb__groups_free(wb__groups *g);
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 /* The values that read x, directly or through a view: user[first[x]] .. user[first[x + 1] - 1]. */
 typedef struct { int *first, *user; } wb__readers;
+static inline bool wb__is_half(int dtype) { return dtype == WB_F16 || dtype == WB_BF16; }
+/* Whether op depends on which number its operand is, not on about which: it compares it, tests it,
+ * counts with it, or makes a number of another dtype of it.  A value of f16 or bf16 that a kernel
+ * computes has more digits in a register than in memory; for these operations it is the number in
+ * memory, whether it is stored or not.  So all kernels, and the program, see one number. */
+static inline bool wb__asks_which(wb__op op)
+{
+    const wb__op_class class = wb__ops[op].class;
+    return class == WB__COMPARE || class == WB__TEST || op == WB__OP_cast || op == WB__OP_argmax ||
+           op == WB__OP_floor || op == WB__OP_sign || op == WB__OP_pow;
+}
 /* Whether `user` does not read x through a view.  It may read x itself. */
 bool wb__reads_directly(const wb__values *s, const wb__value *user, int x);
 /* Whether a value of the group is written to a variable; written: of each value. */

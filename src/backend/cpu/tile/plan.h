@@ -96,6 +96,7 @@ typedef struct {
     uint8_t size[4];                        /* bytes of an element of d, a, b, c */
     uint8_t level[4];                       /* levels of d, a, b, c: LEVEL_ONE, PER_ROW or FULL */
     int16_t value[4];                       /* d, a, b, c; -1: none */
+    bool half;   /* CALL_NUMBER: of f16 or bf16 */
     bool ahead;  /* CALL_BIND, CALL_LOAD of a large kernel: fetches what the next tile needs */
     int32_t arg;                            /* index of a view, number or reduction */
     int32_t numbers;  /* CALL_DRAW: index, in tile_run.numbers, of the key; the counter is next */

@@ -110,7 +110,7 @@ static void number(const tile_run *r, const tile_call *call)
     const double f = r->numbers[call->arg].f;
     void *d = r->value[call->value[0]];
     switch (call->reg) {
-    case WB__REG_F32: *(float *)d = (float)f; break;
+    case WB__REG_F32: *(float *)d = call->half ? wb__f64_to_odd(f) : (float)f; break;
     case WB__REG_F64: *(double *)d = f; break;
     case WB__REG_I32: wb__convert(d, WB_I32, &f, WB_F64, 1); break;
     default: wb__convert(d, WB_I64, &f, WB_F64, 1); break;
