@@ -23,7 +23,7 @@ static uint64_t hash(const wb__value *v, int n_in, const int *in, int n_attr, co
     for (int i = 0; i < v->ndim; i++) h = wb__mix(h, (uint64_t)v->dims[i]);
     for (int i = 0; i < n_in; i++) h = wb__mix(h, (uint64_t)in[i]);
     for (int i = 0; i < n_attr; i++) h = wb__mix(h, (uint64_t)attr[i]);
-    return h ^ (h >> 32);
+    return h;
 }
 
 static bool equal(const wb__ir *ir, const wb__value *p, const wb__value *v, int n_in, const int *in,

@@ -115,13 +115,7 @@ void wb__onnx_free(wb__onnx_model *m)
 /* The set's own address goes in, so that no file can be made whose names all collide. */
 static int place_of(const wb__name_set *s, wb__span text)
 {
-    uint64_t h = wb__mix((uint64_t)(uintptr_t)s->table, text.n);
-    for (size_t i = 0; i < text.n; i += 8) {
-        uint64_t word = 0;
-        memcpy(&word, text.at + i, WB__MIN(8, text.n - i));
-        h = wb__mix(h, word);
-    }
-    int i = (int)(h >> 33) & (s->size - 1);
+    int i = wb__name_hash((uint64_t)(uintptr_t)s->table, text) & (s->size - 1);
     while (s->table[i] && !wb__span_is(text, s->list[s->table[i] - 1])) i = (i + 1) & (s->size - 1);
     return i;
 }

@@ -95,6 +95,16 @@ const char *wb__onnx_copy(wb__onnx_model *m, wb__span text);    /* ended by 0 */
  * error code.  wb__onnx_find_mapping finds one by the path without links; NULL: there is none. */
 int wb__onnx_add_mapping(wb__onnx_model *m, wb__mapping *file);
 wb__mapping *wb__onnx_find_mapping(const wb__onnx_model *m, const char *path);
+static inline int wb__name_hash(uint64_t seed, wb__span text)
+{
+    uint64_t h = wb__mix(seed, text.n);
+    for (size_t i = 0; i < text.n; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, text.at + i, WB__MIN(8, text.n - i));
+        h = wb__mix(h, word);
+    }
+    return (int)(wb__mix(h, 0) >> 33);          /* of the last word the high bits count too */
+}
 /* The number of a text in the set; -1: it is not there. */
 int wb__name_set_find(const wb__name_set *s, wb__span text);
 /* The same, and a text that is not there is added, with *is_new set.  -1: out of memory. */

@@ -19,13 +19,6 @@ void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *me
                 d->base.ordinal, text, message ? message : "");
 }
 
-static uint64_t hash_of(const char *text, int flags)
-{
-    uint64_t h = 0xcbf29ce484222325u + (uint64_t)flags;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-    return h ^ h >> 29;
-}
-
 /* The text for the compiler: definitions, the prelude, the kernel. */
 static char *whole_text(const char *text, int flags)
 {
@@ -69,7 +62,7 @@ static void *make(wb__gpu_device *d, const char *text, int flags)
     while (status == WB_ERROR_UNSUPPORTED && d->driver->options(d, flags, options, OPTIONS)) {
         if (wb__debug("kernel"))
             wb__log(WB_LOG_DEBUG, "kernel: %s:%d: %s (text %016" PRIx64 ")\n%s",
-                    d->driver->backend->tag, d->base.ordinal, options, hash_of(text, flags), text);
+                    d->driver->backend->tag, d->base.ordinal, options, wb__gpu_text_hash(text, flags), text);
         status = make_with(d, whole, options, &program);
         if (program && *first) {
             wb__log(WB_LOG_INFO, "%s; %s with %.*s does", first, d->maker,
@@ -127,7 +120,7 @@ wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int fl
 {
     wb__gpu_programs *all = &d->programs;
     if (!strstr(text, "COUNTERS(")) flags &= ~WB__GPU_APART;
-    const uint64_t hash = hash_of(text, flags);
+    const uint64_t hash = wb__gpu_text_hash(text, flags);
     pthread_mutex_lock(&all->lock);
     wb__gpu_program *p = all->program[hash % WB__GPU_BUCKETS];
     while (p && !(p->hash == hash && p->flags == flags && !strcmp(p->text, text))) p = p->next;

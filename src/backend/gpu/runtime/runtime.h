@@ -102,6 +102,13 @@ typedef struct wb__gpu_program {
 } wb__gpu_program;
 
 enum { WB__GPU_BUCKETS = 256 };
+/* The hash of a program: FNV-1a, folded. */
+static inline uint64_t wb__gpu_text_hash(const char *text, int flags)
+{
+    uint64_t h = 0xcbf29ce484222325u + (uint64_t)flags;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
 typedef struct {
     pthread_mutex_t lock;       /* guards the fields below and the driver's compiler */
     wb__gpu_program *program[WB__GPU_BUCKETS];
