@@ -23,9 +23,16 @@ ACTIVATION(softshrink, wb_sub(x, clamp(x, -0.5, 0.5)))
 ACTIVATION(tanhshrink, wb_sub(x, wb_tanh(x)))
 ACTIVATION(trelu, wb_where(wb_le(x, wb_scalar(1)), wb_scalar(0), x))
 ACTIVATION(lisht, wb_mul(x, wb_tanh(x)))
-/* log(cosh(x)) in a form in which exp does not overflow. */
-ACTIVATION(logcosh, wb_sub(wb_add(x, wb_softplus(wb_mul(x, wb_scalar(-2)))),
-                           wb_scalar(0.69314718055994531)))
+/* log(cosh(x)).  Beyond 1 it is |x| + softplus(-2 |x|) - log(2), in which nothing overflows; below,
+ * where that is a difference of nearly equal numbers, it is -log(1 - tanh(x)^2) / 2. */
+static wb_tensor *logcosh(wb_tensor *x)
+{
+    wb_tensor *size = wb_abs(x), *below = wb_square(wb_tanh(clamp(x, -1, 1)));
+    wb_tensor *far = wb_add(size, wb_softplus(wb_mul(size, wb_scalar(-2))));
+    return wb_where(wb_lt(size, wb_scalar(1)), wb_mul(wb_log1p(wb_neg(below)), wb_scalar(-0.5)),
+                    wb_sub(far, wb_scalar(0.69314718055994531)));
+}
+ACTIVATION(logcosh, logcosh(x))
 
 ACTIVATION(celu, wb_elu(x))
 

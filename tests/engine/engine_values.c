@@ -468,6 +468,38 @@ static void normalised_sum(wb_dtype t, int64_t rows, int64_t columns)
                          wb_at(second[0], r, c), wb_at(first[1], r, c), wb_at(second[1], r, c));
 }
 
+/* The gradient of logsumexp at infinities is its limit: rows of -Inf have none, several +Inf share
+ * it; over several axes too, and for halves. */
+TEST_IN_SCOPE(slopes_of_sums_of_exponentials)
+{
+    const float inf = INFINITY;
+    const float x[] = {0, 1, -inf,  -inf, -inf, -inf,  1, inf, 2,  inf, -inf, inf,  -inf, 3, -inf};
+    const double e = exp(1) / (1 + exp(1));
+    const double want[] = {1 - e, e, 0,  0, 0, 0,  0, 1, 0,  0.5, 0, 0.5,  0, 1, 0};
+    static const wb_dtype all[] = {WB_F32, WB_F64, WB_F16};
+    for (size_t k = 0; k < WB__COUNT(all); k++) {
+        wb_tensor *v = wb_variable(wb_astype(wb_from(x, WB_F32, 3, (int64_t[]){5, 1, 3}), all[k])), *g;
+        wb_tensor *y = wb_logsumexp(v, .axes = WB_INTS(2, 1));
+        MADE(g = wb_gradient(wb_sum(wb_where(wb_isfinite(y), y, 0)), v));
+        wb_tensor *whole = wb_gradient(wb_sum(y), v);
+        const double tol = all[k] == WB_F16 ? 1e-3 : 1e-6;
+        for (int i = 0; i < 15; i++) {
+            const double masked = i / 3 == 0 || i / 3 == 4 ? want[i] : 0;
+            if (!(fabs(wb_at(g, i / 3, 0, i % 3) - masked) < tol) ||
+                !(fabs(wb_at(whole, i / 3, 0, i % 3) - want[i]) < tol))
+                fail_msg("%s %d: %g and %g, not %g", wb_dtype_name(all[k]), i,
+                         wb_at(g, i / 3, 0, i % 3), wb_at(whole, i / 3, 0, i % 3), want[i]);
+        }
+        assert_true(wb_at(y, 1) == -INFINITY && wb_at(y, 3) == INFINITY && wb_at(y, 4) == 3);
+    }
+    /* the second derivative of log(e^a + e^b) by a is p (1 - p) */
+    wb_tensor *v = wb_variable(wb_from((double[]){0.3, -0.4}, WB_F64, 1, (int64_t[]){2})), *g, *h;
+    MADE(g = wb_gradient(wb_logsumexp(v), v));
+    MADE(h = wb_gradient(wb_slice(g, 0, 0, 1), v));
+    const double p = 1 / (1 + exp(-0.7));
+    assert_true(fabs(wb_at(h, 0) - p * (1 - p)) < 1e-12 && fabs(wb_at(h, 1) + p * (1 - p)) < 1e-12);
+}
+
 /* A kernel that rounds a value and reads it by a cast goes on with the rounded number, from which
  * other kernels compute values again. */
 TEST_IN_SCOPE(values_computed_again)

@@ -2,6 +2,7 @@
 #include "base/options.h"
 #include "engine/ops/op.h"
 
+#include <math.h>
 #include <string.h>
 
 static unsigned all_axes(const wb_tensor *x) { return (1u << x->ndim) - 1; }
@@ -162,9 +163,40 @@ wb_tensor *wb_std_with(wb_tensor *x, const wb_reduce_options *options)
     return wb__frame_end(f, spread("std", x, options, wb__root_of));
 }
 
-/* Computes top + log(sum(exp(x - top))), where top is the maximum, or 0 if the maximum is not
- * finite.  The gradient treats top as a constant, since the gradients of its two occurrences
- * cancel. */
+/* Returns the softmax of x over the axes of the mask together. */
+static wb_tensor *softmax_over_all(wb_tensor *x, unsigned mask)
+{
+    int64_t order[WB_MAX_DIMS], back[WB_MAX_DIMS], dims[WB_MAX_DIMS], rows[2] = {1, 1};
+    int n = 0;
+    for (int reduced = 0; reduced < 2; reduced++)
+        for (int i = 0; i < x->ndim; i++) {
+            if ((mask >> i & 1) != (unsigned)reduced) continue;
+            dims[n] = x->dims[i];
+            rows[reduced] *= x->dims[i];
+            back[i] = n;
+            order[n++] = i;
+        }
+    wb_tensor *y = wb_reshape_array(wb_permute_array(x, n, order), 2, rows);
+    return wb_permute_array(wb_reshape_array(wb_softmax(y), n, dims), n, back);
+}
+
+/* The gradient of logsumexp is softmax(x), in which several elements of +Inf share 1; of a row of
+ * -Inf it is 0. */
+static int logsumexp_gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x,
+                              wb_tensor **dx, void *ctx)
+{
+    (void)n;
+    wb_tensor *none = wb_eq(y, wb__literal(-INFINITY, (wb_dtype)y->dtype));
+    g = wb_where(none, wb__literal(0, (wb_dtype)g->dtype), g);
+    dx[0] = wb_mul(softmax_over_all(x[0], (unsigned)(uintptr_t)ctx), g);
+    return dx[0] ? 0 : wb__error_or(WB_ERROR_MEMORY);
+}
+
+/* The end of a custom gradient's context of the library's own, which owns nothing. */
+static void own(void *ctx) { (void)ctx; }
+
+/* Computes top + log(sum(exp(x - top))), where top is the maximum.  For elements that equal it,
+ * x - top is taken as 0, also if both are infinite. */
 static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
@@ -175,8 +207,10 @@ static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
     x = wb__wide(x);
     wb_tensor *top = wb__reduce(WB__OP_max, x, mask, true);
     if (!top) return NULL;
-    top = wb_stop_gradient(wb_where(wb_isfinite(top), top, wb__literal(0, (wb_dtype)x->dtype)));
-    wb_tensor *y = wb_add(top, wb_log(wb__reduce(WB__OP_sum, wb_exp(wb_sub(x, top)), mask, true)));
+    wb_tensor *one = wb__literal(1, (wb_dtype)x->dtype);
+    wb_tensor *e = wb_where(wb_eq(x, top), one, wb_exp(wb_sub(x, top)));
+    wb_tensor *y = e ? wb_add(top, wb_log(wb__reduce(WB__OP_sum, e, mask, true))) : NULL;
+    if (y) y = wb__custom_gradient(y, logsumexp_gradient, (void *)(uintptr_t)mask, own, 1, &x);
     y = wb__as(y, dtype);
     if (!y || o.keep) return y;
     int64_t dims[WB_MAX_DIMS];
