@@ -103,7 +103,6 @@ struct wb_opt_state {
     bool keeps_loss;            /* wb_update sets mean_loss, if the rule is distributed */
     wb_tensor *mean_loss;       /* of the last update, over the ranks and the accumulated batches
                                    (reference), or NULL */
-    int64_t mean_of;            /* batches of each rank in mean_loss */
     wb_tensor *loss_sum;        /* a variable (reference); NULL: the rule does not accumulate */
     int64_t accumulated;        /* batches in the sums */
     int64_t accumulated_before; /* the same before the pending updates */
@@ -156,6 +155,12 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 /* Returns the number of moments per slot, without the master. */
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
+/* The square of a norm: sum(x^2), and sum((2^-80 x)^2) for the case that the first overflows, which
+ * it does where |x| > 2^64.  NULL: failed, or no elements.  wb__norm_of returns the norm or, if
+ * `inverse`, 1 / norm. */
+typedef struct { wb_tensor *plain, *shrunk; } wb__squares;
+wb__squares wb__squares_of(wb_tensor *x);
+wb_tensor *wb__norm_of(wb__squares s, bool inverse);
 /* Sets out[0 .. 3] to the weights of wb__averages, and returns 4. */
 int wb__weights(const wb_Rule_options *o, double *out);
 /* Updates two moments to averages of g and g^2. number[0 .. 3] are their weights. */

@@ -30,7 +30,8 @@ typedef struct {
     wb_tensor **sums;   /* new values of the sums of the slots and of the losses (wb__sums_add) */
     int leaf;
     wb__scaling_step scaling;           /* ok is NULL without loss scaling */
-    wb_tensor *norm;                    /* squared norm of all gradients; NULL if not needed */
+    wb_tensor *norm;                    /* finite if the norm of all gradients is; NULL if not
+                                           needed */
     wb_tensor *loss;                    /* mean over the ranks and the accumulated batches; NULL:
                                            the loss of the gradients is used */
     int64_t batches;                    /* number of batches of each rank in the means */
@@ -160,34 +161,49 @@ static wb__fit steps_fit(const void *context)
     return WB__FITS;
 }
 
+static bool add_squares(wb_tensor **sum, wb_tensor *part)
+{
+    if (part && *sum && part->dtype != (*sum)->dtype) {             /* f64 and f32 */
+        part = wb_astype(part, WB_F64);
+        *sum = wb_astype(*sum, WB_F64);
+    }
+    *sum = *sum ? wb_add(*sum, part) : part;
+    return *sum != NULL;
+}
+
 /* Returns the square of the norm of the gradients of all parameters together; NULL: failed, or
  * there is no gradient. */
-static wb_tensor *squared_norm(const update *u)
+static wb__squares squared_norm(const update *u)
 {
-    wb_tensor *sum = NULL;
+    wb__squares sum = {NULL, NULL};
     for (int i = 0; i < u->state->n; i++) {
         wb_tensor *g = u->works[i].g;
-        if (!g) continue;
-        wb_tensor *part = wb__reduce(WB__OP_sum, wb_square(g), (1u << g->ndim) - 1, false);
-        if (part && sum && part->dtype != sum->dtype) {         /* f64 and f32 */
-            part = wb_astype(part, WB_F64);
-            sum = wb_astype(sum, WB_F64);
-        }
-        sum = sum ? wb_add(sum, part) : part;
-        if (!sum) return NULL;
+        const wb__squares part = g ? wb__squares_of(g) : (wb__squares){NULL, NULL};
+        if (g && (!add_squares(&sum.plain, part.plain) || !add_squares(&sum.shrunk, part.shrunk)))
+            return (wb__squares){NULL, NULL};
     }
     return sum;
 }
 
-/* Returns min(omega / |g|, 1), where |g| is the norm of the gradients. Sets u->norm to its
- * square. */
+/* Returns a tensor that is finite if the norm is; NULL: failed. */
+static wb_tensor *finite_with(wb__squares sum)
+{
+    return sum.plain ? wb_where(wb_isfinite(sum.plain), sum.plain, sum.shrunk) : NULL;
+}
+
+/* Returns min(omega / |g|, 1), where |g| is the norm of the gradients.  Sets u->norm. */
 static wb_tensor *norm_factor(update *u, int p, int slot)
 {
-    wb_tensor *omega, *sum = squared_norm(u);
-    if (sum && u->state->parts > 1) sum = wb__ranks_sum(sum, &u->before);
-    u->norm = sum;
-    if (!sum || wb__literals(u->state, p, slot, (wb_dtype)sum->dtype, NULL, &omega)) return NULL;
-    return wb_minimum(wb_mul(wb_rsqrt(sum), omega), wb_scalar(1));
+    wb_tensor *omega;
+    wb__squares sum = squared_norm(u);
+    if (sum.plain && u->state->parts > 1) {
+        sum.plain = wb__ranks_sum(sum.plain, &u->before);
+        sum.shrunk = wb__ranks_sum(sum.shrunk, &u->before);
+    }
+    if (!(u->norm = finite_with(sum)) ||
+        wb__literals(u->state, p, slot, (wb_dtype)u->norm->dtype, NULL, &omega))
+        return NULL;
+    return wb_minimum(wb_mul(wb__norm_of(sum, true), omega), wb_scalar(1));
 }
 
 /* Whether the next steps of two slots use the same numbers. */
@@ -296,7 +312,7 @@ static int accumulate(update *u, const wb_tree *grads)
     const int status = wb__sums_add(s, !u->adds, u->g, &u->loss, u->sums);
     bool norm = u->adds && !status && !s->scaling[WB__SCALE] && has_gradient(u);
     for (int p = 0; p < s->rule->n && norm && !u->norm; p++)
-        if (s->rule->parts[p].kind->all_together) norm = (u->norm = squared_norm(u)) != NULL;
+        if (s->rule->parts[p].kind->all_together) norm = (u->norm = finite_with(squared_norm(u))) != NULL;
     return status;
 }
 
@@ -465,7 +481,7 @@ static int end_step_before(wb_opt_state *s, void *grads)
     return status;
 }
 
-/* Returns the tensor that must be finite for the update to be made. This tensor is the squared norm
+/* Returns the tensor that must be finite for the update to be made. This tensor tells of the norm
  * of the gradients if a rule computes the norm, else the loss. Returns NULL if nothing is checked
  * here. For f16 the check is on the device (mixed.c). */
 static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
@@ -512,7 +528,6 @@ static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool 
     if (!status && state->keeps_loss) {
         wb__unref(state->mean_loss);
         state->mean_loss = u.loss ? wb__ref(u.loss) : NULL;
-        state->mean_of = u.batches;
     }
     end(&u);
     wb__this_thread()->busy--;

@@ -9,7 +9,19 @@ static wb_tensor *sum(wb_tensor *x)
     return x ? wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false) : NULL;
 }
 
-static wb_tensor *norm(wb_tensor *x) { return wb_sqrt(sum(wb_square(x))); }
+wb__squares wb__squares_of(wb_tensor *x)
+{
+    return (wb__squares){sum(wb_square(x)), sum(wb_square(wb_mul(x, wb_scalar(0x1p-80))))};
+}
+
+wb_tensor *wb__norm_of(wb__squares s, bool inverse)
+{
+    wb_tensor *(*root)(wb_tensor *) = inverse ? wb_rsqrt : wb_sqrt;
+    return wb_where(wb_isfinite(s.plain), root(s.plain),
+                    wb_mul(root(s.shrunk), wb_scalar(inverse ? 0x1p-80 : 0x1p80)));
+}
+
+static wb_tensor *norm(wb_tensor *x) { return wb__norm_of(wb__squares_of(x), false); }
 
 static wb_tensor *rms(wb_tensor *x)
 {

@@ -70,6 +70,26 @@ TEST(clipping_nothing)
     assert_true(wb_at(wb_get(model, "0"), 1) == 1);
 }
 
+/* The squares of these gradients overflow f32, and their norm does not: it clips. */
+TEST(clipping_what_is_large)
+{
+    static const double sizes[] = {1e20, 1e25, 1e30, 3e37, 1e-3};
+    for (size_t i = 0; i < WB__COUNT(sizes); i++) {
+        wb_scope *scope = wb_scope_open();
+        wb_tree *model = wb_tuple(wb_variable(wb_ones(50)), wb_variable(wb_ones(2, 25)));
+        wb_rule *rule = wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_Descent(.eta = 1));
+        wb_opt_state *s = wb_setup(rule, model);
+        const double g = sizes[i], norm = sqrt(100) * g, step = norm > 0.5 ? g * 0.5 / norm : g;
+        wb_tensor *first = wb_full_array(g, WB_F32, 1, (int64_t[]){50});
+        wb_tensor *second = wb_full_array(g, WB_F32, 2, (int64_t[]){2, 25});
+        WORKS(wb_update(s, model, wb_tuple(first, second)));
+        const double got[] = {1 - wb_at(wb_get(model, "0"), 49), 1 - wb_at(wb_get(model, "1"), 1, 3)};
+        if (!(fabs(got[0] - step) < 1e-6) || !(fabs(got[1] - step) < 1e-6))
+            fail_msg("gradients of %g: steps of %g and %g, not %g", g, got[0], got[1], step);
+        wb_scope_close(scope);
+    }
+}
+
 static wb_tensor *halved(wb_tensor *g, const char *path, void *ctx)
 {
     return (void)path, (void)ctx, wb_mul(g, wb_scalar(0.5));
