@@ -466,7 +466,9 @@ typedef struct wb_train_options {
     double factor WB_IS(0.1);
     /* Returns the metric of an epoch; default: the mean loss.  An error of it ends the training. */
     double (*metric)(wb_layer *model, int epoch, void *ctx) WB_IS(NULL);
-    double *losses WB_IS(NULL);             /* .epochs numbers: the mean loss of each epoch */
+    /* .epochs numbers: the mean loss of each epoch, in which the loss of a batch counts as often as
+     * the batch has observations */
+    double *losses WB_IS(NULL);
     double *metrics WB_IS(NULL);            /* .epochs numbers: the metric of each epoch */
     WB_BY_PLACE
     int epochs WB_IS(1);                    /* 0 or more */

@@ -401,6 +401,7 @@ void wb__loader_state(const wb_loader *l, uint64_t state[WB__LOADER_WORDS])
     state[WB__LOADER_BATCHSIZE] = (uint64_t)l->options.batchsize;
     state[WB__LOADER_SHUFFLE] = l->options.shuffle;
     state[WB__LOADER_BUFFER] = (uint64_t)l->options.buffer;
+    state[WB__LOADER_LENGTH] = wb__is_stream(l->dataset) ? UINT64_MAX : (uint64_t)l->dataset->n;
 }
 
 int wb__loader_restore(wb_loader *l, const uint64_t state[WB__LOADER_WORDS])
@@ -409,7 +410,13 @@ int wb__loader_restore(wb_loader *l, const uint64_t state[WB__LOADER_WORDS])
     const uint64_t position = state[WB__LOADER_POSITION];
     uint64_t own[WB__LOADER_WORDS];
     wb__loader_state(l, own);
-    for (int i = WB__LOADER_BATCHSIZE; position && i < WB__LOADER_WORDS; i++)
+    const uint64_t length = state[WB__LOADER_LENGTH];
+    if (position && length != own[WB__LOADER_LENGTH] && length != UINT64_MAX)
+        return wb__fail(WB_ERROR_ARGUMENT, "loader: the position is after batch %llu of an epoch of"
+                        " %llu observations, and this loader's dataset has %lld: give it the same "
+                        "observations, or begin the epoch anew", (unsigned long long)position,
+                        (unsigned long long)length, (long long)l->dataset->n);
+    for (int i = WB__LOADER_BATCHSIZE; position && i <= WB__LOADER_BUFFER; i++)
         if (state[i] != own[i] && state[i] != UINT64_MAX)
             return wb__fail(WB_ERROR_ARGUMENT, "loader: the position is after batch %llu of an "
                             "epoch with .%s = %llu, and this loader has .%s = %llu: make it so",

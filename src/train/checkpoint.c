@@ -430,7 +430,7 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
         status = wrong(r, "loader position is wrong");
     uint64_t *order = r->loader + WB__LOADER_SHUFFLE;       /* older checkpoints do not have it */
     if (!read_words(wb__json_get(r->note, "order"), WB__LOADER_WORDS - WB__LOADER_SHUFFLE, order))
-        order[0] = order[1] = UINT64_MAX;
+        for (int i = WB__LOADER_SHUFFLE; i < WB__LOADER_WORDS; i++) r->loader[i] = UINT64_MAX;
     if (!status && c->state && !wb__json_get(r->note, "slots"))
         status = wb__fail(WB_ERROR_FORMAT,
                           "%s: the checkpoint was saved without an optimiser's state", r->path);

@@ -27,15 +27,16 @@ typedef struct {
     bool stop;
     bool compares_stop;         /* the ranks train one model, and at least one has .each */
     bool has_metric;            /* at least one of the ranks has .metric */
-    wb_tensor *latest;          /* mean loss of the last `latest_of` batches, not yet in `sum`; may
-                                   be NULL */
+    wb_tensor *latest;          /* mean loss of the last `latest_of` observations, not yet in `sum`;
+                                   may be NULL */
     int64_t latest_of;
+    int64_t waiting;            /* observations of this rank whose batches wait for an update */
     wb_tensor *before;          /* the loss of the last step, whose guard may not be read yet */
     wb_batch before_batch;      /* its batch; x and y are NULL if the guard was read */
     wb_tensor *logged;          /* the loss of update `logged_step`, not yet in .logger; or NULL */
     int64_t logged_step;
-    double sum;                 /* sum of the losses of `batches` earlier batches */
-    int64_t batches;
+    double sum;                 /* sum of the losses of `observations` earlier observations */
+    int64_t observations;
 } training;
 
 static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
@@ -55,7 +56,7 @@ static bool distributed(const training *t) { return t->state->rule->bucket && wb
 static bool is_first(const training *t) { return !distributed(t) || !wb__world()->rank; }
 
 /* Adds t->latest, the loss of the batches before, to the sum. Then sets t->latest to `loss`, the
- * mean of n batches, which may be NULL. */
+ * mean of n observations, which may be NULL. */
 static void add_loss(training *t, wb_tensor *loss, int64_t n)
 {
     wb_tensor *before = t->latest;
@@ -64,7 +65,7 @@ static void add_loss(training *t, wb_tensor *loss, int64_t n)
     t->latest_of = n;
     if (!before) return;
     t->sum += wb_item(before) * (double)before_of;
-    t->batches += before_of;
+    t->observations += before_of;
     wb__unref(before);
 }
 
@@ -82,10 +83,26 @@ static int log_loss(training *t, wb_tensor *loss)
     return status;
 }
 
-/* Evaluates the update that was just made. *loss, the loss of its batch or NULL, becomes the mean
- * over the ranks and the accumulated batches, if the update has one. *before: the update failed
- * because the one before it was not finite. */
-static int finish_update(training *t, wb_tensor **loss, bool *before)
+/* Adds the loss of a batch of n observations, `own`, to the epoch's.  Ranks that train one model
+ * add the mean over the ranks and the accumulated batches, `mean`, when an update has computed it;
+ * then n and `own` may be 0 and NULL. */
+static void add_batch(training *t, wb_tensor *own, wb_tensor *mean, int64_t n)
+{
+    if (!averages(t)) return;
+    if (!distributed(t)) {
+        if (own) add_loss(t, own, n);
+        return;
+    }
+    t->waiting += n;
+    if (!mean) return;
+    add_loss(t, mean, t->waiting);
+    t->waiting = 0;
+}
+
+/* Evaluates the update that was just made, with a batch of n observations. *loss, the loss of this
+ * batch or NULL, becomes the mean over the ranks and the accumulated batches, if the update has
+ * one. *before: the update failed because the one before it was not finite. */
+static int finish_update(training *t, wb_tensor **loss, int64_t n, bool *before)
 {
     /* now->guard is the tensor that wb_update requires to be finite, or NULL. */
     const wb__thread *now = wb__this_thread();
@@ -101,7 +118,7 @@ static int finish_update(training *t, wb_tensor **loss, bool *before)
     if (status) wb__opt_undo_failed(s);
     if (status) return status;
     const bool updated = s->mean_loss || !s->loss_sum;
-    if (averages(t) && updated) add_loss(t, both[0], s->mean_loss ? s->mean_of : 1);
+    add_batch(t, *loss, updated ? both[0] : NULL, n);
     *loss = both[0];
     return t->o.logger && updated && is_first(t) ? log_loss(t, both[0]) : 0;
 }
@@ -143,7 +160,7 @@ static int apply_rest(training *t)
     if (!t->state->accumulated) return 0;
     int status = wb__update_now(t->state, t->model, NULL);
     if (!status) status = take_average(t);
-    if (!status) status = finish_update(t, &loss, &before);
+    if (!status) status = finish_update(t, &loss, 0, &before);
     return status ? status : wait_for_guard(t);
 }
 
@@ -178,14 +195,14 @@ static int step(training *t, int epoch, wb_batch batch)
     if (status) return status;
     const bool adds = t->state->loss_sum && !t->state->mean_loss;
     if (!adds && (status = take_average(t))) return status;
-    status = finish_update(t, &loss, &before);
+    status = finish_update(t, &loss, batch.n, &before);
     if (before && t->before)
         return wb__not_finite(t->model, t->state, t->before, &t->before_batch);
     /* The other ranks will wait in the update that applies the sums. This rank takes part with its
      * loss, so that the update fails on all ranks. */
     if (status == WB_ERROR_NUMBER && adds && distributed(t) &&
         !wb__update_now(t->state, t->model, grads))
-        finish_update(t, &loss, &before);
+        finish_update(t, &loss, 0, &before);
     if (status == WB_ERROR_NUMBER) return wb__not_finite(t->model, t->state, own, &batch);
     if (status) return status;
     keep_before(t, own, &batch);
@@ -309,11 +326,11 @@ static wb_checkpoint here(const training *t)
                            .epoch = wb_loader_epoch(t->data)};
 }
 
-/* Returns the mean loss of the epoch's batches. */
+/* Returns the mean loss of the epoch's observations. */
 static double epoch_loss(training *t)
 {
     add_loss(t, NULL, 0);
-    return t->sum / (double)t->batches;
+    return t->sum / (double)t->observations;
 }
 
 /* The metric of a rank may fail: then all ranks fail, since the others would wait for it. */
@@ -571,7 +588,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
                 t.o.folder ? t.o.folder : t.o.checkpoint, done, t.o.epochs);
     for (int epoch = done + 1; !status && !t.stop && epoch <= t.o.epochs; epoch++) {
         t.sum = 0;
-        t.batches = 0;
+        t.observations = 0;
         status = begin_random(&t);
         if (!status) status = run_epoch(&t, epoch);
         if (!status && t.o.losses) t.o.losses[epoch - 1] = epoch_loss(&t);

@@ -271,6 +271,12 @@ TEST_IN_SCOPE(a_place_can_be_restored)
         if (k) FAILED(WB_ERROR_ARGUMENT, "loader", "shuffle = 1", "shuffle = 0");
         place[WB__LOADER_SHUFFLE] = UINT64_MAX;             /* as in a checkpoint of 0.4 */
         assert_int_equal(wb__loader_restore(o, place), 0);
+        wb_loader *longer = wb_dataloader(numbers(22), .batchsize = 3);
+        wb_clear_error();
+        assert_int_equal(wb__loader_restore(longer, place), k ? WB_ERROR_ARGUMENT : 0);
+        if (k) FAILED(WB_ERROR_ARGUMENT, "loader", "20 observations", "22");
+        place[WB__LOADER_LENGTH] = UINT64_MAX;
+        assert_int_equal(wb__loader_restore(longer, place), 0);
         wb_object_free(l);
         wb_object_free(m);
     }

@@ -62,6 +62,28 @@ TEST(training)
     assert_int_equal(s->slots[0].steps, 217);
 }
 
+/* The loss of an epoch is the mean over its observations, not over its batches, also where several
+ * batches make an update; .stop, .reduce and the best checkpoint look at that. */
+TEST_IN_SCOPE(the_loss_of_an_epoch)
+{
+    const float x[5] = {1, 2, 3, 4, 10};
+    for (int accumulates = 0; accumulates < 2; accumulates++)
+        for (int size = 1; size <= 5; size++) {
+            wb_layer *m = wb_Chain(wb_Dense(1, 1, .no_bias = true, .init = wb_init_ones));
+            wb_rule *rule = wb_Descent(.eta = 1e-12);
+            if (accumulates) rule = wb_OptimiserChain(wb_AccumGrad(2), rule);
+            wb_opt_state *s = wb_setup(rule, m);
+            wb_dataset *d = wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){5, 1}), wb_zeros(5, 1));
+            wb_watch stop = {.wait = 3};
+            double losses[2], metrics[2];
+            WORKS(wb_train(loss, m, wb_dataloader(d, size), s, .epochs = 2, .losses = losses,
+                           .metrics = metrics, .stop = &stop));
+            for (int i = 0; i < 2; i++)                     /* (1 + 4 + 9 + 16 + 100) / 5 */
+                if (fabs(losses[i] - 26) > 1e-4 || metrics[i] != losses[i])
+                    fail_msg("batches of %d: %g and %g", size, losses[i], metrics[i]);
+        }
+}
+
 static wb_tensor *bad_loss(wb_layer *m, wb_batch b, void *ctx)
 {
     wb_tensor *l = loss(m, b, NULL);
