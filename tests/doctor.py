@@ -162,7 +162,7 @@ def checks(weber, folder):
     yield "limited", "instruction set portable (WEBER_ISA limits it)" in out, out
     _, out, _ = doctor(weber, folder, WEBER_SOMETHING_ELSE="1")
     yield "far", "no variable WEBER_SOMETHING_ELSE\n" in out, out
-    code, out, _ = doctor(weber, folder, WEBER_LAPACK_LIBRARY="/nonexistent")
+    code, out, _ = doctor(weber, folder, WEBER_LAPACK_LIBRARY=str(folder / "none"))
     yield "missing", code == 0 and re.search("LAPACK +no; .*install liblapack3", out), out
     (folder / "LocalPreferences.toml").write_text("[weber]\nx = = 1\n")
     code, out, err = doctor(weber, folder)
