@@ -890,6 +890,8 @@ TABLE = [
     ("a value without effect is not reported", "src/base/environment.c", "if (row < 0 || !*value ||", "if (row < 0 || *value ||", [DOCTOR]),
     ("a switch is on for any word", "src/base/environment.c", "*value == '1' : by_default", "*value == '1' : (value || by_default)", ["base_core"]),
     ("the first word is read of memory at any address", "src/engine/object.h", "(uintptr_t)object % _Alignof(wb__object) == 0 && object", "object", [KINDS]),
+    ("weber doctor takes a program that ends with an error for one that runs", "src/cli/doctor_program.c", "\"./program || exit 14\\n\",\n    \"${CC", "\"./program\\n\",\n    \"${CC", [DOCTOR]),
+    ("weber doctor does not look for the weber.pc that is installed with it", "src/cli/doctor_program.c", "sizeof pc)) *pc = 0;", "sizeof pc) || *pc) *pc = 0;", [DOCTOR]),
     ("a library that crashes counts as loaded", "src/cli/doctor_library.c", "        return REFUSED;\n    }\n    if (!n", "        return LOADED;\n    }\n    if (!n", [DOCTOR]),
     ("the slowest algorithm is kept", "src/backend/gpu/runtime/timing.c",
      "if (ms < least) least = ms, best = i;", "if (ms > least || isinf(least)) least = ms, best = i;", ["cuda_timing"]),

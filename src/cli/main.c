@@ -64,7 +64,7 @@ int main(int argc, char **argv)
         status = wb__cli_devices(argc - 2, argv + 2, argv[0]);
     else if (!strcmp(command, "backend") && argc == 2) status = show_preference();
     else if (!strcmp(command, "backend") && argc == 3) status = set_preference(argv[2]);
-    else if (!strcmp(command, "new")) status = wb__cli_new(argc - 2, argv + 2);
+    else if (!strcmp(command, "new")) status = wb__cli_new(argc - 2, argv + 2, argv[0]);
     else if (!strcmp(command, "doctor")) status = wb__cli_doctor(argc - 2, argv + 2, argv[0]);
     else if (!strcmp(command, "explain") && argc == 3 &&
              (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")))
