@@ -27,8 +27,9 @@ SEARCHES = {"wb_conv": "reference/ops.html", "wb_train": "reference/train.html",
             "save model": "guide/files.html", "load_state_dict": "from_pytorch.html",
            **{word: "tasks.html" for word in (
                "copy weights", "target network", "polyak", "dqn", "replay buffer", "gather",
-               "index_add", "scatter_reduce", "argmax", "nan_to_num", "masked mean", "class weights",
-               "sample weights", "quantile loss", "segmentation", "graph networks")}}
+               "index_add", "scatter_reduce", "argmax", "nan_to_num", "masked mean",
+               "class weights", "sample weights", "quantile loss", "segmentation",
+               "graph networks")}}
 # Loads each page of the list in a frame of a phone's width, and writes what it finds as JSON.
 PROBE = """<!doctype html><title>probe</title><iframe id="frame" style="border:0"></iframe>
 <pre id="found"></pre><script>

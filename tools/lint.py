@@ -13,13 +13,13 @@
   memory      host memory comes from wb__alloc and the functions beside it
   calm        the library never exits or aborts, and prints to standard output only on request
   flags       never -ffast-math
+  tests       the tests, programs and examples that docs/guides.md names are there
   unfinished  no marks of unfinished work
   symbols     the library exports only names that begin with wb_, on ELF systems with the version
               of its soname; each public declaration is defined and has a /** comment */ directly
               above it
   languages   each macro of C has its form in C++
   names       each public name in README.md and docs/ is declared in a public header
-  tests       the tests, programs and examples that docs/guides.md names are there
 
 --fast skips the rules that need a compiler.  Prints one line for each finding,
 "path:line: rule: text".  The exit status is 1 if there are findings, else 0.
@@ -401,10 +401,10 @@ class Lint:
                 self.report(at, 0, "symbols", f"{name} is used and not defined")
 
     def run(self, fast):
+        self.tests()
         for name in self.files:
             self.one_file(name)
         self.names()
-        self.tests()
         if not fast:
             self.headers()
             self.languages()

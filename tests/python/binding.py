@@ -176,7 +176,7 @@ def check_places(wb, np):
     for name in wb._STRUCTS:                    # no other place is without a name
         fields = [x.removeprefix("_") for x, _ in getattr(wb._struct(name), "_fields_")]
         places = fields[fields.index("by_place_") + 1:] if "by_place_" in fields else []
-        named = [x for x in places if x != "sizes_"]            # which shows C that braces are there
+        named = [x for x in places if x != "sizes_"]    # which shows C that braces are there
         assert name == "wb_reduce_options" or named == wb._struct(name)._places, (name, places)
 
 
