@@ -100,7 +100,7 @@ static size_t word_length(const char *at)
     return n;
 }
 
-/* Words of questions, which say nothing about a topic. */
+/* Words of questions that are about no topic. */
 static bool is_common(const char *word, size_t n)
 {
     static const char *const common[] = {
