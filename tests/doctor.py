@@ -19,7 +19,8 @@ BACKENDS = {"WEBER_CUDA", "WEBER_AMDGPU", "WEBER_METAL", "WEBER_OPENCL"}    # op
 def doctor(weber, folder, *words, **variables):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("WEBER_")}
     done = subprocess.run([weber, "doctor", *words], capture_output=True, text=True, cwd=folder,
-                          env={**environment, **variables}, check=False, timeout=280)
+                          env={**environment, "TMPDIR": str(folder), **variables}, check=False,
+                          timeout=280)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -143,6 +144,51 @@ def checks_library(weber, folder):
             f" ended with {words}" in out, out
 
 
+def checks_programs(weber, folder):
+    """An installation whose header declares what the program of five lines needs."""
+    if not shutil.which("cc") or not shutil.which("pkg-config"):
+        return
+    version = re.match(r"weber (\S+),", doctor(weber, folder)[1])[1]
+    there = folder / "installed"
+    for name in ("bin", "include", "lib/pkgconfig"):
+        (there / name).mkdir(parents=True)
+    shutil.copy(weber, there / "bin/weber")
+    (there / "lib/pkgconfig/weber.pc").write_text(
+        "prefix=${pcfiledir}/../..\nName: weber\nDescription: x\nVersion: 0\n"
+        "Cflags: -I${prefix}/include\nLibs:\n")
+
+    def told(statement, answer, **variables):
+        (there / "include/weber.h").write_text(
+            "#define wb_add(x, y) 2\n#define wb_item(x) x\n#include <stdlib.h>\n"
+            f"static const char *wb_version(void) {{ {statement} return \"{answer}\"; }}\n")
+        code, out, _ = doctor(str(there / "bin/weber"), folder, PKG_CONFIG_LIBDIR=str(folder),
+                              weber_DIR=str(folder), **variables)
+        return code, out.partition("programs that are compiled here\n")[2].partition("\n\n")[0]
+    found = {"PKG_CONFIG_PATH": str(there / "lib/pkgconfig")}
+    runs = "  pkg-config: a program is built and runs"
+    code, out = told("", version, **found)
+    yield "a program", code == 0 and f"{runs}\n" in out, out
+    code, out = told("", version)
+    yield "no program", code == 1 and f"{runs}\n" in out and \
+        f"PROBLEM: pkg-config does not find {there}/lib/pkgconfig/weber.pc:\n" \
+        f"    export PKG_CONFIG_PATH={there}/lib/pkgconfig\n" in out, out
+    code, out = told("", "9.9.9", **found)
+    yield "another version", code == 0 and f"{runs}, with Weber 9.9.9: not that of this command, " \
+        f"which is {version}\n" in out, out
+    code, out = told("oops", version, **found)
+    yield "not built", code == 1 and "by pkg-config, is not built:\n" in out and "oops" in out and \
+        "The headers are not where `pkg-config --cflags weber` names" in out, out
+    code, out = told("puts(\"libweber.so.0.5: cannot open\"); exit(3);", version, **found)
+    yield "does not run", code == 1 and "by pkg-config, is built and does not run:\n" \
+        "    libweber.so.0.5: cannot open\n" in out and "-Wl,-rpath,FOLDER" in out, out
+    code, out = told("", version, CC="no-compiler", **found)
+    yield "no compiler", code == 0 and out.count("no C compiler was found: install gcc") == 2, out
+    code, out, _ = doctor(weber, folder, PKG_CONFIG_LIBDIR=str(folder))
+    yield "nothing installed", code == 0 and "pkg-config finds no Weber, and this command is " \
+        "installed with none: it is the package libweber-dev" in out, out
+    yield "nothing left", not list(folder.glob("weber-doctor-*")), folder
+
+
 def checks(weber, folder):
     """(name, whether it holds, what is printed if not)"""
     code, out, err = doctor(weber, folder)
@@ -162,7 +208,7 @@ def checks(weber, folder):
     yield "limited", "instruction set portable (WEBER_ISA limits it)" in out, out
     _, out, _ = doctor(weber, folder, WEBER_SOMETHING_ELSE="1")
     yield "far", "no variable WEBER_SOMETHING_ELSE\n" in out, out
-    code, out, _ = doctor(weber, folder, WEBER_LAPACK_LIBRARY="/nonexistent")
+    code, out, _ = doctor(weber, folder, WEBER_LAPACK_LIBRARY=str(folder / "none"))
     yield "missing", code == 0 and re.search("LAPACK +no; .*install liblapack3", out), out
     (folder / "LocalPreferences.toml").write_text("[weber]\nx = = 1\n")
     code, out, err = doctor(weber, folder)
@@ -171,7 +217,7 @@ def checks(weber, folder):
     code, out, err = doctor(weber, folder, "now")
     (folder / "LocalPreferences.toml").unlink()
     yield "words", code == 2 and not out and "weber doctor" in err, out
-    for more in (checks_values, checks_threads, checks_library):
+    for more in (checks_values, checks_threads, checks_library, checks_programs):
         yield from more(weber, folder)
     yield from checks_readers()
     library, scripts = known()

@@ -15,6 +15,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs/errors.md"
+TASKS = ROOT / "docs/site/tasks.md"
+# What people look for, and the beginning of the title of its topic.
+SEARCHED = {
+    "early stopping": "Early stopping", "patience": "Early stopping",
+    "copy weights": "Copy weights", "copying weights": "Copy weights",
+    "copy the weights of one model to another": "Copy weights", "load_state_dict": "Copy weights",
+    "target network": "Copy weights", "polyak": "Polyak", "ema": "Polyak", "soft update": "Polyak",
+    "dqn": "Reinforcement learning", "replay buffer": "Reinforcement learning",
+    "gather": "Elements by index", "index_add": "Sums by index",
+    "scatter_reduce": "Sums by index", "graph networks": "Graph neural networks",
+    "argmax": "The maximum", "max(dim).values": "The maximum", "nan_to_num": "NaN",
+    "nanmean": "NaN", "masked mean": "A masked mean", "class weights": "Class weights",
+    "sample weights": "Class weights", "quantile loss": "Quantile loss",
+    "pinball": "Quantile loss", "segmentation": "Segmentation", "iou": "Segmentation",
+    "gradient clipping": "Gradient clipping", "clip gradients": "Gradient clipping",
+    "kaiming init": "Initial values", "learning rate schedules": "Learning rate",
+    "freeze layers": "Freeze layers", "confusion matrix": "Metrics",
+}
 EXAMPLE = re.compile(r"```c\n(.*?)```\n(?:```\n(.*?)```\n)?", re.S)
 
 MAIN = """
@@ -140,11 +158,13 @@ def check_command(text, weber):
     failures = 0
     listed = explain(weber).stdout.split("\n")
     titles = re.findall(r"^### (W\d{4}: .*)$", text, re.M)
-    if listed != titles + [""]:
+    topics = re.findall(r"^## (.*)$", TASKS.read_text(), re.M)
+    if listed[:len(titles) + 1] != titles + [""] or listed[len(titles) + 2:] != topics + [""]:
         print("`weber explain` lists other pages:", listed)
         failures += 1
     for number, body in pages(text):
         wanted = re.sub(r"^```c?\n", "", re.split(r"^##", body, flags=re.M)[0], flags=re.M)
+        wanted = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", wanted)        # links by their words
         for name in (f"W{number}", f"w{number}", str(int(number))):
             done = explain(weber, name)
             printed = re.sub(r"^ +", "", done.stdout, flags=re.M)
@@ -172,11 +192,33 @@ def check_command(text, weber):
         text_of = " ".join(words)
         having = [f"W{number}: " for number, body in pages(text)
                   if text_of.lower() in re.split(r"^## ", body, flags=re.M)[0].lower()]
-        printed = explain(weber, *words).stdout.split("\n")
+        printed = explain(weber, *words).stdout.partition("\n\n")[0].split("\n") + [""]
         if printed[0] != f'pages that have "{text_of}":' or \
            [line[:7] for line in printed[1:-1]] != having or not having:
             print(f"`weber explain {words}` prints {printed}, not {having}")
             failures += 1
+    return failures
+
+
+def check_topics(weber):
+    """Words, questions and names of other libraries find the topic with a title that begins so."""
+    failures = 0
+    for words, title in SEARCHED.items():
+        for asked in (words, words.upper(), f"how do I {words}?"):
+            done = explain(weber, *asked.split())
+            lines = done.stdout.partition("\n\n")[2].split("\n") + done.stdout.split("\n")
+            if done.returncode or not any(line.startswith(title) for line in lines):
+                print(f"`weber explain {asked}` does not find {title}:\n{done.stdout}{done.stderr}")
+                failures += 1
+    for title in re.findall(r"^## (.*)$", TASKS.read_text(), re.M):
+        if not explain(weber, title).stdout.startswith(f"{title}\n"):
+            print(f"`weber explain {title}` does not print it")
+            failures += 1
+    printed = explain(weber, "early", "stopping").stdout
+    if "training: [" in printed or "`.stop` of `wb_train`" not in printed or \
+            ": training. In a loop" not in printed or "\n    wb_watch watch" not in printed:
+        print(f"`weber explain early stopping` prints\n{printed}")
+        failures += 1
     return failures
 
 
@@ -187,7 +229,7 @@ def main(library, compiler, weber, *options):
         folder = Path(name)
         program = build(text, compiler, library, folder)
         failures = check_examples(text, program, folder, "--update" in options)
-    failures += check_table(text) + check_command(PAGES.read_text(), weber)
+    failures += check_table(text) + check_command(PAGES.read_text(), weber) + check_topics(weber)
     print(f"{len(pages(text))} pages, {failures} failures")
     return failures != 0
 

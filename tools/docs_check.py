@@ -24,7 +24,12 @@ SEARCHES = {"wb_conv": "reference/ops.html", "wb_train": "reference/train.html",
             "confusion matrix": "guide/table.html", "regression": "guide/training.html",
             "early stopping": "guide/training.html", "float64": "guide/tensors.html",
             "thread safe": "guide/performance.html", "memory leak": "guide/debugging.html",
-            "save model": "guide/files.html"}
+            "save model": "guide/files.html", "load_state_dict": "from_pytorch.html",
+           **{word: "tasks.html" for word in (
+               "copy weights", "target network", "polyak", "dqn", "replay buffer", "gather",
+               "index_add", "scatter_reduce", "argmax", "nan_to_num", "masked mean",
+               "class weights", "sample weights", "quantile loss", "segmentation",
+               "graph networks")}}
 # Loads each page of the list in a frame of a phone's width, and writes what it finds as JSON.
 PROBE = """<!doctype html><title>probe</title><iframe id="frame" style="border:0"></iframe>
 <pre id="found"></pre><script>

@@ -13,6 +13,7 @@
   memory      host memory comes from wb__alloc and the functions beside it
   calm        the library never exits or aborts, and prints to standard output only on request
   flags       never -ffast-math
+  tests       the tests, programs and examples that docs/guides.md names are there
   unfinished  no marks of unfinished work
   symbols     the library exports only names that begin with wb_, on ELF systems with the version
               of its soname; each public declaration is defined and has a /** comment */ directly
@@ -84,6 +85,13 @@ FAST_MATH = re.compile("-f" + "fast-math|-O" + "fast")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 PUBLIC_NAME = re.compile(r"\b(?:wb|WB)_(?!_)\w*\w(?<!_)\b")
+
+# The last column of docs/guides.md is `program: test, test; program, program`.  A program of ctest
+# may be NAME_nccl_2, made of NAME.c; its scripts are check_NAME.py, check_nccl.py and check.sh.
+GUIDES = "docs/guides.md"
+VARIANT = re.compile(r"_(nccl|rccl|openmpi|mpich|staged|\d+)$")
+TEST_FILE = re.compile(r"tests/(?:.*/)?(?:check_)?(\w+)(?:/check\.sh|\.c|\.py)$")
+IS_TEST = r'(?m)^TEST\w*\({0}\)|^(?:static )?(?:int|void) {0}\(void|"{0}"|^\s*check {0}\b'
 
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
 PUBLIC = ["-Wconversion", "-Wshadow"]   # further warnings that a program may enable
@@ -260,6 +268,44 @@ class Lint:
                         self.report(name, line, "names",
                                     f"{match.group(0)} is in no public header")
 
+    def tests(self):
+        """The tests that the last column of docs/guides.md names."""
+        if GUIDES not in self.files:
+            return
+        files = {}
+        for name in self.files:
+            match = TEST_FILE.match(name)
+            if match:
+                files.setdefault(match.group(1), []).append(name)
+        for line, text in enumerate(self.read(GUIDES).split("\n"), 1):
+            cells = text.split(" | ")
+            if re.match(r"\| [SD]\d", text) and len(cells) > 3:
+                column = re.sub(r"\([^()]*\)|as [SD]\d+", "", cells[-1].strip(" |"))
+                for part in filter(str.strip, column.split(";")):
+                    self.named_tests(line, part.strip(), files)
+
+    def named_tests(self, line, part, files):
+        """`program: test, test`, `examples 07_gpu, 08_mlp` or "every test `*_x` of ctest"."""
+        programs, _, tests = part.partition(":")
+        text = ""
+        for program in re.split(r",\s*", re.sub(r"^(examples? )", "", programs.strip())):
+            if program.startswith("every test"):
+                continue
+            if programs.startswith("example"):
+                if f"examples/{program}.c" not in self.files:
+                    self.report(GUIDES, line, "tests", f"there is no examples/{program}.c")
+                continue
+            names, of_ctest = [], program
+            while program not in files and VARIANT.search(program):
+                names += VARIANT.findall(program)
+                program = VARIANT.sub("", program)
+            if program not in files:
+                self.report(GUIDES, line, "tests", f"no program of tests/ is named {of_ctest}")
+            text += "".join(self.read(x) for name in [program, *names] for x in files.get(name, ()))
+        for test in filter(None, (x.strip() for x in tests.split(","))):
+            if test != "all" and not re.search(IS_TEST.format(re.escape(test)), text):
+                self.report(GUIDES, line, "tests", f"{programs} has no test {test}")
+
     # ---- with a compiler ----
 
     def headers(self):
@@ -355,6 +401,7 @@ class Lint:
                 self.report(at, 0, "symbols", f"{name} is used and not defined")
 
     def run(self, fast):
+        self.tests()
         for name in self.files:
             self.one_file(name)
         self.names()

@@ -41,6 +41,7 @@ ABI = "tools/test_abi.py"
 DOCTOR, KINDS = "tests/doctor.py", "tests/wrong_kinds.py"
 CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
 TWO_FILES = "tests/amalgamation.py"
+EXPLAIN = "tests/errors.py"
 BRANCHES = "cuda_branches"
 # These run on a driver in memory.
 ORDER, RECORDED, MEMORY = "runtime_commands", "runtime_graph", "runtime_memory"
@@ -900,6 +901,11 @@ TABLE = [
     ("a value without effect is not reported", "src/base/environment.c", "if (row < 0 || !*value ||", "if (row < 0 || *value ||", [DOCTOR]),
     ("a switch is on for any word", "src/base/environment.c", "*value == '1' : by_default", "*value == '1' : (value || by_default)", ["base_core"]),
     ("the first word is read of memory at any address", "src/engine/object.h", "(uintptr_t)object % _Alignof(wb__object) == 0 && object", "object", [KINDS]),
+    ("weber doctor takes a program that ends with an error for one that runs", "src/cli/doctor_program.c", "\"./program || exit 14\\n\",\n    \"${CC", "\"./program\\n\",\n    \"${CC", [DOCTOR]),
+    ("weber doctor does not look for the weber.pc that is installed with it", "src/cli/doctor_program.c", "sizeof pc)) *pc = 0;", "sizeof pc) || *pc) *pc = 0;", [DOCTOR]),
+    ("weber explain looks for topics by their titles alone", "src/cli/explain.c", "const bool whole = !visit(question, false, COUNT);", "const bool whole = false;", [EXPLAIN]),
+    ("weber explain takes words with their endings", "src/cli/explain.c", "if (n < e + 3 ||", "if (n < e + 99 ||", [EXPLAIN]),
+    ("weber explain takes the words of a question for a topic", "src/cli/explain.c", "if (!n || is_common(question, n)) continue;", "if (!n || (n > 99 && is_common(question, n))) continue;", [EXPLAIN]),
     ("a library that crashes counts as loaded", "src/cli/doctor_library.c", "        return REFUSED;\n    }\n    if (!n", "        return LOADED;\n    }\n    if (!n", [DOCTOR]),
     ("the slowest algorithm is kept", "src/backend/gpu/runtime/timing.c",
      "if (ms < least) least = ms, best = i;", "if (ms > least || isinf(least)) least = ms, best = i;", ["cuda_timing"]),
@@ -1145,6 +1151,7 @@ SCRIPTS = {
     DOCTOR: (["weber"], ["weber_cli", "libweber.so"]),
     KINDS: (["libweber.so", "cc"], ["libweber.so"]),
     TWO_FILES: (["libweber.so"], ["libweber.so"]),
+    EXPLAIN: (["libweber.so", "cc", "weber"], ["weber_cli", "libweber.so"]),
 }
 
 

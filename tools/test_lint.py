@@ -24,6 +24,15 @@ CLEAN = {
                       'print("# the tenant", name)\n',
     "run": "#!/bin/sh\necho tenant     # a name\n",
     "tools/planted_faults.py": '"""Quotes lines."""\nTABLE = ["' + "x" * 120 + '"]\n',
+    "docs/guides.md": "| row | behaviour | function | test |\n| --- | --- | --- | --- |\n"
+                      "| S1 | moves | `f` | moves: there, back (twice); ends_nccl_2: no device |\n"
+                      "| S2 | learns | `g` | example 01_gpu; moves; every test `*_gpu` of ctest |\n"
+                      "| S3 | prints | `h` | install: prints; as S1 |\n",
+    "tests/device/moves.c": "TEST(there)\n{\n}\nstatic void back(void)\n{\n}\n",
+    "tests/dist/ends.c": "int x;\n",
+    "tests/dist/check_nccl.py": 'check("no device")\n',
+    "tests/install/check.sh": "check prints true\n",
+    "examples/01_gpu.c": "int x;\n",
     # at most 100 columns
     "tests/base/wide.c": "/* " + "x" * 94 + " */\n",
     "tools/wide.py": "# " + "x" * 98 + "\n",
@@ -72,6 +81,14 @@ PLANTED = [     # the fault, the file, its text, the rule that must report it
     ("a name of a page that no header declares", "docs/odd.md", "`wb_odd(x)` is even.\n", "names"),
     ("a name of README.md that only a comment of a header has", "README.md",
      "`wb_other` is one.\n", "names"),
+    *((f"guides that name {what}", "docs/guides.md", f"| S1 | x | `f` | {column} |\n", "tests")
+      for what, column in (
+          ("a test that is gone", "moves: there, forth"),
+          ("a program that is gone", "moved: there"),
+          ("a check that is gone", "ends_nccl: two devices"),
+          ("a line of a script that is gone", "install: shows"),
+          ("an example that is gone", "examples 01_gpu, 02_gpu"),
+          ("a test of another program", "ends: there"))),
     ("unsafe arithmetic", "CMakeLists.txt", "add_compile_options(-f" + "fast-math)\n", "flags"),
     ("a header that needs another", "include/weber/bad.h",
      "/* x */\nsize_t wb_size_of(void);\n", "headers"),

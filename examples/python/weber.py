@@ -11,9 +11,14 @@ import os
 import re
 import threading
 from pathlib import Path
-# ---- the header ----------------------------------------------------------------------------------
-_installed = [x for x in ("/usr/local/include", "/usr/include") if Path(x, "weber.h").exists()]
-_folder = Path(os.environ.get("WEBER_INCLUDE") or (_installed or ["/usr/include"])[0])
+# ---- the library and its header ------------------------------------------------------------------
+_lib, _about = c.CDLL(os.environ.get("WEBER_LIBRARY", "libweber.so")), (c.c_void_p * 4)()
+c.CDLL(None).dladdr(_lib.wb_error, _about)          # a Dl_info, which begins with the path
+_near = [x / "include" for x in Path(os.fsdecode(c.string_at(_about[0]))).resolve().parents]
+_folder = Path(os.environ.get("WEBER_INCLUDE") or [
+    *(x for x in _near if (x / "weber.h").exists()), *_near[1:]][0])
+if not (_folder / "weber.h").exists():
+    raise ImportError(f"no weber.h in {_folder}: install libweber-dev, or set WEBER_INCLUDE")
 _C = "\n".join(x.read_text() for x in [_folder / "weber.h", *sorted(_folder.glob("weber/*.h"))])
 _C = re.sub(r"/\*.*?\*/", " ", _C.replace("\\\n", " "), flags=re.S)
 _C = re.sub(r"#ifdef __cplusplus\n.*?\n#(?:else|endif)", "", _C, flags=re.S)
@@ -54,16 +59,13 @@ def _declared(code):    # [(type, name)] of parameters, or of members such as "d
         base = kind or base
         found.append((base + stars.strip() + sizes, name))
     return [x for x in found if x[0]]
-
 def _object(kind):      # the class of a pointer to an object, as "wb_tensor"; or None
     return n if kind[-1:] == "*" and (n := kind.replace("const ", "")[:-1]) in _OPAQUE else None
-
 @functools.lru_cache(None)
 def _ctype(kind):
     if array := re.match(r"([^[(]*)\[([\w +]+)\](.*)$", _LISTS.get(kind, kind)):
         return _ctype(array[1] + array[3]) * eval(array[2], {}, _CONSTANTS)
     return _struct(kind) if kind in _STRUCTS else _TYPES.get(kind, c.c_void_p)
-
 class _Struct(c.Structure):
     """A struct of the header, whose members are read and written as values of Python."""
     _lent = False                       # the library's own: the scope owns objects that it gets
@@ -84,7 +86,6 @@ class _Struct(c.Structure):
         super().__setattr__("_" * bool(_object(kind)) + name, value)
         if self._lent and _object(kind):
             _lib.wb_get(c.c_void_p(value), b"")
-
 @functools.lru_cache(None)
 def _struct(name):
     body = re.sub(r"WB_IS\((?:[^()]|\([^()]*\))*\)|WB_REQUIRED|WB_NO_MORE", "", _STRUCTS[name])
@@ -97,7 +98,6 @@ def _struct(name):
         "_kinds": {x: k for k, x in members + by_place if x[-1] != "_"},
         "_places": [x for _, x in by_place if x[-1] != "_"]})
 # ---- objects and errors --------------------------------------------------------------------------
-_lib = c.CDLL(os.environ.get("WEBER_LIBRARY", "libweber.so"))
 _raised = type("", (threading.local,), {"error": None, "inside": 0})()  # in callbacks, by thread
 _NONE = c.c_void_p.in_dll(_lib, "WB_NONE").value
 _lib.wb_error.restype, _lib.wb_clear_error.restype = c.c_char_p, None
@@ -156,14 +156,12 @@ class Tensor(Object):
     def __dlpack_device__(self):
         capsule = self.__dlpack__()     # type and number of the device, in the DLManagedTensor
         return tuple((c.c_int32 * 2).from_address(_pointer(id(capsule), _FRESH) + 8))
-
 def tensor(array):
     """A tensor with the memory of an array, which must not change while the tensor exists."""
     capsule = array.__dlpack__()
     made = _get("from_dlpack_unversioned")(_pointer(id(capsule), _FRESH))
     _rename(id(capsule), _USED)
     return made
-
 def _batches(loader):                   # as WB_EACH_BATCH
     batch = _get("loader_begin")(loader)
     while _get("loader_next")(loader, batch):
@@ -207,6 +205,8 @@ def _convert(kind, value, keep):
 def _options(name, by_place, named, keep, results):
     """The address of a struct of options, in which .size and .given are as a macro sets them."""
     o, given = _struct(name)(), []
+    if by_place and hasattr(o, "a1_"):          # the axes: wb.sum(x, 0, -1), wb.sum(x, (0, -1))
+        by_place, named = [], dict(axes=by_place if by_place[1:] else by_place[0], **named)
     if unknown := [*by_place[len(o._places):], *(named.keys() - o._kinds.keys())]:
         raise TypeError(f"{name} has no {unknown}; it has {[*o._kinds][2:]}, by place {o._places}")
     for key, value in [*zip(o._places, by_place), *named.items()]:

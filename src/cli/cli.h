@@ -31,8 +31,13 @@ int wb__cli_devices(int n, char **arguments, const char *self);
 /* explain.c: `weber explain [PAGE|MESSAGE|WORDS]`. */
 int wb__cli_explain(int n, char **words);
 
+/* installed.c: writes to `path` where a file is that is installed with this program, in the folder
+ * of programs or of libraries; false: it is not there.  `self` is argv[0]; `name` may have folders,
+ * as "pkgconfig/weber.pc". */
+bool wb__cli_installed(const char *self, const char *name, char *path, size_t size);
+
 /* new.c: `weber new [--cxx] NAME`. */
-int wb__cli_new(int n, char **words);
+int wb__cli_new(int n, char **words, const char *self);
 
 /* doctor.c: `weber doctor`. */
 int wb__cli_doctor(int n, char **words, const char *self);

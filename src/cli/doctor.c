@@ -1,8 +1,9 @@
 /* `weber doctor`: what is installed, what is missing and how to get it, which settings are in
  * force, and how fast a small training is.  The exit status is 1 if a problem was found that the
- * user can solve: a libweber.so that cannot be loaded, a variable that does not exist or has a
- * value without effect, a preference that cannot be read, a build for debugging, a training that
- * fails.  A missing library and a slow machine are not problems. */
+ * user can solve: a libweber.so that cannot be loaded, an installation with which programs are not
+ * built or do not run, a variable that does not exist or has a value without effect, a preference
+ * that cannot be read, a build for debugging, a training that fails.  A missing library and a slow
+ * machine are not problems. */
 #include "backend/cpu/isa.h"
 #include "base/environment.h"
 #include "base/lapack.h"
@@ -91,8 +92,6 @@ static void print_libraries(const char *self)
     for (size_t i = 0; i < WB__COUNT(built_in); i++)
         print_library(built_in[i].name, built_in[i].purpose, built_in[i].debian,
                       built_in[i].homebrew, built_in[i].is_there, " and build Weber again");
-    char program[4096];
-    if (wb__system_program(program, sizeof program)) self = program;
     problems += wb__cli_check_library(self, package_of);
     printf("\nlibraries that are opened when they are needed\n");
     for (size_t i = 0; i < WB__COUNT(opened); i++) {
@@ -100,6 +99,7 @@ static void print_libraries(const char *self)
                       opened[i].opens(), "");
         wb_clear_error();
     }
+    problems += wb__cli_check_programs(self);
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */

@@ -13,6 +13,10 @@ extern const char *const wb__cli_variables[];
  * the dynamic linker misses, or NULL.  Returns the number of problems. */
 int wb__cli_check_library(const char *self, const char *(*package)(const char *reason));
 
+/* doctor_program.c: compiles and runs a program of five lines, by pkg-config and by CMake, and
+ * prints what fails and the cure.  Returns the number of problems. */
+int wb__cli_check_programs(const char *self);
+
 /* doctor_speed.c: times a small training and prints the result beside what is usual.  Sets
  * *threads_are_slow if it is much slower on all threads than on one.  Returns 0 or an error
  * code. */

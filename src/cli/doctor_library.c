@@ -3,6 +3,7 @@
  * load. */
 #define _XOPEN_SOURCE 700       /* realpath, strsignal */
 #include "base/base.h"
+#include "cli/cli.h"
 #include "cli/doctor.h"
 
 #include <dlfcn.h>
@@ -69,14 +70,8 @@ static int check(const char *path, const char *(*package)(const char *reason))
 
 int wb__cli_check_library(const char *self, const char *(*package)(const char *reason))
 {
-    static const char *const beside[] = {"/", "/../" WB__LIBDIR "/"};
-    char folder[PATH_MAX] = "", path[PATH_MAX + 128];
-    const char *slash = realpath(self, folder) ? strrchr(folder, '/') : NULL;
-    folder[slash ? slash - folder : 0] = 0;
-    for (size_t i = 0; i < WB__COUNT(beside) && *folder; i++) {
-        snprintf(path, sizeof path, "%s%s%s", folder, beside[i], WB__SONAME);
-        if (!access(path, F_OK)) return check(path, package);
-    }
+    char path[PATH_MAX];
+    if (wb__cli_installed(self, WB__SONAME, path, sizeof path)) return check(path, package);
     printf("  " WB__SONAME ": not beside this program\n");
     return 0;
 }

@@ -1,15 +1,19 @@
-/* `weber explain`: the pages of docs/errors.md, which CMake puts into the program. */
+/* `weber explain`: the pages of docs/errors.md, and the topics of docs/site/tasks.md.  CMake puts
+ * both into the program. */
 #include "base/text.h"
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-extern const char wb__cli_errors_md[];  /* the text of docs/errors.md */
+extern const char wb__cli_errors_md[], wb__cli_site_tasks_md[];     /* the texts of the files */
 
-#define HEAD "\n### W"
+#define PAGE "\n### W"
+#define TOPIC "\n## "
+enum { LEAST = 3 };                     /* letters of a text that is looked for */
 
 static const char *line_end(const char *at) { return at + strcspn(at, "\n"); }
 
@@ -28,9 +32,9 @@ static int list(const char *words)
 {
     int found = 0;
     const char *next;
-    for (const char *at = strstr(wb__cli_errors_md, HEAD); at; at = next) {
-        const char *title = at + strlen(HEAD) - 1;
-        next = strstr(title, HEAD);
+    for (const char *at = strstr(wb__cli_errors_md, PAGE); at; at = next) {
+        const char *title = at + strlen(PAGE) - 1;
+        next = strstr(title, PAGE);
         if (!has(title, next ? (size_t)(next - title) : strlen(title), words)) continue;
         if (!found++ && *words) printf("pages that have \"%s\":\n", words);
         printf("%.*s\n", (int)(line_end(title) - title), title);
@@ -57,6 +61,20 @@ static int number_of(const char *text)
     return *text && strlen(text) <= 4 ? atoi(text) : -1;
 }
 
+/* Prints a line without the addresses of its links: "[data](data.md)" is "data". */
+static void print_line(const char *at, const char *stop)
+{
+    while (at < stop) {
+        const char *middle = *at == '[' ? strstr(at, "](") : NULL;
+        const char *end = middle && middle < stop ? strchr(middle, ')') : NULL;
+        if (end && end < stop) {
+            printf("%.*s", (int)(middle - at - 1), at + 1);
+            at = end + 1;
+        } else putchar(*at++);
+    }
+    putchar('\n');
+}
+
 /* Prints a page from its heading to the next one.  Fenced code is indented instead. */
 static void print_page(const char *at)
 {
@@ -67,24 +85,117 @@ static void print_page(const char *at)
     while (at < end) {
         const char *stop = line_end(at);
         if (wb__begins(at, "```")) code = !code;
-        else printf("%s%.*s\n", code ? "    " : "", (int)(stop - at), at);
+        else if (code) printf("    %.*s\n", (int)(stop - at), at);
+        else print_line(at, stop);
         at = stop + (*stop != 0);
     }
 }
 
+/* ---- topics ---------------------------------------------------------------------------------- */
+
+static size_t word_length(const char *at)
+{
+    size_t n = 0;
+    while (isalnum((unsigned char)at[n]) || at[n] == '_') n++;
+    return n;
+}
+
+/* Words of questions that are about no topic. */
+static bool is_common(const char *word, size_t n)
+{
+    static const char *const common[] = {
+        "a", "an", "and", "another", "are", "as", "at", "be", "between", "by", "can", "do", "does",
+        "for", "from", "get", "have", "how", "i", "in", "into", "is", "it", "make", "me", "model",
+        "my", "of", "on", "one", "or", "other", "our", "out", "should", "the", "there", "to", "use",
+        "using", "way", "we", "weber", "what", "when", "where", "which", "why", "with", "you"};
+    for (size_t i = 0; i < WB__COUNT(common); i++)
+        if (strlen(common[i]) == n && !strncasecmp(word, common[i], n)) return true;
+    return false;
+}
+
+/* The length of a word without an ending: weights, copying, clipped. */
+static size_t stem(const char *word, size_t n)
+{
+    static const char *const endings[] = {"ing", "ed", "es", "s"};
+    for (size_t i = 0; i < WB__COUNT(endings); i++) {
+        const size_t e = strlen(endings[i]);
+        if (n < e + 3 || strncasecmp(word + n - e, endings[i], e)) continue;
+        n -= e;
+        if (i < 2 && n > 3 && word[n - 1] == word[n - 2]) n--;          /* clipp */
+        break;
+    }
+    return n > 3 && (word[n - 1] == 'e' || word[n - 1] == 'y') ? n - 1 : n;
+}
+
+/* Whether a word of the text begins with the stem. */
+static bool has_stem(const char *text, const char *end, const char *word, size_t n)
+{
+    for (size_t length; text < end; text += length ? length : 1) {
+        length = word_length(text);
+        if (length >= n && !strncasecmp(text, word, n)) return true;
+    }
+    return false;
+}
+
+/* Whether the text has all words of a question but common ones, of which there is at least one; all
+ * texts answer "". */
+static bool answers(const char *text, const char *end, const char *question)
+{
+    int words = !*question;
+    for (size_t n; *question; question += n ? n : 1) {
+        n = word_length(question);
+        if (!n || is_common(question, n)) continue;
+        if (!has_stem(text, end, question, stem(question, n))) return false;
+        words++;
+    }
+    return words > 0;
+}
+
+typedef enum { COUNT, TITLES, TEXTS } what;
+
+/* Counts, or prints, the topics whose titles, or with `whole` whose texts, answer a question. */
+static int visit(const char *question, bool whole, what shown)
+{
+    int found = 0;
+    const char *next;
+    for (const char *at = strstr(wb__cli_site_tasks_md, TOPIC); at; at = next) {
+        const char *title = at + strlen(TOPIC);
+        next = strstr(title, TOPIC);
+        const char *end = !whole ? line_end(title) : next ? next : title + strlen(title);
+        if (!answers(title, end, question)) continue;
+        if (shown == TITLES) printf("%.*s\n", (int)(line_end(title) - title), title);
+        if (shown == TEXTS && found) putchar('\n');
+        if (shown == TEXTS) print_page(title);
+        found++;
+    }
+    return found;
+}
+
+/* Prints the topics of a question: one or two themselves, of more the titles.  Those whose titles
+ * answer it come before the others.  Returns their number. */
+static int find_topics(const char *question, bool behind_pages)
+{
+    enum { PRINTED = 2 };
+    const bool whole = !visit(question, false, COUNT);
+    const int n = visit(question, whole, COUNT);
+    if (n && behind_pages) putchar('\n');
+    if (n > PRINTED) printf("topics that have \"%s\":\n", question);
+    return visit(question, whole, n > PRINTED ? TITLES : TEXTS);
+}
+
 static int explain(const char *text)
 {
-    enum { LEAST = 3 };                 /* letters of a word that is looked for */
     char head[32];
     const int number = number_of(text);
-    snprintf(head, sizeof head, HEAD "%04d:", number);
+    snprintf(head, sizeof head, PAGE "%04d:", number);
     const char *page = number < 0 ? NULL : strstr(wb__cli_errors_md, head);
     if (page) {
-        print_page(page + strlen(HEAD) - 1);
+        print_page(page + strlen(PAGE) - 1);
         return 0;
     }
     const bool is_text = number < 0 && !is_number(text) && strlen(text) >= LEAST;
-    if (is_text && list(text)) return 0;
+    const int pages = is_text ? list(text) : 0;
+    if (is_text && find_topics(text, pages > 0) + pages > 0) return 0;
     fprintf(stderr, "weber explain: no page %s \"%s\"; `weber explain` lists all pages\n",
             is_text ? "contains" : "is named", text);
     return 1;
@@ -95,6 +206,8 @@ int wb__cli_explain(int n, char **words)
     wb__text t = {0};
     if (!n) {
         list("");
+        printf("\ntopics: `weber explain WORDS` prints those that have the words\n");
+        visit("", true, TITLES);
         return 0;
     }
     /* a message without quotes is many words */

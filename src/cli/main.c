@@ -12,9 +12,10 @@ static int help(FILE *to, int status)
     fputs("weber new [--cxx] NAME        a folder with a program, a CMakeLists.txt and a Makefile\n"
           "weber doctor                  what is installed or missing, how to get it, and how\n"
           "                              fast a small training is beside what is usual\n"
-          "weber explain [PAGE]          the cause and the cure of an error message that ends in\n"
+          "weber explain [PAGE|WORDS]    the cause and the cure of an error message that ends in\n"
           "                              the name of a page, such as (W0201), or the whole\n"
-          "                              message; the pages that have a word; the list of pages\n"
+          "                              message; the pages and topics that have some words, such\n"
+          "                              as early stopping; the list of both\n"
           "weber show FILE               what is in a file: safetensors, BSON, NPZ, NPY, IDX, PT,\n"
           "                              JLD2, ONNX, checkpoints\n"
           "weber convert IN OUT          from one of these formats to another, by OUT's ending; a\n"
@@ -64,7 +65,7 @@ int main(int argc, char **argv)
         status = wb__cli_devices(argc - 2, argv + 2, argv[0]);
     else if (!strcmp(command, "backend") && argc == 2) status = show_preference();
     else if (!strcmp(command, "backend") && argc == 3) status = set_preference(argv[2]);
-    else if (!strcmp(command, "new")) status = wb__cli_new(argc - 2, argv + 2);
+    else if (!strcmp(command, "new")) status = wb__cli_new(argc - 2, argv + 2, argv[0]);
     else if (!strcmp(command, "doctor")) status = wb__cli_doctor(argc - 2, argv + 2, argv[0]);
     else if (!strcmp(command, "explain") && argc == 3 &&
              (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")))

@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -53,24 +54,60 @@ static const char *refuse(const char *name)
     return NULL;
 }
 
-static const char *value_of(const char *word, size_t n, const char *name, bool cxx)
+/* The program, and how the two ways of building find the Weber that this command belongs to; "" if
+ * it is where they look anyway. */
+typedef struct {
+    const char *name;
+    bool cxx;
+    char pkg_config[PATH_MAX + 64], cmake[PATH_MAX + 64];
+} program;
+
+static bool is_word(const char *text, size_t n, const char *word)
 {
-    if (n == 4 && !memcmp(word, "NAME", n)) return name;
+    return strlen(word) == n && !memcmp(text, word, n);
+}
+
+static const char *value_of(const char *word, size_t n, const program *p)
+{
+    if (is_word(word, n, "NAME")) return p->name;
+    if (is_word(word, n, "PKG_CONFIG_PATH")) return p->pkg_config;
+    if (is_word(word, n, "HINTS")) return p->cmake;
     for (size_t i = 0; i < WB__COUNT(replacements); i++) {
         const replacement *r = &replacements[i];
-        if (strlen(r->word) == n && !memcmp(word, r->word, n)) return cxx ? r->in_cxx : r->in_c;
+        if (is_word(word, n, r->word)) return p->cxx ? r->in_cxx : r->in_c;
     }
     return NULL;
 }
 
+/* Writes the folder of a file that is installed with this command, unless it is below a prefix that
+ * is searched anyway or has a character that means something to make, the shell or CMake. */
+static bool folder_of(const char *self, const char *file, char folder[PATH_MAX])
+{
+    if (!wb__cli_installed(self, file, folder, PATH_MAX)) return false;
+    *strrchr(folder, '/') = 0;
+    for (const char *c = folder; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("/._+-@~, ", *c) && !(*c & 0x80)) return false;
+    return !wb__begins(folder, "/usr/lib") && !wb__begins(folder, "/usr/local/lib");
+}
+
+static void find_installation(program *p, const char *self)
+{
+    char folder[PATH_MAX];
+    if (folder_of(self, "pkgconfig/weber.pc", folder))
+        snprintf(p->pkg_config, sizeof p->pkg_config, "PKG_CONFIG_PATH=\"$(PKG_CONFIG_PATH):%s\" ",
+                 folder);
+    if (folder_of(self, "cmake/weber/weber-config.cmake", folder))
+        snprintf(p->cmake, sizeof p->cmake, "\n             HINTS \"%s\"", folder);
+}
+
 /* Writes a file of the folder. */
-static int put(const char *folder, const char *file, const char *text, const char *name, bool cxx)
+static int put(const char *folder, const char *file, const char *text, const program *p)
 {
     wb__text out = {0};
     while (*text) {
         const char *word = text + (*text == '@');
         const size_t n = *text == '@' ? strcspn(word, "@\n") : 0;
-        const char *value = n && word[n] == '@' ? value_of(word, n, name, cxx) : NULL;
+        const char *value = n && word[n] == '@' ? value_of(word, n, p) : NULL;
         const size_t plain = strcspn(text + 1, "@") + 1;
         if (value) wb__text_add(&out, "%s", value);
         else wb__text_raw(&out, text, plain);
@@ -86,31 +123,33 @@ static int put(const char *folder, const char *file, const char *text, const cha
     return status;
 }
 
-static int write_files(const char *folder, const char *name, bool cxx)
+static int write_files(const char *folder, const program *p)
 {
-    int status = cxx ? put(folder, "main.cpp", wb__cli_new_main_cpp, name, cxx)
-                     : put(folder, "main.c", wb__cli_new_main_c, name, cxx);
-    if (!status) status = put(folder, "CMakeLists.txt", wb__cli_new_CMakeLists_txt, name, cxx);
-    if (!status) status = put(folder, "Makefile", wb__cli_new_Makefile, name, cxx);
-    return status ? status : put(folder, "README.md", wb__cli_new_README_md, name, cxx);
+    int status = p->cxx ? put(folder, "main.cpp", wb__cli_new_main_cpp, p)
+                        : put(folder, "main.c", wb__cli_new_main_c, p);
+    if (!status) status = put(folder, "CMakeLists.txt", wb__cli_new_CMakeLists_txt, p);
+    if (!status) status = put(folder, "Makefile", wb__cli_new_Makefile, p);
+    return status ? status : put(folder, "README.md", wb__cli_new_README_md, p);
 }
 
-int wb__cli_new(int n, char **words)
+int wb__cli_new(int n, char **words, const char *self)
 {
     const char *folder = NULL;
-    bool cxx = false;
+    program p = {0};
     for (int i = 0; i < n; i++) {
-        if (!strcmp(words[i], "--cxx")) cxx = true;
+        if (!strcmp(words[i], "--cxx")) p.cxx = true;
         else if (folder || words[i][0] == '-') return -1;
         else folder = words[i];
     }
     if (!folder) return -1;
-    const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
-    const char *reason = refuse(name);
+    const char *slash = strrchr(folder, '/');
+    p.name = slash ? slash + 1 : folder;
+    const char *reason = refuse(p.name);
     if (reason) return fail(folder, reason);
+    find_installation(&p, self);
     if (mkdir(folder, 0777)) return fail(folder, strerror(errno));
-    if (write_files(folder, name, cxx)) return wb__cli_print_error();
+    if (write_files(folder, &p)) return wb__cli_print_error();
     printf("%s has main.%s, CMakeLists.txt, a Makefile and a README.md.  Build and run it:\n"
-           "    cd %s && make && ./%s\n", folder, cxx ? "cpp" : "c", folder, name);
+           "    cd %s && make && ./%s\n", folder, p.cxx ? "cpp" : "c", folder, p.name);
     return 0;
 }

@@ -1,5 +1,4 @@
 /* The libraries that connect ranks, for `weber devices`. */
-#define _XOPEN_SOURCE 700       /* realpath */
 #include "base/mistakes.h"
 #include "cli/cli.h"
 #include "dist/dist.h"
@@ -8,9 +7,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -25,16 +22,10 @@
 static const char *const libraries[] = {LIBRARY("mpi"), LIBRARY("mpi-openmpi"),
                                         LIBRARY("mpi-mpich")};
 
-/* Where a library may be: beside the program, where the installation puts it beside the program's
- * folder, and where the dynamic linker finds it. */
-static void *open_library(const char *name, const char *folder, char *path, size_t size)
+/* Opens a library that is installed with this program, or that the dynamic linker finds. */
+static void *open_library(const char *name, const char *program, char *path, size_t size)
 {
-    static const char *const beside[] = {"/", "/../" WB__LIBDIR "/"};
-    for (size_t i = 0; i < WB__COUNT(beside) && *folder; i++) {
-        snprintf(path, size, "%s%s%s", folder, beside[i], name);
-        if (!access(path, F_OK)) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    }
-    snprintf(path, size, "%s", name);
+    if (!wb__cli_installed(program, name, path, size)) snprintf(path, size, "%s", name);
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
@@ -75,13 +66,10 @@ static void print_nccl(void)
 
 void wb__cli_print_ranks(const char *program)
 {
-    char folder[PATH_MAX] = "", path[PATH_MAX + 128];
+    char path[PATH_MAX];
     int found = 0;
-    /* /proc/self/exe is a link */
-    const char *slash = realpath(program, folder) ? strrchr(folder, '/') : NULL;
-    folder[slash ? slash - folder : 0] = 0;
     for (size_t i = 0; i < WB__COUNT(libraries); i++) {
-        void *library = open_library(libraries[i], folder, path, sizeof path);
+        void *library = open_library(libraries[i], program, path, sizeof path);
         const char *reason = library ? NULL : dlerror();
         if (!library && is_missing(path, reason)) continue;
         found++;

@@ -229,9 +229,9 @@ TEST(names_that_cannot_be_read)
     int64_t n;
     assert_null(wb__file_read(NULL, &n));
     assert_null(wb__map(NULL));
-    assert_null(wb__map("/nonexistent/file"));
-    assert_null(wb__file_read("/nonexistent/file", &n));
-    FAILED(WB_ERROR_FILE, "/nonexistent/file", "No such file");
+    assert_null(wb__map(WB_TEST_NOWHERE "/file"));
+    assert_null(wb__file_read(WB_TEST_NOWHERE "/file", &n));
+    FAILED(WB_ERROR_FILE, WB_TEST_NOWHERE "/file", "No such file");
     assert_null(wb__file_read(folder, &n));
     FAILED(WB_ERROR_FILE, "directory");
     assert_null(wb__map(folder));
@@ -285,7 +285,7 @@ TEST(what_is_written_is_there)
     assert_int_equal(files_in_folder(), 1);
     assert_int_equal(wb__file_write("/dev/null", text, sizeof text), 0);
     assert_int_equal(wb__file_write(folder, text, 1), WB_ERROR_FILE);
-    assert_int_equal(wb__file_write("/nonexistent/x", text, 1), WB_ERROR_FILE);
+    assert_int_equal(wb__file_write(WB_TEST_NOWHERE "/x", text, 1), WB_ERROR_FILE);
     assert_int_equal(wb__file_write("", text, 1), WB_ERROR_ARGUMENT);
 }
 

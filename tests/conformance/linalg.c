@@ -100,8 +100,9 @@ TEST_IN_SCOPE(no_lapack)
     wb_tensor *x = wb_ones(2, 2);
     const char *set = getenv("WEBER_LAPACK_LIBRARY");
     char *before = set ? strdup(set) : NULL;
-    setenv("WEBER_LAPACK_LIBRARY", "/nowhere/lapack.so", 1);
-    REFUSED(wb_inverse(x), WB_ERROR_UNSUPPORTED, "inverse", "/nowhere/lapack.so", "liblapack3");
+    setenv("WEBER_LAPACK_LIBRARY", WB_TEST_NOWHERE "/lapack.so", 1);
+    REFUSED(wb_inverse(x), WB_ERROR_UNSUPPORTED, "inverse",
+            WB_TEST_NOWHERE "/lapack.so", "liblapack3");
     if (!access(WB_TEST_LIBRARY, R_OK)) {       /* a library without these functions */
         setenv("WEBER_LAPACK_LIBRARY", WB_TEST_LIBRARY, 1);
         REFUSED(wb_solve(x, x), WB_ERROR_UNSUPPORTED, "solve", WB_TEST_LIBRARY, "sgetrf_");

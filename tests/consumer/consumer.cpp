@@ -155,7 +155,7 @@ int main()
     wb_free_text(shown);
     wb_LoRA_options low;
     low.rank = 2;
-    if (!wb_merge_lora(wb_LoRA(wb_Dense(4, 4), low)) || wb_load_lora("/nowhere", two)) return 1;
+    if (!wb_merge_lora(wb_LoRA(wb_Dense(4, 4), low)) || wb_load_lora("no-file", two)) return 1;
     wb_clear_error();
     wb_Dense_options doubled;
     doubled.init = twice_orthogonal;

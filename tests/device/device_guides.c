@@ -12,7 +12,7 @@
 #define ON_HIP "WEBER_ROCM_PATH=" WB_TEST_HIP_DOUBLE, \
                "VGPU_LIBRARY=" WB_TEST_CUDA_DOUBLE "/libcuda.so.1"
 #define ON_METAL "WEBER_METAL_LIBRARY=" WB_TEST_METAL_DOUBLE "/Metal"
-#define NOT_OPENCL "OCL_ICD_VENDORS=/nonexistent"
+#define NOT_OPENCL "OCL_ICD_VENDORS=" WB_TEST_NOWHERE
 
 /* why: facts of the reason without a device, and when the library is absent. */
 static const struct {
@@ -22,15 +22,15 @@ static const struct {
 } backends[] = {
     {"CUDA", "CUDA test double ", ENVIRONMENT(ON_CUDA, NOT_OPENCL),
      ENVIRONMENT(ON_CUDA, NOT_OPENCL, "VGPU_DEVICES=0"),
-     ENVIRONMENT("WEBER_CUDA_LIBRARY=/nowhere", NOT_OPENCL), FACTS("GPU"),
-     FACTS("/nowhere", "install the NVIDIA driver")},
+     ENVIRONMENT("WEBER_CUDA_LIBRARY=" WB_TEST_NOWHERE, NOT_OPENCL), FACTS("GPU"),
+     FACTS(WB_TEST_NOWHERE, "install the NVIDIA driver")},
     {"AMDGPU", "vgpu of AMD ", ENVIRONMENT(ON_HIP, NOT_OPENCL),
      ENVIRONMENT(ON_HIP, NOT_OPENCL, "VGPU_DEVICES=0"), NULL,
      FACTS("sees no GPU", "rocminfo", "render"), NULL},
     {"Metal", "Metal test double ", ENVIRONMENT(ON_METAL, NOT_OPENCL),
      ENVIRONMENT(ON_METAL, NOT_OPENCL, "VGPU_METAL=none"),
-     ENVIRONMENT("WEBER_METAL_LIBRARY=/nowhere", NOT_OPENCL), FACTS("no GPU"),
-     FACTS("/nowhere", "macOS 13")},
+     ENVIRONMENT("WEBER_METAL_LIBRARY=" WB_TEST_NOWHERE, NOT_OPENCL), FACTS("no GPU"),
+     FACTS(WB_TEST_NOWHERE, "macOS 13")},
 };
 enum { BACKENDS = sizeof backends / sizeof *backends };
 

@@ -80,9 +80,9 @@ def check_choice():
     names = {"NCCL": "weber: NCCL: rank 1 of 3 ends", "RCCL": "weber: RCCL: rank 1 of 3 ends"}
     check("the backend in use is AMDGPU", "error", 3, 1, names["RCCL"], **both)
     check("none is in use", "error", 3, 1, names["NCCL"], WEBER_BACKENDS="", **both)
-    check("only AMDGPU works", "error", 3, 1, names["RCCL"], WEBER_BACKENDS="",
-          WEBER_CUDA_LIBRARY="/nonexistent")
     with tempfile.TemporaryDirectory() as folder:
+        check("only AMDGPU works", "error", 3, 1, names["RCCL"], WEBER_BACKENDS="",
+              WEBER_CUDA_LIBRARY=f"{folder}/none")
         with open(f"{folder}/LocalPreferences.toml", "w", encoding="utf-8") as file:
             file.write('[Flux]\ngpu_backend = "AMDGPU"\n')
         check("AMDGPU is preferred", "error", 3, 1, names["RCCL"], folder, WEBER_BACKENDS="",

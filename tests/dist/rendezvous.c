@@ -485,8 +485,8 @@ TEST(wrong_addresses)
     FAILS(wb__rendezvous(&at_once, bytes, ID), WB_ERROR_ARGUMENT, "time-out", "0 seconds");
     FAILS(wb__rendezvous(&none, bytes, ID), WB_ERROR_ARGUMENT, "WEBER_RENDEZVOUS");
     FAILS(wb__rendezvous(&place, bytes, ID), WB_ERROR_ARGUMENT, "rank 2 of 2");
-    const wb__rendezvous_options nowhere = {"file:/nonexistent/x", 0, 2, 1};
-    FAILS(wb__rendezvous(&nowhere, bytes, ID), WB_ERROR_FILE, "/nonexistent/x.0", "rank 0");
+    const wb__rendezvous_options nowhere = {"file:" WB_TEST_NOWHERE "/x", 0, 2, 1};
+    FAILS(wb__rendezvous(&nowhere, bytes, ID), WB_ERROR_FILE, WB_TEST_NOWHERE "/x.0", "rank 0");
     const wb__rendezvous_options elsewhere = {"192.0.2.1:8000", 0, 2, 1};
     FAILS(wb__rendezvous(&elsewhere, bytes, ID), WB_ERROR_DEVICE, "192.0.2.1:8000", "rank 0");
     wb_clear_error();

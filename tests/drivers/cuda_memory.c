@@ -13,8 +13,9 @@
 TEST(nothing_there)
 {
     static const char library[] = "WEBER_CUDA_LIBRARY", visible[] = "CUDA_VISIBLE_DEVICES";
-    assert_int_equal(CHILD(&wb__cu_backend, library, "/none/libcuda.so", "/none/libcuda.so"), 0);
-    assert_int_equal(CHILD(&wb__cu_backend, library, "/none/libcuda.so", "/none/libcuda.so",
+    static const char none[] = WB_TEST_NOWHERE "/libcuda.so";
+    assert_int_equal(CHILD(&wb__cu_backend, library, none, none), 0);
+    assert_int_equal(CHILD(&wb__cu_backend, library, none, none,
                            "NVIDIA driver"), 0);
     assert_int_equal(CHILD(&wb__cu_backend, library, "libm.so.6", "libm.so.6", "cuInit"), 0);
     assert_int_equal(CHILD(&wb__cu_backend, visible, "-1", "CUDA_VISIBLE_DEVICES"), 0);

@@ -478,7 +478,7 @@ CLEAN_TEST(archives_have_pipelines)
     assert_true(SEND(signed char, (, id, id *), a,
                      SEL("addComputePipelineFunctionsWithDescriptor:error:"), with, &error));
     assert_true(serialize(a, path, &error));
-    assert_false(serialize(a, "/nonexistent/archive", &error));
+    assert_false(serialize(a, WB_TEST_NOWHERE "/archive", &error));
     objc_release(a);
     a = new_archive(d, path, &error);
     WRONG(tell1(with, "setBinaryArchives:", a), "in the place of NSArray");
@@ -507,7 +507,7 @@ CLEAN_TEST(archives_have_pipelines)
     overwrite(path, 80, 'x');           /* a key */
     assert_null(new_archive(d, path, &error));
     assert_int_equal(code(error), 1);
-    assert_null(new_archive(d, "/nonexistent/archive", &error));
+    assert_null(new_archive(d, WB_TEST_NOWHERE "/archive", &error));
     assert_string_equal(chars(get(error, "domain")), "MTLBinaryArchiveDomain");
     unlink(path);
     objc_release(with);

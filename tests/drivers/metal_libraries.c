@@ -98,7 +98,7 @@ TEST(test_missing)
     static const library_case cases[] = {
         {"VGPU_MACOS", "15", true, true, 0, ""},
         {"VGPU_MACOS", "14", true, false, 1, "macOS 15"},
-        {"WEBER_METAL_PATH", "/nonexistent", false, false, 2, "/System/Library/Frameworks"},
+        {"WEBER_METAL_PATH", WB_TEST_NOWHERE, false, false, 2, "/System/Library/Frameworks"},
         {"WEBER_METAL_MPS", "0", false, true, 0, "WEBER_METAL_MPS=0 disables it"},
         {"WEBER_METAL_MPSGRAPH", "0", true, false, 0, "WEBER_METAL_MPSGRAPH=0 disables it"}};
     for (size_t i = 0; i < WB__COUNT(cases); i++) {

@@ -153,7 +153,7 @@ TEST(messages)
     assert_null(load("1,2\n", (wb_load_csv_options){.has_label = true, .label = 2}));
     FAILED(WB_ERROR_ARGUMENT, "label", "2", "2");
     assert_null(load("1,2\n", (wb_load_csv_options){.has_label = true, .label = -3}));
-    assert_null(wb_load_csv("/nonexistent.csv"));
+    assert_null(wb_load_csv(WB_TEST_NOWHERE "/x.csv"));
     wb_scope_close(s);
 }
 
@@ -351,7 +351,7 @@ TEST_IN_SCOPE(columns_after_a_failure)
     assert_null(load("1,x\n", (wb_load_csv_options){.columns = &c}));
     assert_null(c);
     c = before;
-    assert_null(wb_load_csv("/nonexistent.csv", .columns = &c));
+    assert_null(wb_load_csv(WB_TEST_NOWHERE "/x.csv", .columns = &c));
     assert_null(c);
     c = before;
     assert_null(load("1,2\n", (wb_load_csv_options){.given = "none", .columns = &c}));
@@ -443,8 +443,8 @@ TEST_IN_SCOPE(files_of_columns)
         FAILED(WB_ERROR_FORMAT, saved);
     }
     put_file(saved, "", 0);
-    assert_null(wb_columns_load("/nonexistent/columns"));
-    FAILED(WB_ERROR_FILE, "/nonexistent/columns");
+    assert_null(wb_columns_load(WB_TEST_NOWHERE "/columns"));
+    FAILED(WB_ERROR_FILE, WB_TEST_NOWHERE "/columns");
     remove(saved);
 }
 

@@ -148,7 +148,7 @@ TEST_IN_SCOPE(images_and_labels)
     put_file(other, labels, sizeof labels - 1);
     assert_null(wb_load_idx(path, other));
     FAILED(WB_ERROR_FORMAT, "2", "images", "1", "labels");
-    assert_null(wb_load_idx("/nonexistent", other));
+    assert_null(wb_load_idx(WB_TEST_NOWHERE, other));
     assert_null(wb_read_idx(NULL));
 }
 

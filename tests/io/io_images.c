@@ -146,9 +146,9 @@ TEST_IN_SCOPE(without_the_libraries)
     for (int i = 0; i < 2; i++) {
         const char *name = cases[i][1], *set = getenv(name);
         char *before = set ? strdup(set) : NULL;
-        setenv(name, "/nowhere/images.so", 1);
+        setenv(name, WB_TEST_NOWHERE "/images.so", 1);
         REFUSED(wb_image_load(file_of(cases[i][0])), WB_ERROR_UNSUPPORTED, "image_load",
-                "/nowhere/images.so", cases[i][2], name);
+                WB_TEST_NOWHERE "/images.so", cases[i][2], name);
         if (!access(WB_TEST_LIBRARY, R_OK)) {       /* a library without these functions */
             setenv(name, WB_TEST_LIBRARY, 1);
             REFUSED(wb_image_load(file_of(cases[i][0])), WB_ERROR_UNSUPPORTED, WB_TEST_LIBRARY,

@@ -16,9 +16,9 @@
 /* This is the first test, because the library stays open. */
 TEST(without_libhdf5)
 {
-    setenv("WEBER_HDF5_LIBRARY", "/nowhere/libhdf5.so", 1);
-    REFUSED(wb_load_tensors(STATE), WB_ERROR_UNSUPPORTED, "state.jld2", "/nowhere/libhdf5.so",
-            "libhdf5-103-1", "WEBER_HDF5_LIBRARY");
+    setenv("WEBER_HDF5_LIBRARY", WB_TEST_NOWHERE "/libhdf5.so", 1);
+    REFUSED(wb_load_tensors(STATE), WB_ERROR_UNSUPPORTED, "state.jld2",
+            WB_TEST_NOWHERE "/libhdf5.so", "libhdf5-103-1", "WEBER_HDF5_LIBRARY");
     unsetenv("WEBER_HDF5_LIBRARY");
 }
 

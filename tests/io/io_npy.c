@@ -102,7 +102,7 @@ TEST(what_we_write)
     wb__free(text);
     wb_save_npy(path, wb_from(values, WB_F64, 2, (int64_t[]){0, 5}));
     assert_string_equal(wb_describe(wb_load_npy(path)), "[0,5] f64");
-    assert_int_equal(wb_save_npy("/nonexistent/x.npy", wb_from(values, WB_F64, 0, NULL)),
+    assert_int_equal(wb_save_npy(WB_TEST_NOWHERE "/x.npy", wb_from(values, WB_F64, 0, NULL)),
                      WB_ERROR_FILE);
     assert_int_equal(wb_save_npy(path, WB_NONE), WB_ERROR_ARGUMENT);
     wb_scope_close(s);
@@ -160,7 +160,7 @@ TEST(what_is_not_read)
     put_file(path, too_long, 12);
     assert_null(wb_load_npy(path));
     FAILED(WB_ERROR_FORMAT, path, "byte 8", "header", "4294967295", "65536");
-    assert_null(wb_load_npy("/nonexistent"));
+    assert_null(wb_load_npy(WB_TEST_NOWHERE));
     wb_scope_close(s);
 }
 

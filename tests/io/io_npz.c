@@ -372,7 +372,7 @@ TEST(npy_in_place)
     wb__table_free(&t);
     wb_tree *tree = wb_load_tensors(archive);
     assert_memory_equal(wb_data(wb_get(tree, "0")), wb_data(x), 24);
-    assert_null(wb_load_tensors("/nonexistent"));
+    assert_null(wb_load_tensors(WB_TEST_NOWHERE));
     wb_scope_close(s);
 }
 

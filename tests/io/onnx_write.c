@@ -315,7 +315,8 @@ TEST_IN_SCOPE(arguments)
     FAILS(wb_save(in_folder("m.safetensors"), l, .inputs = {x}), WB_ERROR_ARGUMENT, ".inputs");
     FAILS(wb_save(in_folder("m.npz"), l, .fixed = true), WB_ERROR_ARGUMENT, ".fixed");
     FAILS(wb_save(in_folder("m.bson"), l, .batch_axes = {0}), WB_ERROR_ARGUMENT, ".batch_axes");
-    FAILS(wb_save("/nonexistent/m.onnx", l, .inputs = {x}), WB_ERROR_FILE, "/nonexistent/m.onnx");
+    FAILS(wb_save(WB_TEST_NOWHERE "/m.onnx", l, .inputs = {x}), WB_ERROR_FILE,
+          WB_TEST_NOWHERE "/m.onnx");
     WORKS(wb_save(path(), wb_named("whole", l), .inputs = {x}));
 }
 

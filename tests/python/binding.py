@@ -156,6 +156,61 @@ def check_values(wb, np):
         raises(wb.Error, lambda: wb.load_csv(path, like=True), "columns")
 
 
+def check_places(wb, np):
+    """What C takes by place: options behind WB_BY_PLACE, and the axes of all that reduces."""
+    x = wb.tensor(np.arange(6, dtype="f4").reshape(2, 3))
+    assert np.from_dlpack(wb.max(x, 1)).tolist() == [2, 5] == np.from_dlpack(x.max(-1)).tolist()
+    assert wb.sum(x, 0, -1).item() == wb.sum(x, (0, 1)).item() == x.sum().item() == 15
+    assert x.mean(1, keep=True).shape == (2, 1) and wb.huber(x, x + 2, .5).item() == .875
+    reducing = [name for name, (_, params) in wb._FUNCTIONS.items() if "wb_reduce_opt" in params]
+    assert len(reducing) > 10, reducing
+    for name in reducing:
+        f = getattr(wb, name.removeprefix("wb_").removesuffix("_with"))
+        more = [2] if name == "wb_norm_with" else []
+        for axes in ((0,), (1,), (-1,), (1, 0)):
+            by_place, by_name = f(x, *more, *axes), f(x, *more, axes=axes)
+            assert by_place.shape == by_name.shape and by_place.object_format() == \
+                by_name.object_format(), (name, axes)
+    raises(TypeError, lambda: wb.sum(x, 0, axes=1), "axes")
+    raises(wb.Error, lambda: wb.sum(x, 5), "no axis 5")
+    for name in wb._STRUCTS:                    # no other place is without a name
+        fields = [x.removeprefix("_") for x, _ in getattr(wb._struct(name), "_fields_")]
+        places = fields[fields.index("by_place_") + 1:] if "by_place_" in fields else []
+        named = [x for x in places if x != "sizes_"]    # which shows C that braces are there
+        assert name == "wb_reduce_options" or named == wb._struct(name)._places, (name, places)
+
+
+def check_headers(library):
+    """Without WEBER_INCLUDE the headers are those beside the library; the cure is named."""
+    environment = {k: v for k, v in os.environ.items() if k != "WEBER_INCLUDE"}
+    with tempfile.TemporaryDirectory() as folder:
+        for lib in ("lib", "lib/of-a-processor"):
+            place = Path(folder) / lib
+            place.mkdir()
+            (place / "libweber.so").symlink_to(library)
+            (place / "lib.so").write_bytes(library.read_bytes())
+        (Path(folder) / "include").mkdir()
+        program = "import weber; print(weber._folder)"
+
+        def found(name):
+            done = subprocess.run(
+                [sys.executable, "-c", program], capture_output=True, text=True, check=False,
+                env={**environment, "WEBER_LIBRARY": name,
+                     "PYTHONPATH": str(ROOT / "examples/python")})
+            return done.stdout.strip() or done.stderr
+        inside = Path(folder).resolve() / "include"
+        assert found(str(place / "libweber.so")) == str(ROOT / "include")       # of the build
+        error = found(f"{folder}/lib/lib.so")
+        assert f"ImportError: no weber.h in {inside}: install libweber-dev, or set " \
+            "WEBER_INCLUDE" in error, error
+        for path in (ROOT / "include").rglob("*.h"):
+            copied = inside / path.relative_to(ROOT / "include")
+            copied.parent.mkdir(exist_ok=True)
+            copied.write_text(path.read_text())
+        assert found(f"{folder}/lib/lib.so") == str(inside)
+        assert found(str(place / "lib.so")) == str(inside)
+
+
 def check_callbacks(wb, np):
     """What a function returns or raises reaches the caller; it lives no longer than it must."""
     x = np.ones((4, 2), "f4")
@@ -332,6 +387,8 @@ def main(library, compiler, lenet):
     check_c(wb, compiler, library)
     check_errors(wb, np)
     check_values(wb, np)
+    check_places(wb, np)
+    check_headers(library)
     check_callbacks(wb, np)
     check_lifetimes(wb, np)
     check_training(wb, np)

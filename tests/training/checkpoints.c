@@ -337,7 +337,7 @@ TEST(the_last_and_the_best)
     c.epoch = -1;
     FAILS(wb_checkpoint_keep(folder, &c), WB_ERROR_ARGUMENT, "epoch", "-1");
     c.epoch = 7;
-    FAILS(wb_checkpoint_keep("/nonexistent/folder", &c), WB_ERROR_FILE, "/nonexistent/folder");
+    FAILS(wb_checkpoint_keep(WB_TEST_NOWHERE "/x", &c), WB_ERROR_FILE, WB_TEST_NOWHERE "/x");
     for (int i = 0; i < 6; i++, c.epoch++) WORKS(wb_checkpoint_keep(folder, &c, .last = -1));
     assert_true(there("checkpoint-000005.safetensors") && there("checkpoint-000012.safetensors"));
     WORKS(wb_checkpoint_keep(folder, &c));

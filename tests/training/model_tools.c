@@ -172,7 +172,7 @@ TEST_IN_SCOPE(profiles)
     assert_non_null(strstr(trace, "\"ph\":\"X\""));
     assert_int_equal(wb_profile_begin(), 0);
     assert_non_null(wb_data(wb_call(m, x)));
-    REFUSED(wb_profile_end("/no/such/folder/trace.json"), WB_ERROR_FILE, "/no/such/folder");
+    REFUSED(wb_profile_end(WB_TEST_NOWHERE "/trace.json"), WB_ERROR_FILE, WB_TEST_NOWHERE);
 }
 
 int main(void) { return run_cases(make_folder, remove_folder); }

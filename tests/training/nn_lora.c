@@ -325,8 +325,8 @@ TEST_IN_SCOPE(adapter_files)
     wb_layer *kinds = wb_Chain(wb_LayerNorm({64}), encoder());
     REFUSED(wb_load_lora(path, kinds), WB_ERROR_FORMAT, "\"layers.0\"", "LayerNorm");
     REFUSED(wb_load_lora(base_path, base), WB_ERROR_FORMAT, base_path, "wb_save_lora");
-    REFUSED(wb_load_lora("/nonexistent.safetensors", base), WB_ERROR_FILE,
-            "/nonexistent.safetensors");
+    REFUSED(wb_load_lora(WB_TEST_NOWHERE "/x.safetensors", base), WB_ERROR_FILE,
+            WB_TEST_NOWHERE "/x.safetensors");
     REFUSED(wb_load_lora(path, (wb_layer *)NULL), WB_ERROR_ARGUMENT, "NULL");
     FAILS(wb_save_lora(path, base), WB_ERROR_ARGUMENT, "save_lora", "wb_add_lora");
     FAILS(wb_save_lora("x.npz", l), WB_ERROR_ARGUMENT, "x.npz", ".safetensors");

@@ -329,6 +329,24 @@ TEST_IN_SCOPE(initialisers)
             "1.5");
 }
 
+WB_INITIALISER(torch_weight, wb_kaiming_uniform, 0.57735026918962576)   /* 1 / sqrt(3) */
+
+/* PyTorch's kaiming_uniform_(a = sqrt(5)) is uniform up to 1 / sqrt(fan_in); fan_in is the second
+ * axis of the weight times the kernel. */
+TEST_IN_SCOPE(initial_weights_of_pytorch)
+{
+    wb_seed(3);
+    const struct { wb_layer *layer; double fan_in; } rows[] = {
+        {wb_Dense(784, 300, .init = torch_weight), 784},
+        {wb_Conv(16, 64, {3}, .groups = 2, .init = torch_weight), 8 * 9},
+        {wb_ConvTranspose(16, 64, {3}, .init = torch_weight), 64 * 9}};
+    for (size_t i = 0; i < WB__COUNT(rows); i++) {
+        wb_tensor *w = wb_abs(wb_mul(wb_get(rows[i].layer, "weight"), sqrt(rows[i].fan_in)));
+        assert_true(wb_item(wb_max(w)) < 1.00001 && wb_item(wb_max(w)) > 0.99);
+        assert_true(fabs(wb_item(wb_mean(wb_square(w))) - 1.0 / 3) < 0.02);
+    }
+}
+
 TEST_IN_SCOPE(padding_row_begins_with_zeros)
 {
     for (int64_t index = 0; index < 4; index++) {

@@ -253,7 +253,7 @@ TEST(refusals)
                      WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "UTF-8");
     assert_int_not_equal(
-        wb__flux_save("/nonexistent/no.bson", d, &(wb_save_options){.size = sizeof o}), 0);
+        wb__flux_save(WB_TEST_NOWHERE "/no.bson", d, &(wb_save_options){.size = sizeof o}), 0);
 }
 
 /* Layers and options that Flux has not, or only in later versions. */

@@ -1,0 +1,184 @@
+/* `weber doctor`: whether pkg-config and CMake find what a program needs, and whether it runs. */
+#define _XOPEN_SOURCE 700       /* mkdtemp, setenv */
+#include "base/base.h"
+#include "base/files/file.h"
+#include "cli/cli.h"
+#include "cli/doctor.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+static const char source[] = "#include <stdio.h>\n#include <weber.h>\nint main(void)\n{\n"
+                             "    return wb_item(wb_add(1, 1)) != 2 || puts(wb_version()) < 0;\n"
+                             "}\n";
+static const char lists[] = "cmake_minimum_required(VERSION 3.18)\n"
+                            "project(program LANGUAGES C)\n"
+                            "find_package(weber " TEXT(WB_VERSION_MAJOR) "." TEXT(WB_VERSION_MINOR)
+                            " REQUIRED)\n"
+                            "add_executable(program program.c)\n"
+                            "target_link_libraries(program weber::weber)\n";
+
+/* How far a script came: its exit status. */
+enum { NO_COMPILER = 10, NO_TOOL, NOT_FOUND, NOT_COMPILED, NOT_RUN };
+static const char *const scripts[] = {
+    "${CC:-cc} --version >/dev/null 2>&1 || exit 10\n"
+    "pkg-config --version >/dev/null 2>&1 || exit 11\n"
+    "found=$(pkg-config --cflags --libs weber) || exit 12\n"
+    "eval \"set -- $found\"\n"
+    "${CC:-cc} program.c -o program \"$@\" || exit 13\n"
+    "./program || exit 14\n",
+    "${CC:-cc} --version >/dev/null 2>&1 || exit 10\n"
+    "cmake --version >/dev/null 2>&1 || exit 11\n"
+    "cmake . >/dev/null 2>log ||\n"
+    "    { cat log; grep -q 'configuration file' log && exit 12; exit 13; }\n"
+    "cmake --build . >log 2>&1 || { grep -iE 'error|cannot find' log; exit 13; }\n"
+    "./program || exit 14\n"};
+static const char *const tools[] = {"pkg-config", "CMake"};
+
+/* What this command is installed with: "" where it is not there. */
+static char pc[PATH_MAX], cmake[PATH_MAX], library[PATH_MAX];
+static int problems;
+
+/* Runs a script in a folder; `text` gets what it prints.  Returns its exit status, or -1. */
+static int run(const char *folder, const char *script, char *text, size_t size)
+{
+    int ends[2], status = 0;
+    size_t n = 0;
+    ssize_t got = 0;
+    char rest[512];
+    *text = 0;
+    if (pipe(ends)) return -1;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool ready = !chdir(folder) && dup2(ends[1], 1) == 1 && dup2(ends[1], 2) == 2;
+        close(ends[0]);
+        close(ends[1]);
+        if (ready) execl("/bin/sh", "sh", "-c", script, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    do {                                /* what does not fit is read too */
+        const bool fits = n < size - 1;
+        got = child < 0 ? 0 : read(ends[0], fits ? text + n : rest, fits ? size - 1 - n
+                                                                         : sizeof rest);
+        if (fits && got > 0) n += (size_t)got;
+    } while (got > 0);
+    close(ends[0]);
+    text[n] = 0;
+    if (child < 0 || waitpid(child, &status, 0) < 0) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Prints the first lines of what a tool has printed. */
+static void print_lines(const char *text)
+{
+    for (int i = 0; i < 4 && *text; i++) {
+        const size_t n = strcspn(text, "\n");
+        if (n) printf("    %.*s\n", (int)n, text);
+        text += n + (text[n] == '\n');
+    }
+}
+
+static const char *folder_of(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash) *slash = 0;
+    return path;
+}
+
+/* The tool does not find what is installed with this command. */
+static void print_not_found(int tool)
+{
+    problems++;
+    if (tool)
+        printf("PROBLEM: CMake does not find %s/weber-config.cmake: cmake -Dweber_DIR=%s, or\n"
+               "    export weber_DIR=%s\n", cmake, cmake, cmake);
+    else
+        printf("PROBLEM: pkg-config does not find %s/weber.pc:\n"
+               "    export PKG_CONFIG_PATH=%s\n", pc, pc);
+}
+
+/* The program does not compile, or does not run. */
+static void print_failure(int tool, int status, const char *text)
+{
+    problems++;
+    printf("PROBLEM: a program of five lines, by %s, %s:\n", tools[tool],
+           status == NOT_COMPILED ? "is not built" : "is built and does not run");
+    print_lines(text);
+    if (status == NOT_COMPILED && (strstr(text, "weber.h") || strstr(text, "non-existent path")))
+        printf("  The headers are not where %s: install Weber there again, or remove that file\n",
+               tool ? "its weber-config.cmake is" : "`pkg-config --cflags weber` names");
+    else if (status == NOT_RUN && strstr(text, "libweber"))
+        printf("  The dynamic linker does not look in that folder: link with -Wl,-rpath,%s, as the"
+               " Makefile of `weber new` does, or\n    export LD_LIBRARY_PATH=%s\n"
+               "  or, for /usr/local/lib, run sudo ldconfig once\n",
+               *library ? library : "FOLDER", *library ? library : "FOLDER");
+    else if (strstr(text, "ld: cannot find") || strstr(text, "not found (try"))
+        printf("  A library that Weber is linked with is missing here: see the list of libraries"
+               " above\n");
+}
+
+/* Whether there is a Weber to be compiled with. */
+static bool check(int tool, const char *folder)
+{
+    char text[4096];
+    int status = run(folder, scripts[tool], text, sizeof text);
+    if (status == NOT_FOUND && !*(tool ? cmake : pc)) {
+        printf("  %s finds no Weber, and this command is installed with none: it is the package"
+               " libweber-dev, or\n    cmake --install build\n", tools[tool]);
+        return false;
+    }
+    if (status == NOT_FOUND) {
+        print_not_found(tool);
+        setenv(tool ? "weber_DIR" : "PKG_CONFIG_PATH", tool ? cmake : pc, 1);
+        status = run(folder, scripts[tool], text, sizeof text);
+    }
+    text[status ? strlen(text) : strcspn(text, "\n")] = 0;
+    if (status == NO_COMPILER)
+        printf("  %s: not tried, since no C compiler was found: install gcc\n", tools[tool]);
+    else if (status == NO_TOOL)
+        printf("  %s: not tried, since it was not found: install %s\n", tools[tool],
+               tool ? "cmake" : "pkg-config");
+    else if (status == NOT_COMPILED || status == NOT_RUN) print_failure(tool, status, text);
+    else if (status == 0 && strcmp(text, wb_version()))
+        printf("  %s: a program is built and runs, with Weber %s: not that of this command, which"
+               " is %s\n", tools[tool], text, wb_version());
+    else if (status == 0) printf("  %s: a program is built and runs\n", tools[tool]);
+    else if (status != NOT_FOUND)
+        printf("  %s: not tried, since /bin/sh could not run the script\n", tools[tool]);
+    return true;
+}
+
+int wb__cli_check_programs(const char *self)
+{
+    const char *temporary = getenv("TMPDIR");
+    char folder[PATH_MAX], path[PATH_MAX + 32];
+    if (!wb__cli_installed(self, WB__SONAME, library, sizeof library)) *library = 0;
+    if (!wb__cli_installed(self, "pkgconfig/weber.pc", pc, sizeof pc)) *pc = 0;
+    if (!wb__cli_installed(self, "cmake/weber/weber-config.cmake", cmake, sizeof cmake)) *cmake = 0;
+    folder_of(library), folder_of(pc), folder_of(cmake);
+    printf("\nprograms that are compiled here\n");
+    snprintf(folder, sizeof folder, "%s/weber-doctor-XXXXXX",
+             temporary && *temporary ? temporary : "/tmp");
+    if (!mkdtemp(folder)) {
+        printf("  not tried, since %s cannot be made\n", folder);
+        return 0;
+    }
+    snprintf(path, sizeof path, "%s/program.c", folder);
+    int status = wb__file_write(path, source, (int64_t)strlen(source));
+    snprintf(path, sizeof path, "%s/CMakeLists.txt", folder);
+    if (!status) status = wb__file_write(path, lists, (int64_t)strlen(lists));
+    if (status) printf("  not tried: %s\n", wb_error());
+    char text[64];
+    if (!status && check(0, folder)) check(1, folder);
+    run(folder, "rm -rf -- \"$PWD\"", text, sizeof text);
+    return problems;
+}
