@@ -84,7 +84,10 @@ void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...)
 
 void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type type, char name[24])
 {
-    static const char *types[] = {"float", "uint", "int", "uint", "uint"};
+    static const char *const types[] = {
+        [WB__GPU_NUMBER_F32] = "float", [WB__GPU_NUMBER_ODD] = "float",
+        [WB__GPU_NUMBER_F64] = "uint", [WB__GPU_NUMBER_I32] = "int",
+        [WB__GPU_NUMBER_I64] = "uint", [WB__GPU_NUMBER_U64] = "uint"};
     int i = 0;
     while (i < k->n_numbers && (k->numbers[i].number != n || k->numbers[i].type != type)) i++;
     snprintf(name, 24, "n%d", i);
