@@ -57,6 +57,20 @@ WB_API wb_tensor *wb_erf(wb_tensor *x);
 WB_API wb_tensor *wb_floor(wb_tensor *x);
 /** Whether x is neither infinite nor NaN.  Result bool; no gradient. */
 WB_API wb_tensor *wb_isfinite(wb_tensor *x);
+/** Whether x is NaN.  Result bool; no gradient. */
+WB_API wb_tensor *wb_isnan(wb_tensor *x);
+/** Options of wb_nan_to_num. */
+typedef struct wb_nan_to_num_options {
+    WB_OPTIONS_HEAD(wb_nan_to_num_options)
+    WB_BY_PLACE
+    double nan WB_IS(0);
+    double posinf WB_IS(WB_DEFAULT);        /* default: the greatest finite number of the dtype */
+    double neginf WB_IS(WB_DEFAULT);        /* default: the least */
+    WB_NO_MORE
+} wb_nan_to_num_options;
+/** x with numbers in place of NaN, of infinity and of -infinity: wb_nan_to_num(x),
+ * wb_nan_to_num(x, 1, .posinf = 100).  x floating.  The gradient is 0 where x is not finite. */
+WB_API wb_tensor *wb_nan_to_num_with(wb_tensor *x, const wb_nan_to_num_options *o);
 /** Logical not.  x bool; no gradient. */
 WB_API wb_tensor *wb_not(wb_tensor *x);
 
@@ -252,6 +266,12 @@ typedef struct wb_reduce_options {
 WB_API wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o);
 /** The mean over some axes.  Floating only.  Over an axis of size 0: NaN. */
 WB_API wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *o);
+/** The sum over some axes of the elements that are not NaN.  Floating only.  Of none: 0.  The
+ * gradient is 0 where x is NaN. */
+WB_API wb_tensor *wb_nansum_with(wb_tensor *x, const wb_reduce_options *o);
+/** The mean over some axes of the elements that are not NaN: wb_nanmean(x), wb_nanmean(x, 0).
+ * Floating only.  Of none: NaN.  The gradient is 0 where x is NaN. */
+WB_API wb_tensor *wb_nanmean_with(wb_tensor *x, const wb_reduce_options *o);
 /** The greatest element along some axes; NaN if one of them is NaN.  If several elements are
  * the greatest, each has an equal share of the gradient.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o);
@@ -286,6 +306,10 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #ifndef __cplusplus
 #define wb_sum(...) WB_REDUCE_(wb_sum_with, __VA_ARGS__, )
 #define wb_mean(...) WB_REDUCE_(wb_mean_with, __VA_ARGS__, )
+#define wb_nansum(...) WB_REDUCE_(wb_nansum_with, __VA_ARGS__, )
+#define wb_nanmean(...) WB_REDUCE_(wb_nanmean_with, __VA_ARGS__, )
+#define wb_nan_to_num(...) WB_NAN_TO_NUM_(__VA_ARGS__, )
+#define WB_NAN_TO_NUM_(x, ...) wb_nan_to_num_with((x), WB_GET_(wb_nan_to_num_options, __VA_ARGS__))
 #define wb_max(...) WB_REDUCE_(wb_max_with, __VA_ARGS__, )
 #define wb_min(...) WB_REDUCE_(wb_min_with, __VA_ARGS__, )
 #define wb_variance(...) WB_REDUCE_(wb_variance_with, __VA_ARGS__, )
