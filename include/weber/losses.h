@@ -55,9 +55,9 @@ typedef struct wb_loss_options {
     /* weights [classes] of the dtype of yhat, or f32 if yhat is f16 or bf16; WB_NONE: none */
     wb_tensor *weight WB_IS(NULL);
     int64_t ignore_index WB_IS(INT64_MIN);  /* the class number to ignore; default: none */
-    WB_BY_PLACE
     wb_tensor *sample_weight WB_IS(NULL);   /* of the dtypes of .weight; WB_NONE: none */
     wb_tensor *mask WB_IS(NULL);            /* bool; WB_NONE: none */
+    WB_BY_PLACE
     WB_NO_MORE
 } wb_loss_options;
 
@@ -78,9 +78,9 @@ WB_API wb_tensor *wb_msle(wb_tensor *yhat, wb_tensor *y);
 typedef struct wb_huber_options {
     WB_OPTIONS_HEAD(wb_huber_options)
     wb_agg agg WB_IS(WB_MEAN);
+    wb_tensor *sample_weight WB_IS(NULL), *mask WB_IS(NULL);
     WB_BY_PLACE
     double delta WB_IS(1);
-    wb_tensor *sample_weight WB_IS(NULL), *mask WB_IS(NULL);
     WB_NO_MORE
 } wb_huber_options;
 /** e²/2 where e < delta, else delta (e - delta/2), with e = |yhat - y|: wb_huber(yhat, y),
@@ -209,8 +209,8 @@ typedef struct wb_ctc_loss_options {
     bool zero_infinity WB_IS(false);        /* 0 in place of an infinite loss */
     /* integers [N] from 0 to T and from 0 to L; default and WB_NONE: T and L for all sequences */
     wb_tensor *input_lengths WB_IS(NULL), *target_lengths WB_IS(NULL);
-    WB_BY_PLACE
     wb_tensor *sample_weight WB_IS(NULL), *mask WB_IS(NULL);    /* [N] */
+    WB_BY_PLACE
     WB_NO_MORE
 } wb_ctc_loss_options;
 /** Connectionist temporal classification: the negative logarithm of the probability of each label

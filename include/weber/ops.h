@@ -59,18 +59,6 @@ WB_API wb_tensor *wb_floor(wb_tensor *x);
 WB_API wb_tensor *wb_isfinite(wb_tensor *x);
 /** Whether x is NaN.  Result bool; no gradient. */
 WB_API wb_tensor *wb_isnan(wb_tensor *x);
-/** Options of wb_nan_to_num. */
-typedef struct wb_nan_to_num_options {
-    WB_OPTIONS_HEAD(wb_nan_to_num_options)
-    WB_BY_PLACE
-    double nan WB_IS(0);
-    double posinf WB_IS(WB_DEFAULT);        /* default: the greatest finite number of the dtype */
-    double neginf WB_IS(WB_DEFAULT);        /* default: the least */
-    WB_NO_MORE
-} wb_nan_to_num_options;
-/** x with numbers in place of NaN, of infinity and of -infinity: wb_nan_to_num(x),
- * wb_nan_to_num(x, 1, .posinf = 100).  x floating.  The gradient is 0 where x is not finite. */
-WB_API wb_tensor *wb_nan_to_num_with(wb_tensor *x, const wb_nan_to_num_options *o);
 /** Logical not.  x bool; no gradient. */
 WB_API wb_tensor *wb_not(wb_tensor *x);
 
@@ -308,8 +296,6 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #define wb_mean(...) WB_REDUCE_(wb_mean_with, __VA_ARGS__, )
 #define wb_nansum(...) WB_REDUCE_(wb_nansum_with, __VA_ARGS__, )
 #define wb_nanmean(...) WB_REDUCE_(wb_nanmean_with, __VA_ARGS__, )
-#define wb_nan_to_num(...) WB_NAN_TO_NUM_(__VA_ARGS__, )
-#define WB_NAN_TO_NUM_(x, ...) wb_nan_to_num_with((x), WB_GET_(wb_nan_to_num_options, __VA_ARGS__))
 #define wb_max(...) WB_REDUCE_(wb_max_with, __VA_ARGS__, )
 #define wb_min(...) WB_REDUCE_(wb_min_with, __VA_ARGS__, )
 #define wb_variance(...) WB_REDUCE_(wb_variance_with, __VA_ARGS__, )
@@ -536,7 +522,9 @@ WB_API wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps);
  *   q [..., Tq, d]   k [..., Tk, d]   v [..., Tk, e]   y [..., Tq, e]
  *   mask bool, broadcast to [..., Tq, Tk], or WB_NONE
  * The axes before the last two broadcast.  q, k and v have the same dtype; the mask has no
- * gradient.  A query whose keys are all masked gives zeros.
+ * gradient.  A query whose keys are all masked gives zeros.  NaN in k has no effect where it is
+ * masked; in v it has one, as in PyTorch, since the weight 0 times NaN is NaN: wb_where(kept, v, 0)
+ * takes it out.
  *
  * Gradient, with p the weights and g the gradient of y:
  *   dv = pᵀ·g   dq = ds·k / sqrt(d)   dk = dsᵀ·q / sqrt(d)   ds = p (g·vᵀ - sum(p (g·vᵀ)))

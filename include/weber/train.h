@@ -397,8 +397,8 @@ typedef struct wb_average_options {
  * different models; decay outside 0 to 1; negative .count.
  *
  * wb_average(target, model) does not copy: with the default decay it moves the target by a
- * thousandth.  The log says so once, where the target was not made by wb_average_of, has not been
- * copied or averaged before, and has other numbers than the model altogether; wb_copy copies. */
+ * thousandth.  The log reports it once, where the target was not made by wb_average_of, has not
+ * been copied or averaged before, and has other numbers than the model altogether. */
 WB_API int wb_average_with(void *average, void *model, const wb_average_options *o);
 #ifndef __cplusplus
 #define wb_average_of(model) WB_ONCE_(WB_AVERAGE_OF_, model, )

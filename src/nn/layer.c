@@ -342,8 +342,8 @@ static void warn_bytes(const wb_layer *l, const wb_tensor *x, const wb_tensor *p
     static atomic_flag warned = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&warned)) return;
     wb__log(WB_LOG_WARN,
-            "%s: a layer with %s parameters got %s, whose bytes are converted as they are, from 0 to "
-            "255.\nThe values of images are scaled before: wb_div(wb_astype(x, WB_F32), 255).\n"
+            "%s: a layer with %s parameters got %s, whose bytes are converted as they are, from 0 "
+            "to 255.\nThe values of images are scaled before: wb_div(wb_astype(x, WB_F32), 255).\n"
             "A program that means the bytes themselves says so: wb_astype(x, WB_F32).",
             l->type->name, wb_dtype_name((wb_dtype)parameter->dtype), wb_describe(x));
 }

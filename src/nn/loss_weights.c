@@ -18,8 +18,8 @@ static bool fit(const wb__loss_weights *w, const char *name, const wb_tensor *yh
         n = WB__MIN(n, (int)sizeof wanted - 1);
     }
     if (!fits)
-        return !wb__fail(WB_ERROR_SHAPE, "%s: .%s is %s, and the loss has values [%s]: its axes are "
-                         "the first of these, each of the same size or 1", w->what, name,
+        return !wb__fail(WB_ERROR_SHAPE, "%s: .%s is %s, and the loss has values [%s]: its axes "
+                         "are the first of these, each of the same size or 1", w->what, name,
                          wb_describe(x), wanted);
     if (!wb__one_device(w->what, yhat, x)) return false;
     return (*at = x->ndim == w->ndim ? x : wb_reshape_array(x, w->ndim, dims)) != NULL;
@@ -108,8 +108,8 @@ static wb_tensor *read_quantiles(const wb_quantile_loss_options *o, const wb__gi
                              what);
     if (!wb__floating(what, q)) return NULL;
     if (q->ndim != 1 || !yhat->ndim || q->dims[0] != yhat->dims[yhat->ndim - 1])
-        return wb__fail_null(WB_ERROR_SHAPE, "%s: .quantiles is %s; it has a number for each element "
-                             "of the last axis of yhat, %s", what, wb_describe(q),
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: .quantiles is %s; it has a number for each "
+                             "element of the last axis of yhat, %s", what, wb_describe(q),
                              wb_describe(yhat));
     if ((*y)->ndim == yhat->ndim - 1 && !(*y = wb_unsqueeze(*y, -1))) return NULL;
     const wb_tensor *t = *y;

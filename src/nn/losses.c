@@ -164,8 +164,8 @@ static bool read_labels(loss *l, const wb__given *g)
                          l->what, wb_describe(y), wb_describe(x), l->axis);
     if (!named && is_ambiguous(x, y))
         return !wb__fail(WB_ERROR_SHAPE, "%s: class numbers %s fit axis 1 of %s, where images have "
-                         "their classes, and the last axis: name the axis of the classes, .dims = 1 "
-                         "or .dims = %d", l->what, wb_describe(y), wb_describe(x), x->ndim - 1);
+                         "their classes, and the last axis: name the axis of the classes, .dims = "
+                         "1 or .dims = %d", l->what, wb_describe(y), wb_describe(x), x->ndim - 1);
     if (!wb__one_device(l->what, x, y)) return false;
     y = wb__loss_masked(&l->w, y, -1, 0);
     if (!y ||
@@ -305,7 +305,8 @@ static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *g
     if (!(delta > 0))
         return wb__fail_null(WB_ERROR_ARGUMENT, "huber: delta is %g; it must be positive", delta);
     if (!wb__read_loss_weights(&w, "huber", &g, o.sample_weight, o.mask, yhat, 0)) return NULL;
-    wb_tensor *e = wb_abs(wb_sub(wb__loss_masked(&w, yhat, -1, 0.5), wb__loss_masked(&w, y, -1, 0.5)));
+    yhat = wb__loss_masked(&w, yhat, -1, 0.5);
+    wb_tensor *e = wb_abs(wb_sub(yhat, wb__loss_masked(&w, y, -1, 0.5)));
     wb_tensor *q = wb_minimum(e, wb_scalar(delta));
     return wb__weighted(&w, o.agg, wb_mul(q, wb_sub(e, wb_mul(q, wb_scalar(0.5)))));
 }

@@ -32,8 +32,8 @@ typedef struct {
 bool wb__read_loss_weights(wb__loss_weights *w, const char *what, const wb__given *given,
                            wb_tensor *sample_weight, wb_tensor *mask, const wb_tensor *yhat,
                            unsigned dropped);
-/* Returns x with the number v, or false, where the mask leaves a value out. x has the shape of the values, or
- * also an axis `classes`; -1: it has none. */
+/* Returns x with the number v, or false, where the mask leaves a value out. x has the shape of the
+ * values, or also an axis `classes`; -1: it has none. */
 wb_tensor *wb__loss_masked(const wb__loss_weights *w, wb_tensor *x, int classes, double v);
 /* Returns the values times their weights, or the sum or the mean of these. The mean divides by the
  * sum of the weights. */

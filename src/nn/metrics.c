@@ -229,7 +229,8 @@ static wb_tensor *roc_auc(wb_tensor *yhat, wb_tensor *y, const wb_roc_auc_option
     if (!y || !wb__labels_below(what, y, classes, NULL)) return NULL;
     wb_tensor *all = NULL;
     for (int64_t c = 0; c < classes; c++) {
-        wb_tensor *of = area(flat(wb_slice(yhat, axis, c, c + 1)), wb_eq(y, wb_scalar_int(c)), kept);
+        wb_tensor *score = flat(wb_slice(yhat, axis, c, c + 1));
+        wb_tensor *of = area(score, wb_eq(y, wb_scalar_int(c)), kept);
         of = of ? wb_unsqueeze(of, 0) : NULL;
         all = all ? wb_concat_array(2, (wb_tensor *[]){all, of}, 0) : of;
         if (!all) return NULL;

@@ -52,8 +52,8 @@ static int copy_leaf(const wb__leaf *leaf, void *ctx)
                         leaf->path, wb_describe(to), is_tensor ? wb_describe(x) : "no tensor");
     if (to->op != WB__OP_variable) {
         if (x->op != WB__OP_variable) return 0;             /* constants stay */
-        return wb__fail(WB_ERROR_ARGUMENT, "copy: \"%s\" is a constant, and a variable in the model "
-                        "to copy from: make one of it with wb_variable", leaf->path);
+        return wb__fail(WB_ERROR_ARGUMENT, "copy: \"%s\" is a constant, and a variable in the "
+                        "model to copy from: make one of it with wb_variable", leaf->path);
     }
     void **source = wb__pointer_map_at(&c->from, to);
     if (!source) return WB_ERROR_MEMORY;
@@ -157,8 +157,8 @@ static void warn_no_copy(void *average, void *model)
         atomic_exchange(&warned, true))
         return;
     wb__log(WB_LOG_WARN,
-            "average: the two models have unrelated parameters, and the decay is 0.999, its default: "
-            "the first moves by a thousandth towards the second.\n"
+            "average: the two models have unrelated parameters, and the decay is 0.999, its "
+            "default: the first moves by a thousandth towards the second.\n"
             "wb_copy(to, from) copies the parameters; wb_average_of(model) begins an average.");
 }
 

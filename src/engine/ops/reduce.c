@@ -129,8 +129,8 @@ wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *options)
     return wb__frame_end(f, wb__mean(x, mask, o.keep));
 }
 
-/* Returns the sum or the mean over the elements of x that are not NaN.  The gradient of `where` is 0
- * at the others. */
+/* Returns the sum or the mean over the elements of x that are not NaN.  The gradient of `where` is
+ * 0 at the others. */
 static wb_tensor *without_nan(const char *what, wb_tensor *x, const wb_reduce_options *options,
                               bool mean)
 {
