@@ -68,7 +68,7 @@ def checks_values(weber, folder):
              ("WEBER_EAGER", "yes", 'is "yes"', "0 or 1"),
              ("WEBER_ISA", "sse", 'is "sse"', "portable, avx2 or avx512"),
              ("WEBER_NUM_THREADS", "8,4", 'is "8,4"', "a whole number from 1 to 256"),
-             ("WEBER_CPU_DEVICES", "1.5", 'is "1.5"', "a whole number from 1 on"),
+             ("WEBER_CPU_DEVICES", "1.5", 'is "1.5"', "a whole number from 1 to 16"),
              ("WEBER_GPU_TIMING", "-1", 'is "-1"', "a number from 0 on"))
     code, out, err = doctor(weber, folder, **{name: value for name, value, _, _ in wrong})
     for name, value, found, words in wrong:

@@ -2,7 +2,6 @@
 #ifndef WB__PLAN_SHAPES_H
 #define WB__PLAN_SHAPES_H
 
-#include "base/text.h"
 #include "engine/request.h"
 
 /* Called when a plan was built for r.  Warns once in the process. */
