@@ -17,6 +17,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __APPLE__
+#include <xlocale.h>            /* newlocale */
+#endif
 
 static const wb__dist_services *services;
 static MPI_Comm comm = MPI_COMM_NULL;
