@@ -229,6 +229,25 @@ TEST_IN_SCOPE(of_class_numbers)
                                       .mask = wb_reshape(m, 1, 2, 2))), 0.574240517818, "image");
 }
 
+static wb_tensor *masked_loss(wb_layer *m, wb_batch b, void *ctx)
+{
+    return wb_logitcrossentropy(wb_call(m, b.x), b.y, .mask = ctx);
+}
+
+/* Where a training looks at the labels, it looks at those that count. */
+TEST_IN_SCOPE(trained_with_a_mask)
+{
+    wb_layer *m = wb_Dense(2, 3);
+    wb_tensor *kept = bools(4, (int32_t[]){1, 1, 0, 1});
+    wb_batch b = wb_batch_of(wb_randn(4, 2), integers(4, (int32_t[]){2, 0, -100, 1}));
+    wb_tree *g;
+    MADE(wb_withgradient(masked_loss, m, b, &g, kept));
+    kept = bools(4, (int32_t[]){1, 1, 1, 0});
+    wb_tensor *loss = wb_withgradient(masked_loss, m, b, &g, kept);
+    assert_true(!loss || isnan(wb_item(loss)));
+    wb_clear_error();
+}
+
 TEST_IN_SCOPE(of_sequences)
 {
     double v[18] = {0.5, -1, 2, 1.5, 0.25, -0.75, 0.1, 0.2, -0.3, -2, 1, 0.5, 0.3, 0.6, -0.9, 1,
