@@ -20,7 +20,7 @@ typedef struct {
     shape first[SHAPES];            /* of the first plan */
 } sequence;
 
-/* Static, since a program must not fail for want of memory for a warning. */
+/* Static, since a program must not fail because there is no memory for a warning. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static sequence sequences[SEQUENCES];
 static atomic_bool warned;

@@ -327,7 +327,7 @@ TEST_IN_SCOPE(no_rows)
     assert_true(isnan(wb_item(wb_ctc_loss(wb_zeros(0, 3, 4), y))));
 }
 
-/* Where the classes of an image may be in two axes, a call must name theirs. */
+/* Where the classes of an image may be in two axes, a call must name the axis. */
 TEST_IN_SCOPE(square_images)
 {
     wb_tensor *s = wb_randn(2, 4, 4, 4), *y = wb_randint(0, 4, 2, 4, 4);
