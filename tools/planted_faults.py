@@ -421,7 +421,7 @@ TABLE = [
     ("a copy ignores what only the source has", "src/train/average.c", "if (!leaf->other || !wb_is_none(leaf->other)) return 0;", "return 0;", ["model_tools"]),
     ("an average that copies nothing is not reported", "src/train/average.c", "if (!o.count && by_default) warn_no_copy(average, model);", "if (o.count < 0 && by_default) warn_no_copy(average, model);", ["notices"]),
     ("an average of a model is reported", "src/train/average.c", "wb_item(ratio) > 0.5", "wb_item(ratio) > -1", ["notices"]),
-    ("plans of one shape count as many", "src/engine/plan_shapes.c", "return named && same;", "return named;", ["notices"]),
+    ("plans of one shape count as many", "src/engine/plan_shapes.c", "return named && (same || (leaves && !s->apart));", "return named;", ["notices"]),
     ("a number of threads may be any", "src/base/environment.c", "*number >= rows[row].least && *number <= rows[row].most", "*number >= rows[row].least", ["notices"]),
     ("texts have the decimal point of the locale", "src/base/plain.c", "return plain ? uselocale(plain) : (locale_t)0;", "return plain ? (locale_t)0 : (locale_t)0;", ["plain_numbers"]),
     ("ignored rows count in the mean", "src/nn/losses.c", "counts = w ? wb_mul(counts, kept) : kept;", "counts = w ? counts : kept;", ["nn_loss_options"]),

@@ -17,6 +17,7 @@ typedef struct {
     uint64_t hash;                  /* of operations, dtypes and numbers of dimensions */
     uint64_t seen[MANY];            /* hashes of the shapes */
     int plans;
+    bool apart;                     /* a shape differed from its first one in several axes */
     shape first[SHAPES];            /* of the first plan */
 } sequence;
 
@@ -52,6 +53,7 @@ static sequence *find(uint64_t hash)
     }
     least->hash = hash;
     least->plans = 0;
+    least->apart = false;
     return least;
 }
 
@@ -62,17 +64,31 @@ static shape shape_of(const wb_tensor *x)
     return s;
 }
 
-/* Writes the shapes that differ from those of the first plan.  False: none differs, or all do, as
- * where each parameter of a model is looked at in turn. */
+/* Notes whether a shape differs from that of the first plan in several axes. */
+static void compare(sequence *s, const wb__request *r)
+{
+    for (int i = 0, at = 0; i < r->order.n && at < SHAPES; i++) {
+        if (!brings_shapes(r->order.node[i])) continue;
+        const shape *first = &s->first[at++], now = shape_of(r->order.node[i]);
+        int axes = 0;
+        for (int k = 0; k < WB_MAX_DIMS; k++) axes += first->dims[k] != now.dims[k];
+        s->apart |= axes > 1;
+    }
+}
+
+/* Writes the shapes that differ from those of the first plan.  False: none differs, or they are
+ * those of a program that looks at each parameter of a model in turn: all differ, and in several
+ * axes; or there is no leaf, as where parameters get their initial values. */
 static bool write_changes(const sequence *s, const wb__request *r, char *text, size_t bytes)
 {
     size_t n = 0;
-    int at = 0, named = 0, same = 0;
+    int at = 0, named = 0, same = 0, leaves = 0;
     for (int i = 0; i < r->order.n && at < SHAPES; i++) {
         const wb_tensor *x = r->order.node[i];
         if (!brings_shapes(x)) continue;
         const shape *first = &s->first[at++], now = shape_of(x);
         if (!x->ndim) continue;
+        leaves += wb__is_leaf(x);
         if (!memcmp(first, &now, sizeof now)) {
             same += wb__is_leaf(x);
         } else if (named++ < NAMED) {
@@ -84,7 +100,7 @@ static bool write_changes(const sequence *s, const wb__request *r, char *text, s
         }
     }
     if (named > NAMED) snprintf(text + n, bytes - n, "; ...");
-    return named && same;
+    return named && (same || (leaves && !s->apart));
 }
 
 /* Counts a plan.  Returns whether it is the one to warn at. */
@@ -97,6 +113,7 @@ static bool count(const wb__request *r, char *text, size_t bytes)
         if (s->seen[i] == shapes) return false;
     for (int i = 0, at = 0; !s->plans && i < r->order.n && at < SHAPES; i++)
         if (brings_shapes(r->order.node[i])) s->first[at++] = shape_of(r->order.node[i]);
+    compare(s, r);
     s->seen[s->plans++] = shapes;
     return s->plans == MANY && write_changes(s, r, text, bytes);
 }
