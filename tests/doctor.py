@@ -60,7 +60,7 @@ def checks_values(weber, folder):
                             WEBER_ISA="avx2", WEBER_EAGER="", WEBER_GPU_TIMING="0.5")
     whole = ('WEBER_DEBUG has "chek", which has no effect: it is a list, with commas, of load,'
              " stages, plan, dispatch, kernel, check, sync, dist or all")
-    number = 'WEBER_NUM_THREADS is "abc", which has no effect: it is a whole number from 1 on'
+    number = 'WEBER_NUM_THREADS is "abc", which has no effect: it is a whole number from 1 to 256'
     yield "values", code == 1 and "\n2 problems were found" in out and \
         f"PROBLEM: {whole}\n" in out and f"PROBLEM: {number}\n" in out, out
     yield "warnings", err.count(f"{whole}.") == 1 and err.count("which has") == 2 and \
@@ -68,8 +68,8 @@ def checks_values(weber, folder):
     wrong = (("WEBER_DEBUG", "check,x y", 'has "x y"', "a list"),
              ("WEBER_EAGER", "yes", 'is "yes"', "0 or 1"),
              ("WEBER_ISA", "sse", 'is "sse"', "portable, avx2 or avx512"),
-             ("WEBER_NUM_THREADS", "8,4", 'is "8,4"', "a whole number from 1 on"),
-             ("WEBER_CPU_DEVICES", "1.5", 'is "1.5"', "a whole number from 1 on"),
+             ("WEBER_NUM_THREADS", "8,4", 'is "8,4"', "a whole number from 1 to 256"),
+             ("WEBER_CPU_DEVICES", "1.5", 'is "1.5"', "a whole number from 1 to 16"),
              ("WEBER_GPU_TIMING", "-1", 'is "-1"', "a number from 0 on"))
     code, out, err = doctor(weber, folder, **{name: value for name, value, _, _ in wrong})
     for name, value, found, words in wrong:

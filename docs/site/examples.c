@@ -27,6 +27,9 @@ static void elementwise(void)
     y = wb_logcosh(x);
     y = wb_celu(x);
     y = wb_elu_of(x, 0.5);
+    y = wb_nan_to_num(wb_log(x), .neginf = -100);
+    wb_tensor *mean = wb_nanmean(wb_log(x)), *sum = wb_nansum(wb_sqrt(x), 0);
+    wb_eval(mean, sum, wb_isnan(wb_log(x)));
     y = wb_trelu_of(x, 1.5);
     y = wb_erf(wb_div(x, sqrt(2)));
     y = wb_reciprocal(wb_add(x, 4));
@@ -240,6 +243,12 @@ static void losses(void)
     loss = wb_focal_loss(wb_softmax(scores), rows);
     wb_tensor *smooth = wb_label_smoothing(rows, 0.1);
     wb_eval(loss, smooth);
+    wb_tensor *weights = wb_rand(4), *kept = wb_gt(weights, 0.1);
+    loss = wb_logitcrossentropy(scores, classes, .sample_weight = weights, .mask = kept);
+    loss = wb_quantile_loss(yhat, y, 0.9);
+    wb_tensor *f1 = wb_f1(scores, classes), *auc = wb_roc_auc(logits, y);
+    wb_tensor *table = wb_confusion(scores, classes), *iou = wb_iou(scores, classes);
+    wb_eval(loss, f1, auc, table, iou);
 }
 
 static double halving(double t, void *ctx) { return *(double *)ctx / t; }
@@ -330,6 +339,7 @@ static void training(void)
     if (wb_set_schedule(state, "", wb_Exp(0.1, 0.999))) return;     /* of all parameters */
     if (wb_rule_number(state, "", "eta", &eta)) return;
     if (wb_average(average, model, 0.99)) return;                   /* after wb_update */
+    if (wb_copy(model, average)) return;                            /* same values */
     if (wb_throttle(&last, 10)) printf("at most once in 10 s: %g\n", eta);
     double scores[] = {1, 0.5, 0.6, 0.7, 0.7};
     wb_watch worse = {.wait = 2}, stop = {.wait = 2}, flat = {.wait = 1, .min_dist = 1e-6};

@@ -176,6 +176,32 @@ WB_LOSS_(wb_logitcrossentropy)
 WB_LOSS_(wb_kldivergence)
 WB_LOSS_(wb_focal_loss)
 #undef WB_LOSS_
+inline wb_tensor *wb_quantile_loss(wb_tensor *yhat, wb_tensor *y, wb_quantile_loss_options o = {})
+{
+    return wb_quantile_loss_with(yhat, y, &o);
+}
+inline wb_tensor *wb_quantile_loss(wb_tensor *yhat, wb_tensor *y, double quantile,
+                                   wb_quantile_loss_options o)
+{
+    o.quantile = quantile;
+    return wb_quantile_loss_with(yhat, y, &o);
+}
+inline wb_tensor *wb_confusion(wb_tensor *yhat, wb_tensor *y, wb_metric_options o)
+{
+    return wb_confusion_with(yhat, y, &o);
+}
+inline wb_tensor *wb_f1(wb_tensor *yhat, wb_tensor *y, wb_metric_options o)
+{
+    return wb_f1_with(yhat, y, &o);
+}
+inline wb_tensor *wb_iou(wb_tensor *yhat, wb_tensor *y, wb_metric_options o)
+{
+    return wb_iou_with(yhat, y, &o);
+}
+inline wb_tensor *wb_roc_auc(wb_tensor *yhat, wb_tensor *y, wb_roc_auc_options o)
+{
+    return wb_roc_auc_with(yhat, y, &o);
+}
 inline wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, wb_huber_options o = {})
 {
     return wb_huber_with(yhat, y, &o);

@@ -115,6 +115,8 @@ struct wb_axes_ {
     }
 WB_REDUCTION_(wb_sum)
 WB_REDUCTION_(wb_mean)
+WB_REDUCTION_(wb_nansum)
+WB_REDUCTION_(wb_nanmean)
 WB_REDUCTION_(wb_max)
 WB_REDUCTION_(wb_min)
 WB_REDUCTION_(wb_variance)
@@ -124,6 +126,10 @@ WB_REDUCTION_(wb_prod)
 WB_REDUCTION_(wb_any)
 WB_REDUCTION_(wb_all)
 #undef WB_REDUCTION_
+inline wb_tensor *wb_nan_to_num(wb_tensor *x, wb_nan_to_num_options o = {})
+{
+    return wb_nan_to_num_with(x, &o);
+}
 inline wb_tensor *wb_norm(wb_tensor *x, double p, wb_reduce_options o = {})
 {
     return wb_norm_with(x, p, &o);

@@ -262,10 +262,10 @@ typedef struct wb_dataloader_options {
 } wb_dataloader_options;
 /** A loader of the batches of a dataset: wb_dataloader(d, 32, .shuffle = true).  It holds a
  * reference to the dataset.  The last batch may be shorter.  The order depends only on the seed and
- * the number of the epoch.  With .drop_last a dataset shorter than one batch gives no batches; this
- * logs a warning, and wb_train fails.  Errors: a batchsize of 0 or below -1; .ahead outside
- * 0 .. 1024; a shuffle of 2^32 observations or more; .workers outside 1 .. 64, or above 1 with
- * .ahead = 0.
+ * the number of the epoch.  A dataset shorter than one batch gives one batch of all observations,
+ * which the log reports once, or none with .drop_last; this logs a warning, and wb_train fails.
+ * Errors: a batchsize of 0 or below -1; .ahead outside 0 .. 1024; a shuffle of 2^32 observations or
+ * more; .workers outside 1 .. 64, or above 1 with .ahead = 0.
  *
  * With .workers = k, k threads prepare one batch each, and at least k batches are prepared ahead.
  * They call the functions of the dataset and .collate at the same time.  Order and values of the

@@ -149,6 +149,25 @@ WB_API wb_tensor *wb_scatter_along_with(wb_tensor *x, wb_tensor *index, wb_tenso
     wb_scatter_along_with((x), (index), (values), (axis), WB_GET_(wb_scatter_options, __VA_ARGS__))
 #endif
 
+/* ---- numbers in place of NaN ----------------------------------------------------------------- */
+
+/** Options of wb_nan_to_num. */
+typedef struct wb_nan_to_num_options {
+    WB_OPTIONS_HEAD(wb_nan_to_num_options)
+    WB_BY_PLACE
+    double nan WB_IS(0);
+    double posinf WB_IS(WB_DEFAULT);        /* default: the greatest finite number of the dtype */
+    double neginf WB_IS(WB_DEFAULT);        /* default: the least */
+    WB_NO_MORE
+} wb_nan_to_num_options;
+/** x with numbers in place of NaN, of infinity and of -infinity: wb_nan_to_num(x),
+ * wb_nan_to_num(x, 1, .posinf = 100).  x floating.  The gradient is 0 where x is not finite. */
+WB_API wb_tensor *wb_nan_to_num_with(wb_tensor *x, const wb_nan_to_num_options *o);
+#ifndef __cplusplus
+#define wb_nan_to_num(...) WB_NAN_TO_NUM_(__VA_ARGS__, )
+#define WB_NAN_TO_NUM_(x, ...) wb_nan_to_num_with((x), WB_GET_(wb_nan_to_num_options, __VA_ARGS__))
+#endif
+
 /* ---- order: any dtype but bool --------------------------------------------------------------- */
 
 /* NaN is the greatest, 0 and -0 are equal.  Sorting is stable, in both directions: equal elements

@@ -1,4 +1,4 @@
-/* Weber, chapter 4: losses.  nn.h includes this header. */
+/* Weber, chapter 4: losses and metrics.  nn.h includes this header. */
 #ifndef WEBER_LOSSES_H
 #define WEBER_LOSSES_H
 
@@ -15,8 +15,23 @@ extern "C" {
  * also be f32.  A loss has gradients with respect to yhat and to a floating y.
  *
  * Losses of elements have a formula for each element.  The losses of classes sum over the axis
- * .dims of the classes, whose vectors are called rows here, and have a value for each row.  Errors
- * of all losses: an option that the loss does not use; a number outside its range. */
+ * .dims of the classes, whose vectors are called rows here, and have a value for each row.  Without
+ * elements or rows, as for a batch of 0 rows, the mean is NaN and the sum 0, in all losses.
+ *
+ * .sample_weight and .mask belong to the values of a loss: those of its elements, of its rows, or
+ * of its sequences (wb_ctc_loss).  Their axes are the first axes of the values, each of the same
+ * size or 1: [N] has a number for each of the N observations, [N,T] one for each step of each.
+ * .sample_weight (w) multiplies a value l, and .mask, of dtype bool, leaves out a value where it is
+ * false (w is 0 there):
+ *   WB_MEAN  sum(w l) / sum(w)      WB_SUM  sum(w l)      WB_UNREDUCED  w l
+ * The mean is that of PyTorch's mse_loss with weight and of scikit-learn's sample_weight; Keras
+ * divides by the number of values instead.  It is NaN where sum(w) is 0, as where the mask leaves
+ * nothing.  What is in yhat and y behind the mask, such as NaN or a label that is no class, has no
+ * effect on the value nor on a gradient, which is 0 there.  A weight of 0 alone lets NaN through.
+ * With wb_dice_coeff_loss and wb_tversky_loss the weights multiply the terms of the sums.
+ *
+ * Errors of all losses: an option that the loss does not use; a number outside its range; a weight
+ * or mask whose shape does not fit. */
 
 /** What a loss returns: a tensor without dimensions, or all values. */
 typedef enum {
@@ -40,6 +55,8 @@ typedef struct wb_loss_options {
     /* weights [classes] of the dtype of yhat, or f32 if yhat is f16 or bf16; WB_NONE: none */
     wb_tensor *weight WB_IS(NULL);
     int64_t ignore_index WB_IS(INT64_MIN);  /* the class number to ignore; default: none */
+    wb_tensor *sample_weight WB_IS(NULL);   /* of the dtypes of .weight; WB_NONE: none */
+    wb_tensor *mask WB_IS(NULL);            /* bool; WB_NONE: none */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_loss_options;
@@ -61,6 +78,7 @@ WB_API wb_tensor *wb_msle(wb_tensor *yhat, wb_tensor *y);
 typedef struct wb_huber_options {
     WB_OPTIONS_HEAD(wb_huber_options)
     wb_agg agg WB_IS(WB_MEAN);
+    wb_tensor *sample_weight WB_IS(NULL), *mask WB_IS(NULL);
     WB_BY_PLACE
     double delta WB_IS(1);
     WB_NO_MORE
@@ -70,6 +88,28 @@ typedef struct wb_huber_options {
 WB_API wb_tensor *wb_huber_with(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *o);
 /** wb_huber as a function value, with delta. */
 WB_API wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta);
+
+/** Options of wb_quantile_loss. */
+typedef struct wb_quantile_loss_options {
+    WB_OPTIONS_HEAD(wb_quantile_loss_options)
+    wb_agg agg WB_IS(WB_MEAN);
+    wb_tensor *sample_weight WB_IS(NULL), *mask WB_IS(NULL);
+    /* several quantiles [Q], of the dtypes of .sample_weight, for yhat [..., Q] and y [...] */
+    wb_tensor *quantiles WB_IS(NULL);
+    WB_BY_PLACE
+    double quantile WB_IS(0.5);             /* above 0 and below 1 */
+    WB_NO_MORE
+} wb_quantile_loss_options;
+/** The pinball loss max(q e, (q - 1) e), with e = y - yhat and the quantile q:
+ * wb_quantile_loss(yhat, y, 0.9), wb_quantile_loss(yhat, y, .quantiles = q).  Its mean is least
+ * where a share q of y is below yhat.  Where e is 0, the gradient with respect to yhat is -q.  With
+ * .quantiles, column k of yhat has the estimate of the quantile q[k], and the values have the shape
+ * of yhat.  (Koenker & Bassett 1978; mean_pinball_loss of scikit-learn)  Errors: a quantile that is
+ * not above 0 and below 1; .quantile together with .quantiles; shapes that do not fit. */
+WB_API wb_tensor *wb_quantile_loss_with(wb_tensor *yhat, wb_tensor *y,
+                                        const wb_quantile_loss_options *o);
+/** wb_quantile_loss as a function value, with the quantile. */
+WB_API wb_tensor *wb_quantile_loss(wb_tensor *yhat, wb_tensor *y, double quantile);
 
 /** -y log(yhat + eps) - (1 - y) log(1 - yhat + eps), for probabilities yhat, with .eps. */
 WB_API wb_tensor *wb_binarycrossentropy_with(wb_tensor *yhat, wb_tensor *y,
@@ -120,7 +160,8 @@ WB_API wb_tensor *wb_tversky_loss_with(wb_tensor *yhat, wb_tensor *y, const wb_l
 WB_API wb_tensor *wb_tversky_loss(wb_tensor *yhat, wb_tensor *y);
 
 /** -sum(y log(yhat + eps)) over the classes, for probabilities yhat, with .dims, .eps,
- * .label_smoothing, .weight and .ignore_index.  Error of the losses of classes: no elements.
+ * .label_smoothing, .weight and .ignore_index.  Error of the losses of classes: no axis of classes,
+ * or one of size 0.
  *
  * y has probabilities, such as one-hot rows, in the shape of yhat.  Or y has class numbers, of an
  * integer dtype, in the shape of yhat without the axis of the classes; they count as one-hot rows.
@@ -128,7 +169,11 @@ WB_API wb_tensor *wb_tversky_loss(wb_tensor *yhat, wb_tensor *y);
  * A row whose class number is .ignore_index has the loss 0.  With class numbers the mean is the sum
  * divided by the sum of the weights of the classes of the rows that are not ignored, or by their
  * number; if there is none, it is NaN.  With probabilities it is the sum divided by the number of
- * rows.  .ignore_index with probabilities is an error.
+ * rows.  .ignore_index with probabilities is an error.  Rows of class numbers that have a
+ * .sample_weight too count with the product of both weights.
+ *
+ * Scores of images [N,C,H,W] have their classes in axis 1: .dims = 1.  If C, H and W are equal,
+ * class numbers [N,H,W] fit the last axis as well; without .dims this is an error.
  *
  * A class number outside 0 .. classes-1 that is not ignored is an error with WEBER_DEBUG=check.  It
  * is one in wb_train and wb_withgradient too, if y is in memory that the host can read, and is
@@ -164,6 +209,7 @@ typedef struct wb_ctc_loss_options {
     bool zero_infinity WB_IS(false);        /* 0 in place of an infinite loss */
     /* integers [N] from 0 to T and from 0 to L; default and WB_NONE: T and L for all sequences */
     wb_tensor *input_lengths WB_IS(NULL), *target_lengths WB_IS(NULL);
+    wb_tensor *sample_weight WB_IS(NULL), *mask WB_IS(NULL);    /* [N] */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_ctc_loss_options;
@@ -174,8 +220,9 @@ typedef struct wb_ctc_loss_options {
  * The paths are those that become the labels when equal neighbours are merged and then blanks are
  * removed.  Steps of yhat and labels of y behind a sequence's length do not count.  WB_UNREDUCED
  * gives the losses [N], WB_SUM their sum, and WB_MEAN, as in PyTorch, the mean of loss / max(1,
- * target length).  If no path exists, as with more labels than steps, the loss is infinite, or 0
- * with .zero_infinity, and its gradient is 0 (PyTorch: NaN without zero_infinity).
+ * target length), with .sample_weight and .mask.  If no path exists, as with more labels than
+ * steps, the loss is infinite, or 0 with .zero_infinity, and its gradient is 0 (PyTorch: NaN
+ * without zero_infinity).
  *
  * Logarithms of probabilities are such scores too.  PyTorch's ctc_loss(log_probs, ...) with
  * log_probs [T, N, classes] is wb_ctc_loss(wb_permute(log_probs, 1, 0, 2), ...), with its gradient;
@@ -224,12 +271,98 @@ WB_API wb_tensor *wb_label_smoothing_with(wb_tensor *y, double alpha,
 #define WB_LOSS_(f, yhat, y, ...) f((yhat), (y), WB_GET_(wb_loss_options, __VA_ARGS__))
 #define wb_huber(...) WB_HUBER_(__VA_ARGS__, )
 #define WB_HUBER_(yhat, y, ...) wb_huber_with((yhat), (y), WB_GET_(wb_huber_options, __VA_ARGS__))
+#define wb_quantile_loss(...) WB_QUANTILE_LOSS_(__VA_ARGS__, )
+#define WB_QUANTILE_LOSS_(yhat, y, ...) \
+    wb_quantile_loss_with((yhat), (y), WB_GET_(wb_quantile_loss_options, __VA_ARGS__))
 #define wb_ctc_loss(...) WB_CTC_LOSS_(__VA_ARGS__, )
 #define WB_CTC_LOSS_(yhat, y, ...) \
     wb_ctc_loss_with((yhat), (y), WB_GET_(wb_ctc_loss_options, __VA_ARGS__))
 #define wb_label_smoothing(...) WB_LABEL_SMOOTHING_(__VA_ARGS__, )
 #define WB_LABEL_SMOOTHING_(y, alpha, ...) \
     wb_label_smoothing_with((y), (alpha), WB_GET_(wb_label_smoothing_options, __VA_ARGS__))
+#endif
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+/* A metric compares the output of a model with the target y, which has true classes.  It has no
+ * gradient; wb_item reads it, as in a function that is .metric of wb_train:
+ *
+ *     static double held_out(wb_layer *model, int epoch, void *ctx)
+ *     {
+ *         wb_batch *b = ctx;
+ *         return wb_item(wb_f1(wb_call(model, b->x), b->y));
+ *     }
+ *
+ * yhat is one of these:
+ *   scores, floating, with the classes in the axis .dims: the class with the highest score counts;
+ *     y has class numbers, of an integer dtype, in the shape of yhat without that axis
+ *   class numbers, of an integer dtype, in the shape of y, with .classes
+ *   bool, as wb_gt(p, 0.5), in the shape of y, which is bool or has numbers of which those that are
+ *     not 0 are true: two classes, false (0) and true (1)
+ * Elements whose class in y is .ignore_index, or where .mask is false, are left out.  So are those
+ * with a class outside 0 .. classes-1, which is an error where wb_crossentropy has that error. */
+
+/** Options of wb_confusion, wb_f1 and wb_iou. */
+typedef struct wb_metric_options {
+    WB_OPTIONS_HEAD(wb_metric_options)
+    wb_agg agg WB_IS(WB_MEAN);              /* of wb_f1 and wb_iou */
+    int dims WB_IS(-1);                     /* the axis of the scores of the classes */
+    int64_t classes WB_IS(0);               /* their number, where yhat has class numbers */
+    int64_t ignore_index WB_IS(INT64_MIN);  /* the class number to ignore; default: none */
+    wb_tensor *mask WB_IS(NULL);            /* bool, as that of losses */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_metric_options;
+/** The confusion table: how many elements of class i of y have class j in yhat, i32
+ * [classes, classes], with i in the rows: wb_confusion(scores, y).  (confusion_matrix of
+ * scikit-learn)  Errors: shapes or dtypes that do not fit; class numbers without .classes; .agg. */
+WB_API wb_tensor *wb_confusion_with(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *o);
+/** wb_confusion as a function value. */
+WB_API wb_tensor *wb_confusion(wb_tensor *yhat, wb_tensor *y);
+/** F1 of each class, 2 tp / (2 tp + fp + fn), the harmonic mean of precision and recall, with the
+ * elements tp that have the class in yhat and y, fp only in yhat, fn only in y: wb_f1(scores, y),
+ * wb_f1(wb_gt(p, 0.5), y).  f32.
+ *
+ * WB_MEAN is the mean over the classes that yhat or y have (average="macro" of scikit-learn's
+ * f1_score), or, where yhat is bool, the value of the class true (average="binary").  WB_UNREDUCED
+ * gives the values [classes], NaN for a class that neither has.  Of no elements the mean is NaN.
+ * Errors: those of wb_confusion; .agg = WB_SUM. */
+WB_API wb_tensor *wb_f1_with(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *o);
+/** wb_f1 as a function value. */
+WB_API wb_tensor *wb_f1(wb_tensor *yhat, wb_tensor *y);
+/** The intersection over union of each class, tp / (tp + fp + fn), otherwise as wb_f1: the mean IoU
+ * of a segmentation is wb_iou(scores, y, .dims = 1).  (jaccard_score of scikit-learn) */
+WB_API wb_tensor *wb_iou_with(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *o);
+/** wb_iou as a function value. */
+WB_API wb_tensor *wb_iou(wb_tensor *yhat, wb_tensor *y);
+/** Options of wb_roc_auc. */
+typedef struct wb_roc_auc_options {
+    WB_OPTIONS_HEAD(wb_roc_auc_options)
+    int dims WB_IS(-1);                     /* the axis of the scores of the classes */
+    wb_tensor *mask WB_IS(NULL);            /* bool, in the shape of y or of its first axes */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_roc_auc_options;
+/** The area under the curve of the true positive rate over the false positive rate: the share of
+ * the pairs of a true and a false element in which the true one has the higher score, where an
+ * equal score counts 1/2: wb_roc_auc(scores, y).  f32; the cost is that of sorting.
+ *
+ * yhat has floating scores, y in its shape is bool or has numbers of which those that are not 0 are
+ * true.  Or y has class numbers in the shape of yhat without the axis .dims: the result is the mean
+ * over the classes, each against the rest, that have true and false elements (multi_class="ovr" of
+ * scikit-learn's roc_auc_score).  NaN if there is no true or no false element, or if a score is
+ * NaN.  Errors: shapes or dtypes that do not fit; more than 2^31 elements. */
+WB_API wb_tensor *wb_roc_auc_with(wb_tensor *yhat, wb_tensor *y, const wb_roc_auc_options *o);
+/** wb_roc_auc as a function value. */
+WB_API wb_tensor *wb_roc_auc(wb_tensor *yhat, wb_tensor *y);
+#ifndef __cplusplus
+#define wb_confusion(...) WB_METRIC_(wb_confusion_with, __VA_ARGS__, )
+#define wb_f1(...) WB_METRIC_(wb_f1_with, __VA_ARGS__, )
+#define wb_iou(...) WB_METRIC_(wb_iou_with, __VA_ARGS__, )
+#define WB_METRIC_(f, yhat, y, ...) f((yhat), (y), WB_GET_(wb_metric_options, __VA_ARGS__))
+#define wb_roc_auc(...) WB_ROC_AUC_(__VA_ARGS__, )
+#define WB_ROC_AUC_(yhat, y, ...) \
+    wb_roc_auc_with((yhat), (y), WB_GET_(wb_roc_auc_options, __VA_ARGS__))
 #endif
 
 #ifdef __cplusplus

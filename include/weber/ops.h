@@ -57,6 +57,8 @@ WB_API wb_tensor *wb_erf(wb_tensor *x);
 WB_API wb_tensor *wb_floor(wb_tensor *x);
 /** Whether x is neither infinite nor NaN.  Result bool; no gradient. */
 WB_API wb_tensor *wb_isfinite(wb_tensor *x);
+/** Whether x is NaN.  Result bool; no gradient. */
+WB_API wb_tensor *wb_isnan(wb_tensor *x);
 /** Logical not.  x bool; no gradient. */
 WB_API wb_tensor *wb_not(wb_tensor *x);
 
@@ -252,6 +254,12 @@ typedef struct wb_reduce_options {
 WB_API wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o);
 /** The mean over some axes.  Floating only.  Over an axis of size 0: NaN. */
 WB_API wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *o);
+/** The sum over some axes of the elements that are not NaN.  Floating only.  Of none: 0.  The
+ * gradient is 0 where x is NaN. */
+WB_API wb_tensor *wb_nansum_with(wb_tensor *x, const wb_reduce_options *o);
+/** The mean over some axes of the elements that are not NaN: wb_nanmean(x), wb_nanmean(x, 0).
+ * Floating only.  Of none: NaN.  The gradient is 0 where x is NaN. */
+WB_API wb_tensor *wb_nanmean_with(wb_tensor *x, const wb_reduce_options *o);
 /** The greatest element along some axes; NaN if one of them is NaN.  If several elements are
  * the greatest, each has an equal share of the gradient.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o);
@@ -288,6 +296,8 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #ifndef __cplusplus
 #define wb_sum(...) WB_REDUCE_(wb_sum_with, __VA_ARGS__, )
 #define wb_mean(...) WB_REDUCE_(wb_mean_with, __VA_ARGS__, )
+#define wb_nansum(...) WB_REDUCE_(wb_nansum_with, __VA_ARGS__, )
+#define wb_nanmean(...) WB_REDUCE_(wb_nanmean_with, __VA_ARGS__, )
 #define wb_max(...) WB_REDUCE_(wb_max_with, __VA_ARGS__, )
 #define wb_min(...) WB_REDUCE_(wb_min_with, __VA_ARGS__, )
 #define wb_variance(...) WB_REDUCE_(wb_variance_with, __VA_ARGS__, )
@@ -514,7 +524,9 @@ WB_API wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps);
  *   q [..., Tq, d]   k [..., Tk, d]   v [..., Tk, e]   y [..., Tq, e]
  *   mask bool, broadcast to [..., Tq, Tk], or WB_NONE
  * The axes before the last two broadcast.  q, k and v have the same dtype; the mask has no
- * gradient.  A query whose keys are all masked gives zeros.
+ * gradient.  A query whose keys are all masked gives zeros.  NaN in k has no effect where it is
+ * masked; in v it has one, as in PyTorch, since the weight 0 times NaN is NaN: wb_where(kept, v, 0)
+ * takes it out.
  *
  * Gradient, with p the weights and g the gradient of y:
  *   dv = pᵀ·g   dq = ds·k / sqrt(d)   dk = dsᵀ·q / sqrt(d)   ds = p (g·vᵀ - sum(p (g·vᵀ)))

@@ -120,8 +120,8 @@ WB_API int wb_ndim(const wb_tensor *x);
 /** The dimensions, an array of wb_ndim(x) numbers that is valid as long as x.  NULL for NULL; for
  * WB_NONE a pointer that must not be read. */
 WB_API const int64_t *wb_dims(const wb_tensor *x);
-/** The size of an axis; a negative axis counts from the end.  -1 if there is no such axis, and for
- * NULL and WB_NONE. */
+/** The size of an axis; a negative axis counts from the end.  -1 for WB_NONE, and with the error
+ * set for NULL and if there is no such axis. */
 WB_API int64_t wb_dim(const wb_tensor *x, int axis);
 /** The number of elements; 0 for WB_NONE, -1 for NULL. */
 WB_API int64_t wb_size(const wb_tensor *x);

@@ -364,7 +364,17 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #define WB_RULE_OPTIONS_(...) (WB_GET_(wb_Rule_options, __VA_ARGS__))
 #endif
 
-/* ---- averages of parameters ------------------------------------------------------------------ */
+/* ---- copies and averages of parameters ------------------------------------------------------- */
+
+/** Copies the values of all parameters and of the states that are not trained, such as running
+ * statistics, from one model, a layer or tree, to another of the same structure: wb_copy(to, from),
+ * as for a target network.  Values are converted to the dtypes of `to` and moved to its devices.
+ * Constants stay.  The assignments are recorded, as in wb_update, also in a function of wb_compile
+ * where the devices are the same.  A parameter that has two places in `to` (tied) is assigned once.
+ * Returns 0 or an error code, and then nothing is assigned.  Errors name the path: a name or a
+ * tensor that one of the two does not have; other shapes; a constant in place of a parameter; one
+ * parameter of `to` at two places that are two parameters in `from`. */
+WB_API int wb_copy(void *to, void *from);
 
 /** A copy of a model, a layer or tree, for wb_average: a model of its own, which can be called,
  * saved and loaded.  The parameters of a .mixed model (wb_setup) are f32 in it.
@@ -384,7 +394,11 @@ typedef struct wb_average_options {
  * statistics, are copied.  The assignments are recorded, as in wb_update, and executed with those
  * of the model.  In a function of wb_compile .decay and .count are constants.  wb_average_of makes
  * `average`; wb_checkpoint.average saves it.  Returns 0 or an error code.  Errors: the two are
- * different models; decay outside 0 to 1; negative .count. */
+ * different models; decay outside 0 to 1; negative .count.
+ *
+ * wb_average(target, model) does not copy: with the default decay it moves the target by a
+ * thousandth.  The log reports it once, where the target was not made by wb_average_of, has not
+ * been copied or averaged before, and has other numbers than the model altogether. */
 WB_API int wb_average_with(void *average, void *model, const wb_average_options *o);
 #ifndef __cplusplus
 #define wb_average_of(model) WB_ONCE_(WB_AVERAGE_OF_, model, )

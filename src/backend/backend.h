@@ -7,6 +7,7 @@
 #ifndef WB__BACKEND_H
 #define WB__BACKEND_H
 
+#include "base/environment.h"
 #include "ops/ops.h"
 #include "backend/kinds.h"
 
@@ -402,7 +403,6 @@ extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend, wb__am
     wb__mtl_backend;
 /* The CPU devices.  There is one, unless WEBER_CPU_DEVICES asks for more, to test programs that use
  * several devices. */
-enum { WB__MAX_CPU_DEVICES = 16 };
 extern const char wb__device_kind[];
 extern const wb_device wb__cpu_devices[WB__MAX_CPU_DEVICES];
 #define wb__cpu (wb__cpu_devices[0])

@@ -188,11 +188,11 @@ char *wb__printf(const char *format, ...)
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int n = vsnprintf(NULL, 0, format, arguments);
+    int n = wb__plain_list(NULL, 0, format, arguments);
     va_end(arguments);
     char *text = n < 0 ? wb__fail_null(WB_ERROR_INTERNAL, "a text could not be formatted")
                        : wb__alloc((size_t)n + 1);
-    if (text) vsnprintf(text, (size_t)n + 1, format, again);
+    if (text) wb__plain_list(text, (size_t)n + 1, format, again);
     va_end(again);
     return text;
 }

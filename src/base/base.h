@@ -92,6 +92,12 @@ static inline bool wb__reserve(void *list, int *capacity, int n, size_t each)
 char *wb__strdup(const char *s);
 char *wb__printf(const char *format, ...) WB__PRINTF(1, 2);   /* allocated text */
 
+/* snprintf, vsnprintf and strtod with a decimal point, whatever the program's locale is.  All texts
+ * with numbers that are not whole are made and read with these. */
+int wb__plain(char *to, size_t bytes, const char *format, ...) WB__PRINTF(3, 4);
+int wb__plain_list(char *to, size_t bytes, const char *format, va_list arguments) WB__PRINTF(3, 0);
+double wb__plain_number(const char *text, char **stop);
+
 /* Memory for small objects.  wb__pool_put keeps the block on a list of the calling thread, from
  * which wb__pool_get takes it.  `bytes` must be the same in both calls.  The contents of a block
  * from wb__pool_get are undefined.  wb__pool_trim frees the blocks on the lists of the calling

@@ -9,23 +9,25 @@
 #include <string.h>
 
 typedef enum { ONE_WORD, LIST, WHOLE, REAL } form;
-#define SWITCH "0 1", 0, ONE_WORD
-#define WORDS(words) words, 0, ONE_WORD
-#define NUMBER(least, form) NULL, least, form
+#define SWITCH "0 1", 0, 0, ONE_WORD
+#define WORDS(words) words, 0, 0, ONE_WORD
+#define NUMBER(least, most, form) NULL, least, most, form
 
-/* `words` are separated by blanks; NULL: a number from `least` on. */
+/* `words` are separated by blanks; NULL: a number from `least` to `most`. */
 /* clang-format off */
-static const struct { const char *name, *words; double least; form form; } rows[] = {
+static const struct { const char *name, *words; double least, most; form form; } rows[] = {
     {"WEBER_AMDGPU_GRAPHS", SWITCH}, {"WEBER_AMDGPU_MIOPEN", SWITCH},
     {"WEBER_AMDGPU_RCCL", SWITCH}, {"WEBER_AMDGPU_ROCBLAS", SWITCH},
-    {"WEBER_CPU_DEVICES", NUMBER(1, WHOLE)}, {"WEBER_CUDA_CUBLASLT", SWITCH},
+    {"WEBER_CPU_DEVICES", NUMBER(1, WB__MAX_CPU_DEVICES, WHOLE)},
+    {"WEBER_CUDA_CUBLASLT", SWITCH},
     {"WEBER_CUDA_CUDNN", SWITCH}, {"WEBER_CUDA_GRAPHS", SWITCH}, {"WEBER_CUDA_NCCL", SWITCH},
-    {"WEBER_DEBUG", "load stages plan dispatch kernel check sync dist all", 0, LIST},
+    {"WEBER_DEBUG", "load stages plan dispatch kernel check sync dist all", 0, 0, LIST},
     {"WEBER_DETERMINISTIC", SWITCH}, {"WEBER_DISTRIBUTED_OVERLAP", SWITCH},
-    {"WEBER_EAGER", SWITCH}, {"WEBER_FAIL_ALLOC", NUMBER(0, WHOLE)}, {"WEBER_GPU_BRANCHES", SWITCH},
-    {"WEBER_GPU_TIMING", NUMBER(0, REAL)}, {"WEBER_ISA", WORDS("portable avx2 avx512")},
+    {"WEBER_EAGER", SWITCH}, {"WEBER_FAIL_ALLOC", NUMBER(0, INFINITY, WHOLE)},
+    {"WEBER_GPU_BRANCHES", SWITCH}, {"WEBER_GPU_TIMING", NUMBER(0, INFINITY, REAL)},
+    {"WEBER_ISA", WORDS("portable avx2 avx512")},
     {"WEBER_METAL_MPS", SWITCH}, {"WEBER_METAL_MPSGRAPH", SWITCH},
-    {"WEBER_METAL_STAGING", SWITCH}, {"WEBER_NUM_THREADS", NUMBER(1, WHOLE)},
+    {"WEBER_METAL_STAGING", SWITCH}, {"WEBER_NUM_THREADS", NUMBER(1, WB__MOST_THREADS, WHOLE)},
     {"WEBER_ONEDNN", SWITCH}, {"WEBER_OPENCL_ATTENTION", SWITCH},
     {"WEBER_OPENCL_BINARIES", SWITCH}, {"WEBER_OPENCL_CLBLAST", SWITCH},
     {"WEBER_OPENCL_FRAGMENTS", SWITCH}, {"WEBER_OPENCL_PRODUCTS", SWITCH},
@@ -55,8 +57,9 @@ static int find(const char *name)
 static bool read_number(int row, const char *value, double *number)
 {
     char *end;
-    *number = strtod(value, &end);
-    return end > value && !*end && *number >= rows[row].least && isfinite(*number) &&
+    *number = wb__plain_number(value, &end);
+    return end > value && !*end && *number >= rows[row].least && *number <= rows[row].most &&
+           isfinite(*number) &&
            (rows[row].form == REAL || *number == floor(*number));
 }
 
@@ -81,8 +84,11 @@ static bool find_wrong(int row, const char *value, const char **wrong, size_t *n
 static void describe(int row, char *text, size_t bytes)
 {
     if (!rows[row].words) {
-        snprintf(text, bytes, "a %snumber from %g on", rows[row].form == WHOLE ? "whole " : "",
-                 rows[row].least);
+        const int n = wb__plain(text, bytes, "a %snumber from %g",
+                                rows[row].form == WHOLE ? "whole " : "", rows[row].least);
+        if (isfinite(rows[row].most))
+            wb__plain(text + n, bytes - (size_t)n, " to %g", rows[row].most);
+        else wb__plain(text + n, bytes - (size_t)n, " on");
         return;
     }
     const bool list = rows[row].form == LIST;

@@ -4,6 +4,8 @@
 
 #include "base/base.h"
 
+enum { WB__MOST_THREADS = 256, WB__MAX_CPU_DEVICES = 16 };
+
 /* The value of a variable that is 0 or 1, or a number.  `by_default`: the variable is not set, is
  * empty or has a value that it does not take. */
 bool wb__environment_switch(const char *name, bool by_default);

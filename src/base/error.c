@@ -62,7 +62,7 @@ static int page_of(int own, int quoted) { return own % 100 || !quoted ? own : qu
 static int fail(int c, int page, const char *format, va_list arguments)
 {
     char text[BYTES + SUFFIX];
-    int n = format ? vsnprintf(text, BYTES, format, arguments) : 0;
+    int n = format ? wb__plain_list(text, BYTES, format, arguments) : 0;
     if (n <= 0) snprintf(text, BYTES, "%s", meaning(c));
     if (n >= BYTES) memcpy(text + BYTES - 4, "...", 4);
     page = page_of(page, take_suffixes(text));

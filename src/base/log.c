@@ -64,11 +64,11 @@ void wb__log(wb_log_level level, const char *format, ...)
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int n = vsnprintf(text, sizeof text, format, arguments);
+    int n = wb__plain_list(text, sizeof text, format, arguments);
     va_end(arguments);
     if (n >= (int)sizeof text) {            /* if this fails the beginning is printed */
         char *longer = wb__alloc((size_t)n + 1);
-        if (longer) vsnprintf(all = longer, (size_t)n + 1, format, again);
+        if (longer) wb__plain_list(all = longer, (size_t)n + 1, format, again);
     }
     va_end(again);
     if (n < 0) return;

@@ -135,7 +135,7 @@ int wb__map_fail(const wb__mapping *m, int64_t offset, const char *format, ...)
     char reason[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    wb__plain_list(reason, sizeof reason, format, arguments);
     va_end(arguments);
     return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld%s: %s", m->path, (long long)offset,
                     m->unpacked ? " of the decompressed contents" : "", reason);

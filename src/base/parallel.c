@@ -22,8 +22,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { MOST_THREADS = 256 };
-
 /* ---- number of threads ----------------------------------------------------------------------- */
 
 /* The first entry of OMP_NUM_THREADS, which may be a list; 0: it is none. */
@@ -36,13 +34,13 @@ static double from_openmp(void)
 static int from_environment(void)
 {
     const double n = wb__environment_number("WEBER_NUM_THREADS", 0);
-    return (int)WB__MIN(n > 0 ? n : from_openmp(), MOST_THREADS);
+    return (int)WB__MIN(n > 0 ? n : from_openmp(), WB__MOST_THREADS);
 }
 
 static int count_cores(void)
 {
     const int n = wb__system_processors();
-    return n < 1 ? 1 : n > MOST_THREADS ? MOST_THREADS : n;
+    return n < 1 ? 1 : n > WB__MOST_THREADS ? WB__MOST_THREADS : n;
 }
 
 static atomic_int threads_now;          /* 0: not determined yet */
@@ -62,7 +60,7 @@ int wb__threads(void)
 
 int wb__set_threads(int n)
 {
-    n = n < 1 ? 1 : n > MOST_THREADS ? MOST_THREADS : n;
+    n = n < 1 ? 1 : n > WB__MOST_THREADS ? WB__MOST_THREADS : n;
     atomic_store(&threads_now, n);
     return n;
 }

@@ -119,9 +119,9 @@ void wb__text_list(wb__text *t, const char *format, va_list list)
 {
     va_list again;
     va_copy(again, list);
-    int n = vsnprintf(NULL, 0, format, list);
+    int n = wb__plain_list(NULL, 0, format, list);
     if (n >= 0 && reserve(t, (size_t)n)) {
-        vsnprintf(t->text + t->length, (size_t)n + 1, format, again);
+        wb__plain_list(t->text + t->length, (size_t)n + 1, format, again);
         t->length += (size_t)n;
     }
     va_end(again);

@@ -14,7 +14,7 @@ int wb__toml_fail(const wb__toml *t, int at, const char *format, ...)
     char reason[256];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    wb__plain_list(reason, sizeof reason, format, arguments);
     va_end(arguments);
     int line = 1, column = 1;
     for (int i = 0; i < at && i < t->bytes; i++) {

@@ -182,6 +182,22 @@ static wb_loader *make(wb_dataset *d, const wb_dataloader_options *o, const wb__
     return NULL;
 }
 
+/* A loader without batches is reported each time, one with a batch that is smaller than asked for
+ * once in the process. */
+static void warn_batchsize(const wb_loader *l, int64_t n, int64_t batchsize)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    if (!l->batches)
+        wb__log(WB_LOG_WARN,
+                "dataloader: %lld observations are fewer than the batchsize %lld; with drop_last "
+                "there is no batch: take a smaller batchsize, or leave .drop_last out",
+                (long long)n, (long long)batchsize);
+    else if (!atomic_flag_test_and_set(&warned))
+        wb__log(WB_LOG_WARN,
+                "dataloader: the batchsize %lld is above the number of observations: there is one "
+                "batch, of %lld", (long long)batchsize, (long long)n);
+}
+
 wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 {
     if (!wb__is_any_dataset(d, "dataloader")) return NULL;
@@ -198,12 +214,7 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
     if (o.seed == UINT64_MAX && (o.shuffle || o.collate || wb__dataset_mapped(d)))
         o.seed = share_of(d) ? share_of(d)->seed : draw_seed();
     wb_loader *l = make(d, &o, &(wb__target){0});
-    if (l && !l->batches && d->n)
-        wb__log(WB_LOG_WARN,
-                "dataloader: %lld observations are fewer than the batchsize %lld; with drop_last "
-                "there is "
-                "no batch",
-                (long long)d->n, (long long)o.batchsize);
+    if (l && d->n && d->n < o.batchsize) warn_batchsize(l, d->n, o.batchsize);
     return l;
 }
 

@@ -10,9 +10,10 @@
 wb_tensor *wb_rpad_constant(wb_tensor *x, int axis, int64_t n, double value)
 {
     if (!wb__operand("rpad_constant", x)) return NULL;
-    const int64_t size = wb_dim(x, axis);
-    if (size < 0) return NULL;
-    return size >= n ? x : wb_pad(x, axis, 0, n - size, .value = value);
+    const int a = wb__axis("rpad_constant", x, axis);
+    if (a < 0) return NULL;
+    const int64_t size = x->dims[a];
+    return size >= n ? x : wb_pad(x, a, 0, n - size, .value = value);
 }
 
 wb_tensor *wb_batch_sequence(int n, wb_tensor *const *x, double pad, wb_tensor **lengths)
@@ -26,7 +27,9 @@ wb_tensor *wb_batch_sequence(int n, wb_tensor *const *x, double pad, wb_tensor *
     wb_tensor *batch = NULL;
     bool ok = padded;
     for (int i = 0; ok && i < n; i++) {
-        const int64_t size = wb__operand("batch_sequence", x[i]) ? wb_dim(x[i], 0) : -1;
+        const bool is_sequence = wb__operand("batch_sequence", x[i]) &&
+                                 wb__axis("batch_sequence", x[i], 0) == 0;
+        const int64_t size = is_sequence ? x[i]->dims[0] : -1;
         ok = size >= 0 && size <= INT32_MAX;
         if (size > INT32_MAX)
             wb__fail(WB_ERROR_SHAPE, "batch_sequence: sequence %d has %lld elements; there are at "
@@ -55,8 +58,9 @@ wb_tensor *wb_rescale(wb_tensor *x, int axis, double eps)
 int wb_chunk(wb_tensor *x, int axis, int n, wb_tensor **parts)
 {
     if (!wb__operand("chunk", x) || WB__NULL(parts)) return -1;
-    const int64_t size = wb_dim(x, axis);
-    if (size < 0) return -1;
+    axis = wb__axis("chunk", x, axis);
+    if (axis < 0) return -1;
+    const int64_t size = x->dims[axis];
     if (n < 1 || !size)
         return wb__fail(WB_ERROR_ARGUMENT, "chunk: %d parts of an axis of size %lld", n,
                         (long long)size), -1;
@@ -72,8 +76,9 @@ int wb_chunk(wb_tensor *x, int axis, int n, wb_tensor **parts)
 int wb_unstack(wb_tensor *x, int axis, int most, wb_tensor **parts)
 {
     if (!wb__operand("unstack", x) || WB__NULL(parts)) return -1;
-    const int64_t size = wb_dim(x, axis);
-    if (size < 0) return -1;
+    axis = wb__axis("unstack", x, axis);
+    if (axis < 0) return -1;
+    const int64_t size = x->dims[axis];
     if (size > most)
         return wb__fail(WB_ERROR_ARGUMENT, "unstack: an axis of size %lld, and place for %d slices",
                         (long long)size, most), -1;

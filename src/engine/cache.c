@@ -1,5 +1,6 @@
 /* The plan cache, the arenas (memory for the intermediates of a run), and the running of plans. */
 #include "backend/collective.h"
+#include "engine/plan_shapes.h"
 #include "engine/profile.h"
 #include "engine/request.h"
 
@@ -94,6 +95,7 @@ wb__plan *wb__plan_find(const wb__request *r)
     if (p) return p;
     p = wb__plan_make(r, hash); /* two threads may build the same plan; both plans are valid */
     if (!p) return NULL;
+    wb__plan_shapes_count(r);
     pthread_mutex_lock(&lock);
     stats.plans_built++;
     bool kept = add_plan(p);
@@ -404,5 +406,6 @@ void wb__cache_clear(void)
     plans = NULL;
     plans_capacity = 0;
     pthread_mutex_unlock(&lock);
+    wb__plan_shapes_clear();
     while (drop_idle(NULL)) {}
 }

@@ -536,8 +536,8 @@ wb_dtype wb_dtype_of(const wb_tensor *x)
 int64_t wb_dim(const wb_tensor *x, int axis)
 {
     if (x == &none || !is_tensor("dim", x)) return -1;
-    if (axis < 0) axis += x->ndim;
-    return axis < 0 || axis >= x->ndim ? -1 : x->dims[axis];
+    const int a = wb__axis("dim", x, axis);
+    return a < 0 ? -1 : x->dims[a];
 }
 
 const char *wb_describe(const wb_tensor *x)

@@ -146,18 +146,14 @@ static bool digits(parser *p)
     return p->at > begin;
 }
 
-/* Converts the n characters to a double; false: too many characters, or no finite number. strtod
- * expects the decimal point of the program's locale, so the '.' is replaced in a copy. */
+/* Converts the n characters to a double; false: too many characters, or no finite number. */
 static bool read_real(wb__json *node, const char *begin, size_t n)
 {
-    char copy[400], point[8];
+    char copy[400];
     if (n >= sizeof copy) return false;
     memcpy(copy, begin, n);
     copy[n] = 0;
-    snprintf(point, sizeof point, "%.1f", 0.5);
-    char *dot = strchr(copy, '.');
-    if (dot) *dot = point[1];
-    node->is.real = strtod(copy, NULL);
+    node->is.real = wb__plain_number(copy, NULL);
     return isfinite(node->is.real);
 }
 
@@ -442,9 +438,8 @@ void wb__json_put_real(wb__json_out *out, double value)
     if (!isfinite(value) && !out->status)
         out->status = wb__fail(WB_ERROR_ARGUMENT,
                                "save: a number of a layer is %g, which JSON cannot hold", value);
-    snprintf(text, sizeof text, "%.17g", value);
-    char *point = text + strspn(text, "-0123456789");
-    if (*point && *point != 'e') *point = '.';          /* some locales have a comma */
+    wb__plain(text, sizeof text, "%.17g", value);
+    const char *point = text + strspn(text, "-0123456789");
     wb__text_add(&out->text, "%s%s", text, *point ? "" : ".0");
 }
 

@@ -16,7 +16,7 @@ int wb__wire_fail(wb__wire *w, const uint8_t *at, const char *format, ...)
     w->status = WB_ERROR_FORMAT;
     if (!w->file) return w->status;
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    wb__plain_list(reason, sizeof reason, format, arguments);
     va_end(arguments);
     return wb__fail(w->status, "%s: byte %lld: %s", w->file->path,
                     (long long)(at - w->file->data), reason);

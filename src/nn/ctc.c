@@ -15,6 +15,7 @@ typedef struct {
     wb_tensor *yhat, *y;            /* y: i32 or i64 */
     int64_t n, steps, labels, classes;
     wb_tensor *valid;               /* bool [N, 1]: labels and lengths are in range; NULL: all */
+    wb__loss_weights w;             /* of the losses [N] */
 } ctc;
 
 static bool all_of(wb_tensor **all, wb_tensor *more)
@@ -44,7 +45,8 @@ static bool read_lengths(ctc *l, const char *name, int64_t most, wb_tensor **at)
     if (x->ndim != 1 || x->dims[0] != l->n)
         return !wb__fail(WB_ERROR_SHAPE, "ctc_loss: %s is %s; it has a number for each of the %lld "
                          "sequences", name, wb_describe(x), (long long)l->n);
-    if (!wb__one_device("ctc_loss", l->yhat, x) || !wb__indices_below(name, x, most + 1))
+    if (!wb__one_device("ctc_loss", l->yhat, x) || !(x = wb__loss_masked(&l->w, x, -1, 0)) ||
+        !wb__indices_below(name, x, most + 1))
         return false;
     *at = x = wb_unsqueeze(wb__as(x, WB_I32), -1);
     return x && all_of(&l->valid, in_range(x, most + 1));
@@ -57,6 +59,7 @@ static bool read_labels(ctc *l)
     wb_tensor *lengths = l->o.target_lengths, *y = l->y;
     if (!l->labels) return (l->y = wb__as(y, number)) != NULL;
     wb_tensor *blank = wb_scalar_int(l->o.blank), *counts = NULL;
+    y = l->w.mask ? wb_where(wb_unsqueeze(l->w.mask, 1), y, wb_scalar_int(!l->o.blank)) : y;
     if (lengths) {
         y = wb__as(y, number);
         counts = wb_lt(wb_arange(l->labels, WB_I32), lengths);
@@ -91,7 +94,10 @@ static bool read_operands(ctc *l, const wb_ctc_loss_options *given)
     if (l->o.blank < 0 || l->o.blank >= l->classes)
         return !wb__fail(WB_ERROR_ARGUMENT, "ctc_loss: .blank is %lld; it is a class from 0 to "
                          "%lld, or -1, the last", (long long)l->o.blank, (long long)l->classes - 1);
+    if (!wb__read_loss_weights(&l->w, what, &g, l->o.sample_weight, l->o.mask, x, 6)) return false;
     l->yhat = wb__wide(x);
+    if (l->w.mask)
+        l->yhat = wb_where(wb_unsqueeze(wb_unsqueeze(l->w.mask, 1), 2), l->yhat, wb_scalar(0));
     return l->yhat && read_lengths(l, ".input_lengths", l->steps, &l->o.input_lengths) &&
            read_lengths(l, ".target_lengths", l->labels, &l->o.target_lengths) &&
            read_labels(l);
@@ -177,7 +183,7 @@ wb_tensor *wb_ctc_loss_with(wb_tensor *yhat, wb_tensor *y, const wb_ctc_loss_opt
     ctc l = {.yhat = yhat, .y = y};
     wb_tensor *losses = read_operands(&l, o) ? losses_of(&l) : NULL;
     losses = losses ? wb_reshape_array(losses, 1, &l.n) : NULL;
-    return wb__frame_end(f, wb__aggregated(l.o.agg, losses));
+    return wb__frame_end(f, losses ? wb__weighted(&l.w, l.o.agg, losses) : NULL);
 }
 
 wb_tensor *(wb_ctc_loss)(wb_tensor *yhat, wb_tensor *y)

@@ -335,9 +335,24 @@ static void warn_dtype(const wb_layer *l, const wb_tensor *x, const wb_tensor *p
     wb__free(layer);
 }
 
+/* Bytes are the dtype of images, from 0 to 255, for which the initial weights of layers are too
+ * large by far. */
+static void warn_bytes(const wb_layer *l, const wb_tensor *x, const wb_tensor *parameter)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&warned)) return;
+    wb__log(WB_LOG_WARN,
+            "%s: a layer with %s parameters got %s, whose bytes are converted as they are, from 0 "
+            "to 255.\nThe values of images are scaled before: wb_div(wb_astype(x, WB_F32), 255).\n"
+            "A program that means the bytes themselves says so: wb_astype(x, WB_F32).",
+            l->type->name, wb_dtype_name((wb_dtype)parameter->dtype), wb_describe(x));
+}
+
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter)
 {
     if (wb__likely(x->dtype == parameter->dtype)) return x;
+    if (x->dtype == WB_U8 && wb__dtype_float((wb_dtype)parameter->dtype))
+        warn_bytes(l, x, parameter);
     if (wb__dtype_float((wb_dtype)x->dtype) && parameter->op == WB__OP_variable &&
         !(parameter->flags & WB__MIXED))
         warn_dtype(l, x, parameter);

@@ -15,6 +15,7 @@ typedef struct {
      * each label. */
     bool labels;
     wb_tensor *hot;
+    wb__loss_weights w;
 } loss;
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -71,11 +72,10 @@ bool wb__read_tensor_option(const char *what, const char *name, const wb__given 
 
 /* Reads the options of a loss of yhat, which has the dtype `dtype`. */
 static bool read_loss_options(const char *what, const char *used, wb_dtype dtype,
-                              wb_loss_options *o, const wb_loss_options *given)
+                              wb_loss_options *o, const wb_loss_options *given, wb__given *g)
 {
-    wb__given g;
     if (!wb__read_options(what, o, sizeof *o, given,
-                          "eps label_smoothing gamma smooth beta margin dims ignore_index", &g) ||
+                          "eps label_smoothing gamma smooth beta margin dims ignore_index", g) ||
         !wb__read_agg(what, o->agg) || (o->agg != WB_MEAN && !uses(what, used, "agg")))
         return false;
     for (size_t i = 0; i < WB__COUNT(numbers); i++) {
@@ -83,7 +83,7 @@ static bool read_loss_options(const char *what, const char *used, wb_dtype dtype
         double *at = (double *)((char *)o + numbers[i].offset);
         const double by_default =
             numbers[i].by_default == EPSILON ? epsilon(dtype) : numbers[i].by_default;
-        const double value = wb__real_option(&g, name, -1, *at);
+        const double value = wb__real_option(g, name, -1, *at);
         *at = wb__real(value, by_default);
         if (value == 0) continue;
         if (!uses(what, used, name)) return false;
@@ -91,9 +91,9 @@ static bool read_loss_options(const char *what, const char *used, wb_dtype dtype
             return !wb__fail(WB_ERROR_ARGUMENT, "%s: .%s is %g; it must be %s", what, name, *at,
                              numbers[i].most == 1 ? "from 0 to 1" : "finite and not negative");
     }
-    o->dims = (int)wb__int_option(&g, "dims", -1, o->dims, -1);
-    o->ignore_index = wb__int_option(&g, "ignore_index", -1, o->ignore_index, INT64_MIN);
-    return wb__read_tensor_option(what, "weight", &g, &o->weight) &&
+    o->dims = (int)wb__int_option(g, "dims", -1, o->dims, -1);
+    o->ignore_index = wb__int_option(g, "ignore_index", -1, o->ignore_index, INT64_MIN);
+    return wb__read_tensor_option(what, "weight", g, &o->weight) &&
            (o->dims == -1 || uses(what, used, "dims")) &&
            (o->ignore_index == INT64_MIN || uses(what, used, "ignore_index")) &&
            (!o->weight || uses(what, used, "weight"));
@@ -101,15 +101,18 @@ static bool read_loss_options(const char *what, const char *used, wb_dtype dtype
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* Checks that yhat and y have the same shape, device and dtype, where f16 and bf16 count as f32.
- * Converts f16 and bf16 to f32. */
-static bool match(const char *what, wb_tensor **yhat_at, wb_tensor **y_at)
+bool wb__loss_match(const char *what, wb_tensor **yhat, wb_tensor **y)
+{
+    if (!wb__floating(what, *yhat) || !wb__operand(what, *y)) return false;
+    if (!wb__same_dims(*yhat, *y))
+        return !wb__fail(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s", what, wb_describe(*yhat),
+                         wb_describe(*y));
+    return wb__loss_dtypes(what, yhat, y);
+}
+
+bool wb__loss_dtypes(const char *what, wb_tensor **yhat_at, wb_tensor **y_at)
 {
     wb_tensor *yhat = *yhat_at, *y = *y_at;
-    if (!wb__floating(what, yhat) || !wb__operand(what, y)) return false;
-    if (!wb__same_dims(yhat, y))
-        return !wb__fail(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s", what, wb_describe(yhat),
-                         wb_describe(y));
     if (!wb__one_device(what, yhat, y)) return false;
     if (wb__computed_in((wb_dtype)yhat->dtype) == wb__computed_in((wb_dtype)y->dtype)) {
         *yhat_at = wb__wide(yhat);
@@ -128,16 +131,29 @@ static bool is_integer(const wb_tensor *x)
 /* Sets l->axis to the axis of the classes. */
 static bool find_classes(loss *l)
 {
-    if (!l->yhat->ndim || !l->yhat->size)
+    if (!l->yhat->ndim)
         return !wb__fail(WB_ERROR_SHAPE, "%s: no classes in %s", l->what, wb_describe(l->yhat));
     l->axis = wb__axis(l->what, l->yhat, l->o.dims);
+    if (l->axis >= 0 && !l->yhat->dims[l->axis])
+        return !wb__fail(WB_ERROR_SHAPE, "%s: no classes in axis %d of %s", l->what, l->axis,
+                         wb_describe(l->yhat));
     return l->axis >= 0;
 }
 
+/* Whether class numbers [N, H, W] fit scores [N, C, H, W] in axis 1, as images have their classes,
+ * and in the last axis. */
+static bool is_ambiguous(const wb_tensor *x, const wb_tensor *y)
+{
+    for (int i = 2; i < x->ndim; i++)
+        if (x->dims[i] != x->dims[1]) return false;
+    return x->ndim >= 4 && x->dims[1] > 1 && y->ndim == x->ndim - 1;
+}
+
 /* Checks class numbers, converts them to i32 or i64, and sets l->hot. */
-static bool read_labels(loss *l)
+static bool read_labels(loss *l, const wb__given *g)
 {
     wb_tensor *x = l->yhat, *y = l->y;
+    const bool named = l->o.dims != -1 || (!g->all && wb__is_given(g, "dims", -1));
     const int64_t ignore = l->o.ignore_index, classes = x->dims[l->axis];
     int64_t dims[WB_MAX_DIMS] = {0};
     for (int i = 0, n = 0; i < x->ndim; i++)
@@ -146,7 +162,13 @@ static bool read_labels(loss *l)
         return !wb__fail(WB_ERROR_SHAPE, "%s: class numbers %s do not fit %s: they have its shape "
                          "without the axis %d of the classes; one-hot targets are floating",
                          l->what, wb_describe(y), wb_describe(x), l->axis);
-    if (!wb__one_device(l->what, x, y) ||
+    if (!named && is_ambiguous(x, y))
+        return !wb__fail(WB_ERROR_SHAPE, "%s: class numbers %s fit axis 1 of %s, where images have "
+                         "their classes, and the last axis: name the axis of the classes, .dims = "
+                         "1 or .dims = %d", l->what, wb_describe(y), wb_describe(x), x->ndim - 1);
+    if (!wb__one_device(l->what, x, y)) return false;
+    y = wb__loss_masked(&l->w, y, -1, 0);
+    if (!y ||
         !wb__labels_below(l->what, y, classes, ignore == INT64_MIN ? NULL : &l->o.ignore_index))
         return false;
     const bool fits = y->dtype != WB_I64 && classes <= INT32_MAX &&
@@ -154,7 +176,7 @@ static bool read_labels(loss *l)
     const wb_dtype number = fits ? WB_I32 : WB_I64;
     for (int i = 0; i < x->ndim - l->axis; i++) dims[i] = i ? 1 : classes;
     l->y = wb__as(y, number);
-    l->yhat = wb__wide(x);
+    l->yhat = wb__loss_masked(&l->w, wb__wide(x), l->axis, 0.5);
     l->hot = wb_eq(wb_unsqueeze(l->y, l->axis),
                    wb_reshape_array(wb_arange(classes, number), x->ndim - l->axis, dims));
     l->labels = true;
@@ -200,11 +222,21 @@ static wb_tensor *sum_over_classes(const loss *l, wb_tensor *x)
     return x ? wb__reduce(WB__OP_sum, x, 1u << l->axis, false) : NULL;
 }
 
+/* Aggregates the values of elements. */
+static wb_tensor *of_elements(const loss *l, wb_tensor *values)
+{
+    return wb__weighted(&l->w, l->o.agg, values);
+}
+
 /* Sums `terms`, which has the shape of yhat, over the classes, multiplies by the sign, which is 1
  * or -1, and aggregates. The mean is one over all rows. */
 static wb_tensor *over_rows(const loss *l, wb_tensor *terms, double sign)
 {
     if (!terms) return NULL;
+    if (l->w.weight) {
+        wb_tensor *rows = sum_over_classes(l, terms);
+        return of_elements(l, sign < 0 ? wb_neg(rows) : rows);
+    }
     if (l->o.agg == WB_MEAN) {
         double rows = 1;
         for (int i = 0; i < terms->ndim; i++) rows *= i == l->axis ? 1 : (double)terms->dims[i];
@@ -243,19 +275,19 @@ static wb_tensor *smoothed(wb_tensor *y, double alpha, double parts)
 
 static wb_tensor *mse(loss *l)
 {
-    return wb__aggregated(l->o.agg, wb_square(wb_sub(l->yhat, l->y)));
+    return of_elements(l, wb_square(wb_sub(l->yhat, l->y)));
 }
 
 static wb_tensor *mae(loss *l)
 {
-    return wb__aggregated(l->o.agg, wb_abs(wb_sub(l->yhat, l->y)));
+    return of_elements(l, wb_abs(wb_sub(l->yhat, l->y)));
 }
 
 static wb_tensor *msle(loss *l)
 {
     wb_tensor *eps = wb_scalar(l->o.eps);
     wb_tensor *ratio = wb_div(wb_add(l->yhat, eps), wb_add(l->y, eps));
-    return wb__aggregated(l->o.agg, wb_square(wb_log(ratio)));
+    return of_elements(l, wb_square(wb_log(ratio)));
 }
 
 /* The Huber loss of one element is q (e - q/2), where e = |yhat - y| and q = min(e, delta). This is
@@ -263,16 +295,20 @@ static wb_tensor *msle(loss *l)
 static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *given)
 {
     wb_huber_options o;
+    wb__loss_weights w;
     wb__given g;
     if (!yhat || !y) return wb__null("huber", yhat ? "y" : "yhat"), NULL;
     if (!wb__read_options("huber", &o, sizeof o, given, "delta", &g) ||
-        !wb__read_agg("huber", o.agg) || !match("huber", &yhat, &y))
+        !wb__read_agg("huber", o.agg) || !wb__loss_match("huber", &yhat, &y))
         return NULL;
     const double delta = wb__real(wb__real_option(&g, "delta", 0, o.delta), 1);
     if (!(delta > 0))
         return wb__fail_null(WB_ERROR_ARGUMENT, "huber: delta is %g; it must be positive", delta);
-    wb_tensor *e = wb_abs(wb_sub(yhat, y)), *q = wb_minimum(e, wb_scalar(delta));
-    return wb__aggregated(o.agg, wb_mul(q, wb_sub(e, wb_mul(q, wb_scalar(0.5)))));
+    if (!wb__read_loss_weights(&w, "huber", &g, o.sample_weight, o.mask, yhat, 0)) return NULL;
+    yhat = wb__loss_masked(&w, yhat, -1, 0.5);
+    wb_tensor *e = wb_abs(wb_sub(yhat, wb__loss_masked(&w, y, -1, 0.5)));
+    wb_tensor *q = wb_minimum(e, wb_scalar(delta));
+    return wb__weighted(&w, o.agg, wb_mul(q, wb_sub(e, wb_mul(q, wb_scalar(0.5)))));
 }
 
 static wb_tensor *binarycrossentropy(loss *l)
@@ -280,18 +316,17 @@ static wb_tensor *binarycrossentropy(loss *l)
     wb_tensor *not_y = one_minus(l->y);
     wb_tensor *yes = wb_mul(l->y, safe_log(l->yhat, l->o.eps, l->y));
     wb_tensor *no = wb_mul(not_y, safe_log(one_minus(l->yhat), l->o.eps, not_y));
-    return wb__aggregated(l->o.agg, wb_neg(wb_add(yes, no)));
+    return of_elements(l, wb_neg(wb_add(yes, no)));
 }
 
 static wb_tensor *logitbinarycrossentropy(loss *l)
 {
-    return wb__aggregated(l->o.agg,
-                      wb_sub(wb_mul(one_minus(l->y), l->yhat), wb_logsigmoid(l->yhat)));
+    return of_elements(l, wb_sub(wb_mul(one_minus(l->y), l->yhat), wb_logsigmoid(l->yhat)));
 }
 
 static wb_tensor *poisson_loss(loss *l)
 {
-    return wb__aggregated(l->o.agg, wb_sub(l->yhat, wb_mul(l->y, safe_log(l->yhat, 0, l->y))));
+    return of_elements(l, wb_sub(l->yhat, wb_mul(l->y, safe_log(l->yhat, 0, l->y))));
 }
 
 static wb_tensor *hinge(const loss *l)
@@ -299,10 +334,10 @@ static wb_tensor *hinge(const loss *l)
     return wb_relu(one_minus(wb_mul(l->yhat, l->y)));
 }
 
-static wb_tensor *hinge_loss(loss *l) { return wb__aggregated(l->o.agg, hinge(l)); }
+static wb_tensor *hinge_loss(loss *l) { return of_elements(l, hinge(l)); }
 static wb_tensor *squared_hinge_loss(loss *l)
 {
-    return wb__aggregated(l->o.agg, wb_square(hinge(l)));
+    return of_elements(l, wb_square(hinge(l)));
 }
 
 static wb_tensor *binary_focal_loss(loss *l)
@@ -310,24 +345,29 @@ static wb_tensor *binary_focal_loss(loss *l)
     wb_tensor *p = wb_add(l->yhat, wb_scalar(l->o.eps));
     wb_tensor *right = wb_add(wb_mul(l->y, p), wb_mul(one_minus(l->y), one_minus(p)));
     right = wb_maximum(right, wb_scalar(l->o.eps));     /* it is -eps where yhat is 1 and y is 0 */
-    return wb__aggregated(l->o.agg, wb_neg(wb_mul(power(one_minus(right), l->o.gamma),
-                                              wb_log(right))));
+    return of_elements(l, wb_neg(wb_mul(power(one_minus(right), l->o.gamma), wb_log(right))));
 }
 
 static wb_tensor *siamese_contrastive_loss(loss *l)
 {
     wb_tensor *near = wb_mul(one_minus(l->y), wb_square(l->yhat));
     wb_tensor *gap = wb_relu(wb_sub(wb_scalar(l->o.margin), l->yhat));
-    return wb__aggregated(l->o.agg, wb_add(near, wb_mul(l->y, wb_square(gap))));
+    return of_elements(l, wb_add(near, wb_mul(l->y, wb_square(gap))));
 }
 
 /* ---- losses of sets -------------------------------------------------------------------------- */
 
+/* Returns the sum of the terms, which the weights multiply. */
+static wb_tensor *sum_of_terms(const loss *l, wb_tensor *terms)
+{
+    return sum_of_all(l->w.weight ? wb_mul(terms, l->w.weight) : terms);
+}
+
 static wb_tensor *dice_coeff_loss(loss *l)
 {
     wb_tensor *smooth = wb_scalar(l->o.smooth);
-    wb_tensor *both = wb_mul(sum_of_all(wb_mul(l->y, l->yhat)), wb_scalar(2));
-    wb_tensor *each = wb_add(sum_of_all(wb_square(l->y)), sum_of_all(wb_square(l->yhat)));
+    wb_tensor *both = wb_mul(sum_of_terms(l, wb_mul(l->y, l->yhat)), wb_scalar(2));
+    wb_tensor *each = wb_add(sum_of_terms(l, wb_square(l->y)), sum_of_terms(l, wb_square(l->yhat)));
     return one_minus(wb_div(wb_add(both, smooth), wb_add(each, smooth)));
 }
 
@@ -338,8 +378,8 @@ static wb_tensor *tversky_loss(loss *l)
     wb_tensor *one = wb_scalar(1), *beta = wb_scalar(l->o.beta), *both = wb_mul(l->y, l->yhat);
     wb_tensor *wrong = wb_mul(beta, wb_sub(l->yhat, both)),
               *missed = wb_mul(wb_scalar(1 - l->o.beta), wb_sub(l->y, both));
-    wb_tensor *all = sum_of_all(wb_add(both, wb_add(wrong, missed)));
-    return one_minus(wb_div(wb_add(sum_of_all(both), one), wb_add(all, one)));
+    wb_tensor *all = sum_of_terms(l, wb_add(both, wb_add(wrong, missed)));
+    return one_minus(wb_div(wb_add(sum_of_terms(l, both), one), wb_add(all, one)));
 }
 
 /* ---- losses of classes ----------------------------------------------------------------------- */
@@ -365,8 +405,10 @@ static wb_tensor *of_labels(const loss *l, wb_tensor *logp)
         kept = wb_astype(kept, (wb_dtype)l->yhat->dtype);
         counts = w ? wb_mul(counts, kept) : kept;
     }
-    if (l->o.agg != WB_MEAN || (!w && !ignores)) return wb__aggregated(l->o.agg, rows);
-    return wb_div(sum_of_all(rows), sum_of_all(counts));
+    if (l->o.agg != WB_MEAN || !counts) return of_elements(l, rows);
+    if (!l->w.weight) return wb_div(sum_of_all(rows), sum_of_all(counts));
+    rows = wb_mul(wb__loss_masked(&l->w, rows, -1, 0), l->w.weight);
+    return wb__weighted_by(&l->w, rows, wb_mul(counts, l->w.weight));
 }
 
 /* Returns the cross-entropy; logp has the logarithms of the probabilities. */
@@ -417,22 +459,35 @@ static wb_tensor *focal_loss(loss *l)
 
 /* ---- public functions ------------------------------------------------------------------------ */
 
+static bool read_weights(loss *l, const wb__given *g)
+{
+    return wb__read_loss_weights(&l->w, l->what, g, l->o.sample_weight, l->o.mask, l->yhat,
+                                 l->axis < 0 ? 0 : 1u << l->axis);
+}
+
 /* Returns the loss f of the operands. `used` has the names of the options of f. */
 static wb_tensor *computed(const char *what, wb_tensor *(*f)(loss *), const char *used,
                            wb_tensor *yhat, wb_tensor *y, const wb_loss_options *given)
 {
-    loss l = {.what = what, .yhat = yhat, .y = y};
+    loss l = {.what = what, .yhat = yhat, .y = y, .axis = -1};
+    wb__given g;
     if (!yhat || !y) return wb__null(what, yhat ? "y" : "yhat"), NULL;
     if (!wb__floating(what, yhat) || !wb__operand(what, y) ||
-        !read_loss_options(what, used, (wb_dtype)yhat->dtype, &l.o, given))
+        !read_loss_options(what, used, (wb_dtype)yhat->dtype, &l.o, given, &g))
         return NULL;
     const bool classes = strstr(used, "dims"), takes_labels = strstr(used, "ignore_index");
-    if (takes_labels && is_integer(y)) return find_classes(&l) && read_labels(&l) ? f(&l) : NULL;
+    if (takes_labels && is_integer(y))
+        return find_classes(&l) && read_weights(&l, &g) && read_labels(&l, &g) ? f(&l) : NULL;
     if (takes_labels && y->ndim == yhat->ndim - 1)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s; class numbers are "
                              "integers: wb_astype(y, WB_I32)", what, wb_describe(yhat),
                              wb_describe(y));
-    return match(what, &l.yhat, &l.y) && (!classes || find_classes(&l)) ? f(&l) : NULL;
+    if (!wb__loss_match(what, &l.yhat, &l.y) || (classes && !find_classes(&l)) ||
+        !read_weights(&l, &g))
+        return NULL;
+    l.yhat = wb__loss_masked(&l.w, l.yhat, l.axis, 0.5);
+    l.y = wb__loss_masked(&l.w, l.y, l.axis, 0.5);
+    return l.yhat && l.y ? f(&l) : NULL;
 }
 
 #define LOSS(name, used)                                                                        \

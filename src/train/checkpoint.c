@@ -165,7 +165,7 @@ static bool read_number(const wb__json *value, double *out)
     const char *text = wb__json_text(value);
     char *end;
     if (!text || !*text) return false;
-    *out = strtod(text, &end);
+    *out = wb__plain_number(text, &end);
     return !*end;
 }
 

@@ -65,12 +65,18 @@ static void find_cause(void *model, const wb_batch *batch, char *text)
             return;
         }
     *text = '\0';
+    if (wb__is(batch->x, &wb__tensor_class) && !wb_is_none(batch->x) && !batch->x->size) {
+        snprintf(text, CAUSE, "batch.x is %.150s, and the mean over 0 rows is NaN: leave the batch "
+                 "out", wb_describe(batch->x));
+        return;
+    }
     wb__walk("train", model, NULL, WB__TRAINABLE | WB__DISTINCT, find_parameter, text);
     if (*text) return;
     const wb_tensor *y = batch->y;
     const bool numbers = y && !wb_is_none(y) && !wb__dtype_float((wb_dtype)y->dtype);
     snprintf(text, CAUSE, "the batch and the parameters are finite: the learning rate (eta) may be "
-             "too large, inputs may not be scaled, or a logarithm or root has no value%s",
+             "too large, inputs may not be scaled, a logarithm or root has no value, or a mean is "
+             "one of 0 rows, as behind a mask%s",
              numbers ? "; if the loss takes class numbers, WEBER_DEBUG=check names one that is out"
                        " of range" : "");
 }

@@ -114,11 +114,9 @@ static void put_number(FILE *f, double value)
         return;
     }
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
+        wb__plain(text, sizeof text, "%.*g", digits, value);
+        if (wb__plain_number(text, NULL) == value) break;
     }
-    char *comma = strchr(text, ',');
-    if (comma) *comma = '.';
     fputs(text, f);
 }
 

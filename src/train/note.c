@@ -25,7 +25,7 @@
 static void put_number(wb__json_out *out, const char *key, double value)
 {
     char text[40];
-    snprintf(text, sizeof text, "%.17g", value);
+    wb__plain(text, sizeof text, "%.17g", value);
     wb__json_put_pair(out, key, text);
 }
 
@@ -89,7 +89,7 @@ static void put_watch(wb__json_out *out, const char *key, const wb_watch *w)
     char count[24], score[40];
     if (!w) return;
     snprintf(count, sizeof count, "%d", w->count);
-    snprintf(score, sizeof score, "%.17g", w->score);
+    wb__plain(score, sizeof score, "%.17g", w->score);
     wb__json_put_key(out, key);
     wb__json_open(out, '[');
     wb__json_put_text(out, count);

@@ -62,7 +62,7 @@ static wb_progress *begin(int64_t total, const char *format, va_list arguments)
     wb_progress *p = wb__object_new(&wb__progress_class, sizeof *p);
     if (!p) return NULL;
     const char *kind = getenv("TERM");
-    vsnprintf(p->title, sizeof p->title, format ? format : "", arguments);
+    wb__plain_list(p->title, sizeof p->title, format ? format : "", arguments);
     p->total = total;
     p->begun = wb__now();
     p->shown = p->begun;
@@ -96,7 +96,7 @@ WB__PRINTF(2, 3) static void add(char *line, const char *format, ...)
     size_t n = strlen(line);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line + n, WIDTH - n, format, arguments);
+    wb__plain_list(line + n, WIDTH - n, format, arguments);
     va_end(arguments);
 }
 

@@ -60,9 +60,7 @@ static double down(axis a, double v)
 
 static const char *number(double v, const char *format, char *buffer, size_t size)
 {
-    snprintf(buffer, size, format, v);
-    for (char *c = buffer; *c; c++)
-        if (*c == ',') *c = '.';
+    wb__plain(buffer, size, format, v);
     return buffer;
 }
 

@@ -25,7 +25,7 @@ static void format_value(char *text, const void *data, wb_dtype dtype, int64_t i
     else if (to == WB_I64) snprintf(text, WIDTH, "%lld", (long long)n);
     else if (isnan(f)) snprintf(text, WIDTH, "NaN");
     else if (isinf(f)) snprintf(text, WIDTH, f > 0 ? "Inf" : "-Inf");
-    else snprintf(text, WIDTH, "%.6g", f);
+    else wb__plain(text, WIDTH, "%.6g", f);
 }
 
 /* `shown` returns the number of printed entries of an axis of n elements, where the gap is one

@@ -120,6 +120,22 @@ int main()
     first_class.agg = WB_SUM;
     if (wb_item(wb_logitcrossentropy(x, wb_argmax(wb_zeros(64, 3), -1), first_class)) != 0)
         return 1;
+    wb_loss_options weighted;
+    weighted.sample_weight = wb_ones(64);
+    weighted.mask = wb_lt(wb_arange(64, WB_I32), 8);
+    if (wb_item(wb_mse(wb_zeros(64, 3), wb_ones(64, 3), weighted)) != 1) return 1;
+    if (wb_item(wb_quantile_loss(wb_zeros(2), wb_ones(2), 0.75)) != 0.75) return 1;
+    if (wb_item(wb_f1(wb_gt(ones, 0), ones)) != 1 || wb_item(wb_iou(wb_gt(ones, 0), ones)) != 1)
+        return 1;
+    wb_metric_options classes;
+    classes.classes = 2;
+    wb_tensor *zeros = wb_argmax(wb_zeros(3, 2), -1);
+    if (wb_at(wb_confusion(zeros, zeros, classes), 0, 0) != 3) return 1;
+    if (!wb_item(wb_isnan(wb_roc_auc(ones, ones)))) return 1;
+    if (wb_item(wb_nanmean(ones)) != 1 || wb_at(wb_nansum(ones, {0})) != 3) return 1;
+    if (wb_item(wb_sum(wb_nan_to_num(ones))) != 3) return 1;
+    wb_layer *twin = wb_clone(model);
+    if (wb_copy(twin, model)) return 1;
     wb_dataloader_options now;
     now.batchsize = 32;
     now.ahead = 0;

@@ -64,6 +64,7 @@ static double gelu_slope(double x)
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
 }
 static double is_finite(double x) { return isfinite(x) ? 1 : 0; }
+static double is_nan(double x) { return isnan(x) ? 1 : 0; }
 static double is_zero(double x) { return x == 0; }
 
 static double add(double x, double y) { return x + y; }
@@ -113,7 +114,7 @@ static const struct { const char *name; ref_f1 f;
         {"mish", mish},
         {"hardswish", hardswish},
 },
-  tests[] = {{"not", is_zero}, {"isfinite", is_finite}};
+  tests[] = {{"not", is_zero}, {"isfinite", is_finite}, {"isnan", is_nan}};
 static const struct { const char *name; ref_f2 f;
 } binaries[] =
     {

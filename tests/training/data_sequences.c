@@ -5,6 +5,8 @@
 #include "base/base.h"
 #include "weber.h"
 
+#include <limits.h>
+
 static wb_tensor *floats(int64_t n, const float *x) { return wb_from(x, WB_F32, 1, &n); }
 
 static void expect(wb_tensor *x, const char *shape, int n, const double *values)
@@ -44,6 +46,23 @@ TEST_IN_SCOPE(sequences)
     assert_null(lengths);
     EXPECT(wb_rpad_constant(x[1], 0, 4, -1), "[4] f32", 10, 20, -1, -1);
     assert_ptr_equal(wb_rpad_constant(x[0], 0, 2, 7), x[0]);
+}
+
+/* An axis that is not there is named, and so is a scalar. */
+TEST_IN_SCOPE(no_such_axis)
+{
+    wb_tensor *x = wb_ones(2, 3), *parts[3], *scalar = wb_sum(x);
+    const int axes[] = {2, 7, -3, INT_MIN};
+    for (size_t i = 0; i < WB__COUNT(axes); i++) {
+        REFUSED(wb_rpad_constant(x, axes[i], 5, 0), WB_ERROR_SHAPE, "rpad_constant", "no axis",
+                "[2,3] f32");
+        REFUSED(wb_dim(x, axes[i]) != -1, WB_ERROR_SHAPE, "dim", "no axis", "[2,3] f32");
+        REFUSED(wb_chunk(x, axes[i], 2, parts) != -1, WB_ERROR_SHAPE, "chunk", "no axis");
+        REFUSED(wb_unstack(x, axes[i], 3, parts) != -1, WB_ERROR_SHAPE, "unstack", "no axis");
+    }
+    REFUSED(wb_batch_sequence(1, &scalar, 0, NULL), WB_ERROR_SHAPE, "batch_sequence", "scalar");
+    wb_clear_error();
+    EXPECT(wb_rpad_constant(x, -1, 4, 2), "[2,4] f32", 1, 1, 1, 2, 1, 1, 1, 2);
 }
 
 TEST_IN_SCOPE(rescaled)

@@ -1,9 +1,12 @@
-/* Tools for models: clones, flat parameters, visits, activations, shapes, summaries, profiles. */
+/* Tools for models: clones, copies, flat parameters, visits, activations, shapes, summaries,
+ * profiles. */
 #include "test.h"
 
 #include "weber.h"
 
 #include "folder.h"
+
+#include <stdlib.h>
 
 static wb_layer *model(void)
 {
@@ -33,6 +36,94 @@ TEST_IN_SCOPE(clones)
     wb_tree *t = wb_clone(wb_tuple(m, x));
     assert_ptr_equal(wb_get(t, "1"), x);
     REFUSED(wb_object_clone(x), WB_ERROR_ARGUMENT, "clone", "tensor", "layer");
+}
+
+static bool same(wb_layer *a, wb_layer *b, const char *path)
+{
+    wb_tensor *x = wb_get(a, path), *y = wb_get(b, path);
+    if (!x || !y) fail_msg("%s", wb_error());
+    y = wb_astype(y, wb_dtype_of(x));
+    if (wb_device_of(y) != wb_device_of(x)) y = wb_to(y, wb_device_of(x), .dtype = WB_KEEP);
+    return wb_item(wb_all(wb_eq(x, y))) != 0;
+}
+
+/* Parameters, running statistics and tied parameters; other dtypes and devices. */
+TEST_IN_SCOPE(copies)
+{
+    static const char *const paths[] = {"layers.0.weight", "layers.0.bias", "layers.1.weight",
+                                        "layers.2.mean", "layers.2.var", "layers.3.weight",
+                                        "layers.head.bias"};
+    wb_layer *m = model(), *to[3] = {model(), model(), model()};
+    to[1] = wb_to(to[1], wb_device_of(m), .dtype = WB_BF16);
+    to[2] = wb_to(to[2], wb_device_at("CPU", 1));
+    WORKS(wb_assign(wb_get(m, "layers.2.mean"), wb_randn(3)));
+    WORKS(wb_assign(wb_get(m, "layers.head.bias"), wb_randn(1)));
+    for (int i = 0; i < 3; i++) {
+        assert_false(same(to[i], m, "layers.0.weight"));
+        WORKS(wb_copy(to[i], m));
+        for (size_t k = 0; k < WB__COUNT(paths); k++)
+            if (!same(to[i], m, paths[k])) fail_msg("way %d: %s differs", i, paths[k]);
+        assert_ptr_equal(wb_get(to[i], "layers.3.weight"), wb_get(to[i], "layers.1.weight"));
+    }
+    /* The copy is one of values. */
+    wb_tensor *x = wb_randn(4, 2);
+    wb_layer *m0 = wb_testmode(m), *t0 = wb_testmode(to[0]);
+    close_to(wb_call(t0, x), wb_call(m0, x));
+    WORKS(wb_assign(wb_get(m, "layers.0.weight"), wb_zeros(3, 2)));
+    assert_false(same(to[0], m, "layers.0.weight"));
+    WORKS(wb_copy(to[1], to[2]));
+    WORKS(wb_copy(m, m));
+    wb_tree *a = wb_tuple(wb_variable(wb_ones(2)), m),
+            *b = wb_tuple(wb_variable(wb_zeros(2)), to[0]);
+    WORKS(wb_copy(b, a));
+    assert_true(wb_item(wb_sum(wb_get(b, "0"))) == 2 && same(to[0], m, "layers.0.weight"));
+}
+
+static int one_copy(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx)
+{
+    wb_layer **m = ctx;
+    if (wb_copy(m[0], m[1])) return -1;
+    outputs[0] = wb_mul(inputs[0], wb_get(m[0], "bias"));
+    return 1;
+}
+
+/* In a compiled function a copy is an assignment of each call. */
+TEST_IN_SCOPE(compiled_copies)
+{
+    wb_layer *m[2] = {wb_Dense(2, 2), wb_Dense(2, 2)};
+    wb_compiled *c = wb_compile(one_copy, m);
+    for (int i = 0; i < 3; i++) {
+        wb_tensor *x = wb_full(2, 2), *y = NULL;
+        WORKS(wb_assign(wb_get(m[1], "bias"), wb_full(i + 1, 2)));
+        WORKS(wb_call_compiled(c, 1, &x, 1, &y));
+        assert_true(wb_at(y, 1) == 2 * (i + 1) && same(m[0], m[1], "weight"));
+    }
+}
+
+TEST_IN_SCOPE(wrong_copies)
+{
+    wb_layer *m = model(), *other = wb_Chain(wb_Dense(2, 3)), *dense = wb_Dense(2, 3);
+    wb_tensor *was = wb_stop_gradient(wb_get(m, "layers.0.weight"));
+    WORKS(wb_eval(was));
+    REFUSED(!wb_copy(m, other), WB_ERROR_ARGUMENT, "copy", "(to, from)", "layers.1");
+    REFUSED(!wb_copy(other, m), WB_ERROR_ARGUMENT, "copy", "(from, to)", "layers.1");
+    REFUSED(!wb_copy(dense, wb_Dense(2, 4)), WB_ERROR_SHAPE, "\"weight\"", "[3,2] f32",
+            "[4,2] f32");
+    REFUSED(!wb_copy(dense, wb_Dense(2, 3, .no_bias = true)), WB_ERROR_SHAPE, "\"bias\"",
+            "no tensor");
+    REFUSED(!wb_copy(wb_Dense(2, 3, .no_bias = true), dense), WB_ERROR_ARGUMENT, "\"bias\"",
+            "[3] f32");
+    wb_layer *apart = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2)), *tied = wb_clone(apart);
+    WORKS(wb_tie(tied, "layers.1.weight", "layers.0.weight"));
+    REFUSED(!wb_copy(tied, apart), WB_ERROR_ARGUMENT, "layers.1.weight", "several places");
+    WORKS(wb_copy(apart, tied));
+    wb_tree *constant = wb_tuple(wb_ones(2)), *variable = wb_tuple(wb_variable(wb_ones(2)));
+    REFUSED(!wb_copy(constant, variable), WB_ERROR_ARGUMENT, "\"0\"", "constant", "wb_variable");
+    REFUSED(!wb_copy(constant, wb_tuple(wb_zeros(2))), WB_ERROR_ARGUMENT, "no variable");
+    REFUSED(!wb_copy(m, NULL), WB_ERROR_ARGUMENT, "copy", "NULL");
+    REFUSED(!wb_copy(m, was), WB_ERROR_ARGUMENT, "copy", "tensor");
+    wb_clear_error();
+    assert_true(wb_item(wb_all(wb_eq(was, wb_get(m, "layers.0.weight")))) != 0);
 }
 
 TEST_IN_SCOPE(flat)
@@ -175,4 +266,8 @@ TEST_IN_SCOPE(profiles)
     REFUSED(wb_profile_end(WB_TEST_NOWHERE "/trace.json"), WB_ERROR_FILE, WB_TEST_NOWHERE);
 }
 
-int main(void) { return run_cases(make_folder, remove_folder); }
+int main(void)
+{
+    setenv("WEBER_CPU_DEVICES", "2", 0);
+    return run_cases(make_folder, remove_folder);
+}

@@ -32,6 +32,32 @@ static wb_loader *data(void)
     return wb_dataloader(wb_dataset_of(wb_randn(12, 3), wb_randn(12, 1)), 4);
 }
 
+static wb_tensor *loss_of_nothing(wb_layer *m, wb_batch b, void *ctx)
+{
+    (void)ctx;
+    return wb_mse(wb_call(m, wb_slice(b.x, 0, 0, 0)), wb_slice(b.y, 0, 0, 0));
+}
+
+static int nothing_left(wb_batch *b, void *ctx)
+{
+    (void)ctx;
+    b->x = wb_slice(b->x, 0, 0, 0);
+    b->y = wb_slice(b->y, 0, 0, 0);
+    return wb_error_code();
+}
+
+/* The mean of no rows is NaN, and the message names it among the causes. */
+TEST_IN_SCOPE(a_loss_of_no_rows_ends_the_training)
+{
+    wb_layer *m = wb_Dense(3, 1);
+    FAILS(wb_train(loss_of_nothing, m, data(), wb_setup(wb_Descent(0.01), m)), WB_ERROR_NUMBER,
+          "loss is NaN on batch 1", "0 rows", "mask");
+    wb_loader *empty = wb_dataloader(wb_dataset_of(wb_randn(8, 3), wb_randn(8, 1)), 4,
+                                     .collate = nothing_left);
+    FAILS(wb_train(loss, m, empty, wb_setup(wb_Descent(0.01), m)), WB_ERROR_NUMBER,
+          "batch.x is [0,3] f32", "0 rows");
+}
+
 TEST_IN_SCOPE(a_metric_alone_is_called)
 {
     wb_layer *m = wb_Dense(3, 1);

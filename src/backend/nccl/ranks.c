@@ -143,10 +143,13 @@ static void end_all(const rank *r, wb__nccl_enum error)
     if (error)
         fprintf(stderr, "fails in %s of %lld bytes: %s: %s", r->what, (long long)r->bytes,
                 nccl->GetErrorString(error), nccl->GetLastError(NULL));
-    else
-        fprintf(stderr, "has waited %g s for its device, and the last operation of the ranks is %s"
+    else {
+        char seconds[32];
+        wb__plain(seconds, sizeof seconds, "%g", timeout);
+        fprintf(stderr, "has waited %s s for its device, and the last operation of the ranks is %s"
                 " of %lld bytes: a rank has ended, or does not call the same functions in the same"
-                " order", timeout, r->what, (long long)r->bytes);
+                " order", seconds, r->what, (long long)r->bytes);
+    }
     fprintf(stderr, ". All ranks are ended.\n");
     fflush(stderr);
     wb__nccl_ranks_abort();

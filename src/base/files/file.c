@@ -60,7 +60,7 @@ static int fail(const wb__reader *r, const char *format, ...)
     char reason[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    wb__plain_list(reason, sizeof reason, format, arguments);
     va_end(arguments);
     return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld%s: %s", r->path, (long long)r->n,
                     r->gzip ? " of the decompressed contents" : "", reason);

@@ -6,6 +6,7 @@
 #include "weber/distributed.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <mpi.h>
 #ifdef OPEN_MPI
 #include <mpi-ext.h>        /* MPIX_Query_cuda_support */
@@ -16,6 +17,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __APPLE__
+#include <xlocale.h>            /* newlocale */
+#endif
 
 static const wb__dist_services *services;
 static MPI_Comm comm = MPI_COMM_NULL;
@@ -65,6 +69,7 @@ static void abort_ranks(MPI_Comm of)
 static void end_all(void)
 {
     const bool ends = comm == MPI_COMM_NULL;
+    uselocale(newlocale(LC_NUMERIC_MASK, "C", (locale_t)0));     /* a number has a point */
     if (ends)
         fprintf(stderr, "weber: MPI: rank %d of %d has waited %g s in %s, after the last operation"
                 " of all ranks, and ends\n", self->rank, self->size, services->timeout,

@@ -1,6 +1,8 @@
 /* The elementwise operations.  Most public functions here come from rows of ops.def. */
+#include "base/options.h"
 #include "engine/ops/op.h"
 
+#include <float.h>
 #include <string.h>
 
 #include <math.h>
@@ -107,6 +109,35 @@ wb_tensor *(wb_where)(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
         !wb__check_dims("where", ndim, dims, &size))
         return NULL;
     return wb__node(WB__OP_where, (wb_dtype)in[1]->dtype, ndim, dims, 3, in, 0, NULL);
+}
+
+static double greatest(wb_dtype dtype)
+{
+    return dtype == WB_F64    ? DBL_MAX
+           : dtype == WB_F16  ? 65504
+           : dtype == WB_BF16 ? 0x1.fep127
+                              : FLT_MAX;
+}
+
+static wb_tensor *nan_to_num(wb_tensor *x, const wb_nan_to_num_options *given)
+{
+    wb_nan_to_num_options o;
+    wb__given g;
+    if (!wb__floating("nan_to_num", x) ||
+        !wb__read_options("nan_to_num", &o, sizeof o, given, "posinf neginf", &g))
+        return NULL;
+    const double most = greatest((wb_dtype)x->dtype);
+    const double posinf = wb__real(wb__real_option(&g, "posinf", 1, o.posinf), most),
+                 neginf = wb__real(wb__real_option(&g, "neginf", 2, o.neginf), -most);
+    wb_tensor *y = wb_where(wb_isnan(x), wb_scalar(o.nan), x);
+    y = wb_where(wb_eq(x, wb_scalar(INFINITY)), wb_scalar(posinf), y);
+    return wb_where(wb_eq(x, wb_scalar(-INFINITY)), wb_scalar(neginf), y);
+}
+
+wb_tensor *wb_nan_to_num_with(wb_tensor *x, const wb_nan_to_num_options *o)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, nan_to_num(x, o));
 }
 
 wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype)

@@ -130,6 +130,35 @@ wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *options)
     return wb__frame_end(f, wb__mean(x, mask, o.keep));
 }
 
+/* Returns the sum or the mean over the elements of x that are not NaN.  The gradient of `where` is
+ * 0 at the others. */
+static wb_tensor *without_nan(const char *what, wb_tensor *x, const wb_reduce_options *options,
+                              bool mean)
+{
+    wb_reduce_options o;
+    unsigned mask;
+    if (!wb__floating(what, x) || !wb__read_axes(what, x, options, &o, &mask)) return NULL;
+    const wb_dtype dtype = (wb_dtype)x->dtype;
+    wb_tensor *is_nan = wb_isnan(x), *zero = wb_scalar(0);
+    x = wb__wide(wb_where(is_nan, zero, x));
+    wb_tensor *sum = wb__reduce(WB__OP_sum, x, mask, o.keep);
+    if (!sum || !mean) return sum ? wb__as(sum, dtype) : NULL;
+    wb_tensor *counts = wb_astype(wb_not(is_nan), (wb_dtype)x->dtype);
+    return wb__as(wb_div(sum, wb__reduce(WB__OP_sum, counts, mask, o.keep)), dtype);
+}
+
+wb_tensor *wb_nansum_with(wb_tensor *x, const wb_reduce_options *o)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, without_nan("nansum", x, o, false));
+}
+
+wb_tensor *wb_nanmean_with(wb_tensor *x, const wb_reduce_options *o)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, without_nan("nanmean", x, o, true));
+}
+
 /* Returns the variance of x, which is in the dtype in which sums are computed. */
 static wb_tensor *variance(wb_tensor *x, unsigned mask, const wb_reduce_options *o)
 {

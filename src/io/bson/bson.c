@@ -16,7 +16,7 @@ int wb__bson_fail(wb__bson_file *f, const void *at, const char *format, ...)
     va_list arguments;
     if (f->status) return f->status;
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    wb__plain_list(reason, sizeof reason, format, arguments);
     va_end(arguments);
     if (at) f->status = wb__map_fail(f->map, (const uint8_t *)at - f->map->data, "%s", reason);
     else f->status = wb__fail(WB_ERROR_FORMAT, "%s: %s", f->map->path, reason);

@@ -26,7 +26,7 @@ int wb__cells_wrong(const wb__cells *t, const char *at, int64_t column, const ch
     char reason[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    wb__plain_list(reason, sizeof reason, format, arguments);
     va_end(arguments);
     return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld (%s): %s", t->path, (long long)(at - t->text),
                     wb__cells_place(t, column, name).text, reason);

@@ -42,7 +42,7 @@ static const char *value_text(const wb__jl *v, char *out, size_t size)
     case WB__JL_BOOL: snprintf(out, size, "%s", v->integer ? "true" : "false"); return out;
     case WB__JL_NUMBER:
         if (v->whole) snprintf(out, size, "%lld", (long long)v->integer);
-        else snprintf(out, size, "%g", v->real);
+        else wb__plain(out, size, "%g", v->real);
         return out;
     case WB__JL_STRING: case WB__JL_SYMBOL:
         wb__bson_text(v->items, out, size);

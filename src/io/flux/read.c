@@ -41,7 +41,7 @@ void *wb__flux_reason(wb__flux_reader *r, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(r->reason_text, sizeof r->reason_text, format, arguments);
+    wb__plain_list(r->reason_text, sizeof r->reason_text, format, arguments);
     va_end(arguments);
     r->reason = r->reason_text;
     return NULL;

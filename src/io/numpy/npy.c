@@ -202,7 +202,7 @@ static int fail(wb__npy_source *s, int64_t offset, const char *format, ...)
     char reason[160];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    wb__plain_list(reason, sizeof reason, format, arguments);
     va_end(arguments);
     return s->fail(s->ctx, offset, reason);
 }

@@ -37,7 +37,7 @@ static int fail(const reading *x, int code, const char *format, ...)
     char reason[400], text[400];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    wb__plain_list(reason, sizeof reason, format, arguments);
     va_end(arguments);
     return wb__onnx_fail(x->b->r, code, "%s: attribute \"%.*s\": %s",
                          wb__onnx_node_text(x->node, text, sizeof text),

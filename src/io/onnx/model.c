@@ -161,7 +161,7 @@ int wb__onnx_fail(const wb__onnx_reader *r, int code, const char *format, ...)
     char reason[1024];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    wb__plain_list(reason, sizeof reason, format, arguments);
     va_end(arguments);
     return wb__fail(code, "%s: %s", r->file.path, reason);
 }

@@ -35,7 +35,7 @@ UNARY(round, wb__onnx_rounded(x))
 bool wb__onnx_is_nan(wb__onnx_call *c)
 {
     if (!wb__onnx_only(c, "") || !wb__onnx_floating(c, 0)) return false;
-    return wb__onnx_give(c, wb_ne(c->in[0], c->in[0]));
+    return wb__onnx_give(c, wb_isnan(c->in[0]));
 }
 
 bool wb__onnx_is_inf(wb__onnx_call *c)

@@ -81,7 +81,7 @@ static int fail(const reading *x, int code, const char *format, ...)
     char reason[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    wb__plain_list(reason, sizeof reason, format, arguments);
     va_end(arguments);
     return wb__onnx_fail(x->r, code, "byte %lld: tensor \"%.*s\": %s",
                          (long long)(x->in.at - x->r->file.data), (int)WB__MIN(x->name.n, 200),

@@ -103,6 +103,7 @@ static const char *unary(wb__exporter *w, wb__op op, const char *x, wb_dtype t)
     case WB__OP_gelu_erf: return gelu_erf(w, x, t);
     case WB__OP_mish: return times(w, x, WB__PUT(w, "Tanh", WB__PUT(w, "Softplus", x)));
     case WB__OP_hardswish: return WB__PUT(w, "HardSwish", x);
+    case WB__OP_isnan: return WB__PUT(w, "IsNaN", x);
     case WB__OP_isfinite:
         return WB__PUT(w, "Less", WB__PUT(w, "Abs", x), wb__export_number(w, t, INFINITY));
     default: return NULL;

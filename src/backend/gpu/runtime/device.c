@@ -54,7 +54,7 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
     else snprintf(who, sizeof who, "%s", v->backend->tag);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
+    wb__plain_list(what, sizeof what, format, arguments);
     va_end(arguments);
     const int kind = v->error_kind(code);
     const bool lost = d && kind & WB__GPU_ERROR_LOST;

@@ -17,7 +17,7 @@ int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit)
     *limit = total;
     if (!text || !*text) return 0;
     char *end = NULL;
-    double value = strtod(text, &end);
+    double value = wb__plain_number(text, &end);
     const bool number = end != text;
     static const char letters[] = "KMGT";
     const char *letter = *end ? strchr(letters, *end & ~0x20) : NULL;
@@ -47,7 +47,7 @@ static const char *size_text(int64_t bytes, char text[32])
     double value = (double)bytes;
     size_t u = 0;
     while (value >= 1024 && u + 1 < WB__COUNT(units)) value /= 1024, u++;
-    snprintf(text, 32, u ? "%.1f %s" : "%.0f %s", value, units[u]);
+    wb__plain(text, 32, u ? "%.1f %s" : "%.0f %s", value, units[u]);
     return text;
 }
 

@@ -1,0 +1,141 @@
+/* A warning about a loop that makes a plan at each step, since its shapes change.  A sequence of
+ * operations is counted when a plan is built for it, so that running plans costs nothing. */
+#include "engine/plan_shapes.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Plans of one sequence, sequences in sight, shapes of a plan that are compared, and shapes that a
+ * message names. */
+enum { MANY = 32, SEQUENCES = 8, SHAPES = 512, NAMED = 3 };
+
+/* The tensors that bring a sequence its shapes are the leaves and those without operands. */
+typedef struct { int32_t dims[WB_MAX_DIMS]; } shape;
+typedef struct {
+    uint64_t hash;                  /* of operations, dtypes and numbers of dimensions */
+    uint64_t seen[MANY];            /* hashes of the shapes */
+    int plans;
+    bool apart;                     /* a shape differed from its first one in several axes */
+    shape first[SHAPES];            /* of the first plan */
+} sequence;
+
+/* Static, since a program must not fail because there is no memory for a warning. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static sequence sequences[SEQUENCES];
+static atomic_bool warned;
+
+/* A leaf keeps its operands until it is detached. */
+static bool brings_shapes(const wb_tensor *x) { return wb__is_leaf(x) || !x->n_in; }
+
+static uint64_t hash_of(const wb__request *r, uint64_t *shapes)
+{
+    uint64_t h = (uint64_t)r->order.n;
+    *shapes = 0;
+    for (int i = 0; i < r->order.n; i++) {
+        const wb_tensor *x = r->order.node[i];
+        const uint64_t op = wb__is_leaf(x) ? WB__OP_constant : x->op;
+        h = wb__mix(h, op | (uint64_t)x->dtype << 16 | (uint64_t)x->ndim << 24);
+        if (!brings_shapes(x)) continue;
+        for (int k = 0; k < x->ndim; k++) *shapes = wb__mix(*shapes, (uint64_t)x->dims[k]);
+    }
+    return h;
+}
+
+/* Returns the sequence of the hash, or the one with the fewest plans, emptied. */
+static sequence *find(uint64_t hash)
+{
+    sequence *least = sequences;
+    for (int i = 0; i < SEQUENCES; i++) {
+        if (sequences[i].plans && sequences[i].hash == hash) return &sequences[i];
+        if (sequences[i].plans < least->plans) least = &sequences[i];
+    }
+    least->hash = hash;
+    least->plans = 0;
+    least->apart = false;
+    return least;
+}
+
+static shape shape_of(const wb_tensor *x)
+{
+    shape s = {{0}};
+    for (int k = 0; k < x->ndim; k++) s.dims[k] = (int32_t)WB__MIN(x->dims[k], INT32_MAX);
+    return s;
+}
+
+/* Notes whether a shape differs from that of the first plan in several axes. */
+static void compare(sequence *s, const wb__request *r)
+{
+    for (int i = 0, at = 0; i < r->order.n && at < SHAPES; i++) {
+        if (!brings_shapes(r->order.node[i])) continue;
+        const shape *first = &s->first[at++], now = shape_of(r->order.node[i]);
+        int axes = 0;
+        for (int k = 0; k < WB_MAX_DIMS; k++) axes += first->dims[k] != now.dims[k];
+        s->apart |= axes > 1;
+    }
+}
+
+/* Writes the shapes that differ from those of the first plan.  False: none differs, or they are
+ * those of a program that looks at each parameter of a model in turn: all differ, and in several
+ * axes; or there is no leaf, as where parameters get their initial values. */
+static bool write_changes(const sequence *s, const wb__request *r, char *text, size_t bytes)
+{
+    size_t n = 0;
+    int at = 0, named = 0, same = 0, leaves = 0;
+    for (int i = 0; i < r->order.n && at < SHAPES; i++) {
+        const wb_tensor *x = r->order.node[i];
+        if (!brings_shapes(x)) continue;
+        const shape *first = &s->first[at++], now = shape_of(x);
+        if (!x->ndim) continue;
+        leaves += wb__is_leaf(x);
+        if (!memcmp(first, &now, sizeof now)) {
+            same += wb__is_leaf(x);
+        } else if (named++ < NAMED) {
+            n += (size_t)snprintf(text + n, bytes - n, "%s%.80s, at first [",
+                                  named > 1 ? "; " : "", wb_describe(x));
+            for (int k = 0; k < x->ndim; k++)
+                n += (size_t)snprintf(text + n, bytes - n, k ? ",%d" : "%d", first->dims[k]);
+            n += (size_t)snprintf(text + n, bytes - n, "]");
+        }
+    }
+    if (named > NAMED) snprintf(text + n, bytes - n, "; ...");
+    return named && (same || (leaves && !s->apart));
+}
+
+/* Counts a plan.  Returns whether it is the one to warn at. */
+static bool count(const wb__request *r, char *text, size_t bytes)
+{
+    uint64_t shapes;
+    sequence *s = find(hash_of(r, &shapes));
+    if (s->plans >= MANY) return false;
+    for (int i = 0; i < s->plans; i++)
+        if (s->seen[i] == shapes) return false;
+    for (int i = 0, at = 0; !s->plans && i < r->order.n && at < SHAPES; i++)
+        if (brings_shapes(r->order.node[i])) s->first[at++] = shape_of(r->order.node[i]);
+    compare(s, r);
+    s->seen[s->plans++] = shapes;
+    return s->plans == MANY && write_changes(s, r, text, bytes);
+}
+
+void wb__plan_shapes_count(const wb__request *r)
+{
+    char text[NAMED * 300];         /* 80 characters, 8 sizes, and the words between */
+    if (atomic_load_explicit(&warned, memory_order_relaxed)) return;
+    pthread_mutex_lock(&lock);
+    const bool many = count(r, text, sizeof text);
+    pthread_mutex_unlock(&lock);
+    if (many && !atomic_exchange(&warned, true))
+        wb__log(WB_LOG_WARN,
+                "%d plans were made for the same operations, since shapes change: %s.\n"
+                "A new shape costs a plan, which is kept for the next time (wb_set_plan_cache).\n"
+                "Pad to one length or to a few (buckets), and leave a short last batch out "
+                "(.drop_last).", MANY, text);
+}
+
+void wb__plan_shapes_clear(void)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < SEQUENCES; i++) sequences[i].plans = 0;
+    pthread_mutex_unlock(&lock);
+}

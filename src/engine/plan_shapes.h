@@ -1,0 +1,11 @@
+/* The warning about plans for ever new shapes. */
+#ifndef WB__PLAN_SHAPES_H
+#define WB__PLAN_SHAPES_H
+
+#include "engine/request.h"
+
+/* Called when a plan was built for r.  Warns once in the process. */
+void wb__plan_shapes_count(const wb__request *r);
+void wb__plan_shapes_clear(void);
+
+#endif
