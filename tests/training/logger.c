@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <weber.h>
 
@@ -207,6 +208,70 @@ TEST_IN_SCOPE(threads_share_a_log)
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
+
+/* A number is written by the process that has logged it: not again by the end of each child. */
+TEST_IN_SCOPE(children_of_fork_write_their_own_numbers)
+{
+    const char *path = in_folder("forked");
+    wb_logger *l = wb_logger_open(path);
+    if (!l) fail_msg("%s", wb_error());
+    for (int i = 0; i < 5; i++) assert_int_equal(wb_log_scalar(l, "parent", i, i), 0);
+    fflush(NULL);
+    for (int i = 0; i < 3; i++) {
+        int status;
+        const pid_t child = fork();
+        if (!child) {
+            if (i && wb_log_scalar(l, "child", 7, i)) _exit(1);
+            if (i == 2) _exit(wb_logger_close(l));
+            fflush(NULL);                               /* as exit does */
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(wb_log_scalar(l, "parent", 5, 5), 0);
+    assert_int_equal(wb_logger_close(l), 0);
+    char *text = read_csv(path);
+    static const char *const lines[] = {
+        "step,tag,value", "0,parent,0", "1,parent,1", "2,parent,2", "3,parent,3", "4,parent,4",
+        "1,child,7", "2,child,7", "5,parent,5"};
+    for (int i = 0; i < (int)WB__COUNT(lines); i++) assert_string_equal(line(text, i), lines[i]);
+    assert_null(line(text, (int)WB__COUNT(lines)));
+    wb__free(text);
+    tensorboard_reads(path);                            /* as many events */
+}
+
+/* Where a number could not be written, a child does not try again. */
+TEST_IN_SCOPE(children_of_fork_after_a_failure)
+{
+    const char *path = in_folder("forked_full");
+    wb_logger *l = wb_logger_open(path);
+    if (!l) fail_msg("%s", wb_error());
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit usual, none;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    none = usual;
+    none.rlim_cur = 10;
+    assert_int_equal(wb_log_scalar(l, "x", 1, 1), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    const pid_t child = fork();
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);   /* there is room again */
+    if (!child) {
+        fflush(NULL);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    FAILS(wb_log_scalar(l, "x", 2, 2), WB_ERROR_FILE, "cannot be written");
+    FAILS(wb_logger_close(l), WB_ERROR_FILE, "cannot be written");
+    char *text = read_csv(path);
+    assert_string_equal(line(text, 1), "1,x,1");        /* the stream had kept it */
+    const char *second = line(text, 2);
+    if (second) assert_string_equal(second, "2,x,2");
+    assert_null(line(text, 3));
+    wb__free(text);
+}
 
 TEST_IN_SCOPE(wrong_uses)
 {
