@@ -181,7 +181,8 @@ def checks(weber, folder):
     yield from checks_readers()
     library, scripts = known()
     free = {name for name in library if re.search("_(PATH|DIR|LIBRARY|DEVICES|RANK|SIZE)$", name)}
-    free |= {"WEBER_BACKENDS", "WEBER_MATMUL_PRECISION", "WEBER_MEMORY_LIMIT", "WEBER_RENDEZVOUS"}
+    free |= {"WEBER_BACKENDS", "WEBER_MATMUL_PRECISION", "WEBER_MEMORY_LIMIT", "WEBER_RENDEZVOUS",
+             "WEBER_RENDEZVOUS_TOKEN"}
     rows = set(re.findall(r'"(WEBER_\w+)"', (ROOT / "src/base/environment.c").read_text()))
     yield "all values", rows | free == library and rows & free == {"WEBER_CPU_DEVICES"}, \
         rows | free ^ library

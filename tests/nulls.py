@@ -16,7 +16,18 @@ import wrong_kinds
 
 # Arguments that may be NULL, by their names, and by function.
 OPTIONAL = {"ctx", "context"}
-OPTIONAL_OF = {}
+OPTIONAL_OF = {
+    "wb_object_free": ("object",), "wb_release": ("object",), "wb_free_text": ("text",),
+    "wb_is_none": ("object",), "wb_describe": ("x",), "wb_identity": ("x",),
+    "wb_object_gpu": ("x",), "wb_object_cpu": ("x",), "wb_opaque": ("p",),
+    "wb_set_log": ("handler",), "wb_topk_with": ("index",), "wb_struct_one_input_": ("name",),
+    "wb_batch_of": ("y",), "wb_groupobs": ("labels",), "wb_batch_sequence": ("lengths",),
+    "wb_word_classes": ("other",), "wb_withgradient": ("grads",),
+    "wb_progress_begin": ("loader", "format"), "wb_progress_of": ("format",),
+    "wb_progress_step": ("p", "metric", "value"), "wb_progress_end": ("p",),
+    "wb_device_ordinal": ("d",), "wb_device_name": ("d",), "wb_device_backend": ("d",),
+    "wb_device_describe": ("d",), "wb_device_is_gpu": ("d",), "wb_set_default_device": ("d",),
+    "wb_set_gpu_backend": ("backend",)}
 MORE = """
 typedef struct { wb_tensor *x; } of_test;
 WB_FUNCTOR(of_test, x)

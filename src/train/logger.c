@@ -17,7 +17,6 @@
 #include "io/protobuf.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -194,26 +193,13 @@ static void before_fork(void)
     }
 }
 
-static void in_parent(void)
+static void after_fork(void)
 {
     for (wb_logger *l = logs; l; l = l->next) pthread_mutex_unlock(&l->mutex);
     pthread_mutex_unlock(&logs_mutex);
 }
 
-/* What could not be written is still in a buffer, and stays with the parent: the child's stream
- * leads nowhere.  The log has failed in any case. */
-static void in_child(void)
-{
-    for (wb_logger *l = logs; l; l = l->next) {
-        const int nowhere = l->error ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
-        if (nowhere >= 0 && l->events) dup2(nowhere, fileno(l->events));
-        if (nowhere >= 0 && l->csv) dup2(nowhere, fileno(l->csv));
-        if (nowhere >= 0) close(nowhere);
-    }
-    in_parent();
-}
-
-static void notice_forks(void) { pthread_atfork(before_fork, in_parent, in_child); }
+static void notice_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 
 static void add_to_logs(wb_logger *l)
 {

@@ -305,7 +305,7 @@ TEST(the_log_escapes_text)
     unlink(path);
     assert_string_equal(text, "[ Warning: a\\x1b[31mname\n");
     assert_int_equal(wb__fail(WB_ERROR_FILE, "\x1b[31m \xc2\x9b" "31m \xc3\xa9\n"), WB_ERROR_FILE);
-    assert_string_equal(wb_error(), "?[31m ??31m \xc3\xa9\n");
+    assert_true(wb__begins(wb_error(), "?[31m ??31m \xc3\xa9\n"));
     wb_clear_error();
 }
 
