@@ -1129,6 +1129,7 @@ TABLE = [
     ("a folder that is missing is waited for", "src/dist/rendezvous_file.c", "    if (!status && o->rank) status = check_folder(&m);\n", "    if (!status && o->rank > 999) status = check_folder(&m);\n", [STRANGERS]),
     ("all launches have one token", "src/cli/launch.c", "if (!wb__system_random(number, sizeof number)) return false;", "memset(number, 7, sizeof number);", [LAUNCH]),
     ("pipes of the launcher are its standard files", "src/cli/main.c", "if (fcntl(file, F_GETFD) != -1) continue;", "if (fcntl(file, F_GETFD) != -2) continue;", [LAUNCH]),
+    ("oneDNN is used where it gets no memory", "src/backend/cpu/onednn/dnnl.c", "    if (!wb__dnnl_has_memory(reason)) return false;\n", "", ["cpu_lib"]),
     ("the log has control characters", "src/base/log.c", "    if (!*at) return text;", "    if (at) return text;", ["base_core"]),
     ("kernels are read from a folder that others can write into", "src/backend/kernel_cache.c", "s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH))", "s.st_uid == geteuid()", ["kernel_cache"]),
     ("folders of kernels are for all users", "src/backend/kernel_cache.c", "mkdir(path, 0700)", "mkdir(path, 0777)", ["kernel_cache"]),
