@@ -183,9 +183,9 @@ static bool wait_for(int file, short events, double until)
     for (;;) {
         const double left = until - wb__now();
         struct pollfd p = {.fd = file, .events = events};
-        const int ready = poll(&p, 1, left > 0 ? (int)(WB__MIN(left, 1000) * 1000) + 1 : 0);
-        if (ready > 0) return true;
         if (left <= 0) return false;
+        const int ready = poll(&p, 1, (int)(WB__MIN(left, 1000) * 1000) + 1);
+        if (ready > 0) return true;
         if (ready < 0 && errno != EINTR) return false;
     }
 }

@@ -367,5 +367,6 @@ int main(void)
 {
     if (make_folder(NULL)) return 1;
     const int failed = run_cases_each(NULL, empty);
-    return failed + remove_folder(NULL);
+    const int left = remove_folder(NULL);
+    return failed || left;
 }
