@@ -75,6 +75,11 @@ def checks_values(weber, folder):
     for name, value, found, words in wrong:
         whole = f"{name} {found}, which has no effect: it is {words}"
         yield value, code == 1 and f"PROBLEM: {whole}" in out and whole in err, out + err
+    code, out, err = doctor(weber, folder, WEBER_EAGER="\x1b[31mno\n", WEBER_DATA="\x1b[2J\t",
+                            WEBER_MATMUL_PRECISION="\x1b[1m", WEBER_RENDEZVOUS_TOKEN="secret")
+    yield "escapes", "\x1b" not in out + err and 'WEBER_EAGER is "\\x1b[31mno\\n", which' in out \
+        and "  WEBER_DATA=\\x1b[2J\\t\n" in out, out + err
+    yield "a secret", "WEBER_RENDEZVOUS_TOKEN=(not shown)\n" in out and "secret" not in out, out
     threads = re.compile(r"by (\d+) threads?")
     usual = doctor(weber, folder)[1]
     yield "threads of no effect", threads.search(out)[1] == threads.search(usual)[1], out
@@ -88,7 +93,7 @@ def checks_readers():
     rows = set(re.findall(r'\{"(WEBER_\w+)"', text))
     own = {"WEBER_DEBUG", "WEBER_ISA"}      # of words: the reader compares them
     read = {name: path for path in (ROOT / "src").rglob("*.c")
-            for name in re.findall(r'getenv\("(WEBER_\w+)"', path.read_text())
+            for name in re.findall(r'environment_(?:text|path)\("(WEBER_\w+)"', path.read_text())
             if name in rows - own and path.parent.name != "cli"}
     yield "readers", own < rows and not read, read
 
@@ -222,7 +227,8 @@ def checks(weber, folder):
     yield from checks_readers()
     library, scripts = known()
     free = {name for name in library if re.search("_(PATH|DIR|LIBRARY|DEVICES|RANK|SIZE)$", name)}
-    free |= {"WEBER_BACKENDS", "WEBER_MATMUL_PRECISION", "WEBER_MEMORY_LIMIT", "WEBER_RENDEZVOUS"}
+    free |= {"WEBER_BACKENDS", "WEBER_MATMUL_PRECISION", "WEBER_MEMORY_LIMIT", "WEBER_RENDEZVOUS",
+             "WEBER_RENDEZVOUS_TOKEN"}
     rows = set(re.findall(r'"(WEBER_\w+)"', (ROOT / "src/base/environment.c").read_text()))
     yield "all values", rows | free == library and rows & free == {"WEBER_CPU_DEVICES"}, \
         rows | free ^ library

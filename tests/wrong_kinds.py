@@ -92,7 +92,7 @@ static wb_schedule *schedule; static wb_opt_state *state; static wb_dataset *dat
 static wb_loader *loader; static wb_tokenizer *tokenizer; static wb_decoder *decoder;
 static wb_progress *progress; static wb_logger *logger; static wb_compiled *compiled;
 static wb_batch batch;
-static int64_t longs[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+static int64_t longs[16] = {1, 1, 1, 1, 1, 1, 1, 1};
 static double doubles[8];
 static wb_tensor *tensors[8];
 static void *others[8];
@@ -312,24 +312,19 @@ def calls(words):
     return "\n".join(text), "\n".join(runs), n
 
 
-def main(library, compiler, *words):
+def head():
+    """The beginning of a program: an object of each kind, and what runs calls."""
     names = ", ".join(f'"{WORDS.get(k, k)}"' for k in KINDS) + ', "pointer", "pointer"'
     values = ", ".join(f"(void *){v}" for v in KINDS.values()) + ", path, short_path()"
-    functions, runs, n = calls(words)
     literal = '"' + TOKENIZER.replace('"', '\\"') + '"'
-    text = MAIN.replace("NAMES", names).replace("OBJECTS", values).replace("TOKENIZER", literal)
-    text += functions + f"""
-int main(void)
-{{
-    if (begun()) return 1;
-{runs}
-    printf("%d functions, %d calls, %d failures\\n", {n}, cases, failures);
-    return failures != 0;
-}}
-"""
+    return MAIN.replace("NAMES", names).replace("OBJECTS", values).replace("TOKENIZER", literal)
+
+
+def run(library, compiler, text):
+    """Compiles a program and returns its exit status."""
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        program = folder / "wrong_kinds.c"
+        program = folder / "program.c"
         program.write_text(text)
         library = str(Path(library).absolute())
         flags = ["-std=c11", "-D_DEFAULT_SOURCE", "-O0", "-w", f"-I{ROOT}/include"]
@@ -340,6 +335,19 @@ int main(void)
         environment.update(WEBER_BACKENDS="", WEBER_NUM_THREADS="1")
         return subprocess.run([str(folder / "program")], cwd=folder, env=environment,
                               check=False).returncode
+
+
+def main(library, compiler, *words):
+    functions, runs, n = calls(words)
+    return run(library, compiler, head() + functions + f"""
+int main(void)
+{{
+    if (begun()) return 1;
+{runs}
+    printf("%d functions, %d calls, %d failures\\n", {n}, cases, failures);
+    return failures != 0;
+}}
+""")
 
 
 if __name__ == "__main__":

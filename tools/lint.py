@@ -11,6 +11,8 @@
               100 columns, a tab, or blanks at its end
   words       no comment, and no docstring of Python, has a word of the list BANNED
   memory      host memory comes from wb__alloc and the functions beside it
+  environment only environment.c reads variables, so that a program with more rights than its
+              caller reads no path of it
   calm        the library never exits or aborts, and prints to standard output only on request
   flags       never -ffast-math
   tests       the tests, programs and examples that docs/guides.md names are there
@@ -76,6 +78,9 @@ MEMORY_FILES = ("src/base/alloc.c", "src/base/thread_text.c",
                 "src/engine/object.c")  # a thread's own block is needed before its first error
 # A rank that another one has left waiting ends its process, as MPI_Abort does.
 END_FILES = ("src/backend/nccl/ranks.c",)
+READS_VARIABLE = re.compile(r"(?<![\w.>])((?:secure_)?getenv)\s*\(")
+# libweber-mpi, which has no access to environment.c, reads numbers of launchers
+ENVIRONMENT_FILES = ("src/base/environment.c", "src/dist/mpi/mpi.c")
 EXITS = re.compile(r"(?<![\w.>])(exit|abort|_exit|quick_exit|assert)\s*\(")
 PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|vprintf|perror)\s*\(")
 # wb_show, wb_show_devices and wb_summary print
@@ -221,6 +226,12 @@ class Lint:
             for line, match in self.each_match(name, code, RAW_MEMORY):
                 self.report(name, line, "memory", f"{match.group(1)}() instead of wb__alloc")
 
+    def environment(self, name, code):
+        if name.startswith("src/") and name not in ENVIRONMENT_FILES:
+            for line, match in self.each_match(name, code, READS_VARIABLE):
+                self.report(name, line, "environment",
+                            f"{match.group(1)}() instead of wb__environment_path or _text")
+
     def calm(self, name, code):
         if name.startswith("src/") and not name.startswith(("src/cli/", *END_FILES)):
             for line, match in self.each_match(name, code, EXITS):
@@ -241,6 +252,7 @@ class Lint:
             self.floors(name, text)
             self.vendors(name, text)
             self.memory(name, code)
+            self.environment(name, code)
             self.calm(name, code)
         if comments is not None:
             self.size(name, text, comments)

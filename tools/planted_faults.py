@@ -32,13 +32,14 @@ LOOPS, SCOPES, CHECK = "engine_loops", "engine_scopes", "engine_check"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
 QUEUE, MEETING, RANKS = "collective_queue", "rendezvous", "ranks*3"
+STRANGERS = "strangers"
 ENDS, LAUNCH, AWARE = "check_ends.py", "check_launch.py", "check_aware.py"
 CHOICE = "check_nccl.py"          # with RCCL
 PROGRAMS_ABI = "tests/older_headers.py"
 RECIPES = "tests/recipes.py"
 BLOCKS, REFERENCE = "tools/doc_blocks.py", "tools/reference.py"     # need Ninja
 ABI = "tools/test_abi.py"
-DOCTOR, KINDS = "tests/doctor.py", "tests/wrong_kinds.py"
+DOCTOR, KINDS, NULLS = "tests/doctor.py", "tests/wrong_kinds.py", "tests/nulls.py"
 CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
 TWO_FILES = "tests/amalgamation.py"
 EXPLAIN = "tests/errors.py"
@@ -1153,6 +1154,23 @@ TABLE = [
     ("the modes in the archive depend on git's settings", "tools/dist.py", "\"-c\", \"tar.umask=0022\", ", "", [RECIPES]),
     ("changed files are left out of the archive without an error", "tools/dist.py", "    if changed:", "    if len(changed) > 99:", [RECIPES]),
     ("a second signal is passed on like the first", "src/cli/launch.c", "if (l->passed) kill_rank", "if (false) kill_rank", [LAUNCH]),
+    ("a program with more rights reads paths", "src/base/environment.c", "if (!value || !wb__system_has_more_rights()) return value;", "if (value || !wb__system_has_more_rights()) return value;", ["base_core"]),
+    ("the seal of a greeting is not compared", "src/dist/rendezvous.c", "right, sizeof right)) return true;", "right, 0)) return true;", [STRANGERS]),
+    ("the seal of an answer is not compared", "src/dist/rendezvous.c", "right, sizeof right)) return CONNECTED;", "right, 0)) return CONNECTED;", [STRANGERS]),
+    ("a connection may wait with its greeting", "src/dist/rendezvous.c", "GREETING_SECONDS = 2, ", "GREETING_SECONDS = 50,", [STRANGERS]),
+    ("another version ends the rendezvous", "src/dist/rendezvous.c", "    if (!ours) drop(h, i);\n    return status;", "    if (!ours) drop(h, i);\n    return ours ? status : WB_ERROR_DEVICE;", [STRANGERS]),
+    ("the last attempt to connect hides the reason", "src/dist/rendezvous.c", "if (errno != ETIMEDOUT || !*why) snprintf", "if (errno || !*why) snprintf", [STRANGERS]),
+    ("a folder that is missing is waited for", "src/dist/rendezvous_file.c", "    if (!status && o->rank) status = check_folder(&m);\n", "    if (!status && o->rank > 999) status = check_folder(&m);\n", [STRANGERS]),
+    ("all launches have one token", "src/cli/launch.c", "if (!wb__system_random(number, sizeof number)) return false;", "memset(number, 7, sizeof number);", [LAUNCH]),
+    ("pipes of the launcher are its standard files", "src/cli/main.c", "if (fcntl(file, F_GETFD) != -1) continue;", "if (fcntl(file, F_GETFD) != -2) continue;", [LAUNCH]),
+    ("oneDNN is used where it gets no memory", "src/backend/cpu/onednn/dnnl.c", "    if (!wb__dnnl_has_memory(reason)) return false;\n", "", ["cpu_lib"]),
+    ("the log has control characters", "src/base/log.c", "    if (!*at) return text;", "    if (at) return text;", ["base_core"]),
+    ("kernels are read from a folder that others can write into", "src/backend/kernel_cache.c", "s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH))", "s.st_uid == geteuid()", ["kernel_cache"]),
+    ("folders of kernels are for all users", "src/backend/kernel_cache.c", "mkdir(path, 0700)", "mkdir(path, 0777)", ["kernel_cache"]),
+    ("a child of fork writes the numbers of a log again", "src/train/logger.c", "        if (l->events && l->csv) flush(l);\n    }\n}", "    }\n}", ["logger"]),
+    ("a function may leave a freed tensor in a batch", "src/data/fetch.c", "if (x && !wb_is_none(x) && !wb__is(x, &wb__tensor_class)) return", "if (x && !wb_is_none(x) && !x) return", ["data_workers"]),
+    ("a list that could not be set counts as not given", "src/base/options.c", "        list[0] = WITHOUT_NUMBERS;", "        list[0] = WB_INTS_;", ["api_misuse"]),
+    ("the watch of early stopping may be NULL", "src/train/average.c", "bool wb_early_stopping(wb_watch *w, double score)\n{\n    if (WB__NULL(w)) return false;", "bool wb_early_stopping(wb_watch *w, double score)\n{", [NULLS]),
 ]
 
 # The words of a script, and what is built for it; programs are paths in the folder of the build.
@@ -1168,6 +1186,7 @@ SCRIPTS = {
     RECIPES: ([], ["minimal_cmocka"]),      # it needs no program
     DOCTOR: (["weber"], ["weber_cli", "libweber.so"]),
     KINDS: (["libweber.so", "cc"], ["libweber.so"]),
+    NULLS: (["libweber.so", "cc"], ["libweber.so"]),
     TWO_FILES: (["libweber.so"], ["libweber.so"]),
     EXPLAIN: (["libweber.so", "cc", "weber"], ["weber_cli", "libweber.so"]),
 }

@@ -185,7 +185,8 @@ struct wb_ints {
 #define WB_INTS(...) \
     {WB_INTS_ + (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), __VA_ARGS__}
 /** Sets a list in a struct of options to n values: wb_ints_set(o.axes, n, axes).  With n = 0 the
- * option counts as not given.  With n above 8 the function that takes the options fails. */
+ * option counts as not given.  With n above 8 the function that takes the options fails.  Errors: n
+ * is negative; `list` is NULL, or `values` with n above 0: then that function fails too. */
 WB_API void wb_ints_set(int64_t *list, int n, const int64_t *values);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -309,8 +310,9 @@ WB_API void wb_shutdown(void);
 typedef enum { WB_LOG_DEBUG, WB_LOG_INFO, WB_LOG_WARN, WB_LOG_ERROR } wb_log_level;
 
 /** Receives a message of the library, on the thread that causes it.  `text` may have several lines,
- * and is valid during the call.  `context` is that of wb_set_log.  The handler must not call
- * functions of the library that create or evaluate tensors: an evaluation may be under way. */
+ * has escapes such as \x1b in place of control characters, and is valid during the call.  `context`
+ * is that of wb_set_log.  The handler must not call functions of the library that create or
+ * evaluate tensors: an evaluation may be under way. */
 typedef void (*wb_log_handler)(wb_log_level level, const char *text, void *context);
 
 /** Sets the receiver of all messages of the process; `context` must live as long as it is the

@@ -50,7 +50,10 @@ typedef struct wb_distributed_options {
      * which wb_distributed_run runs.  0: the process is one rank */
     int devices WB_IS(0);
     /* WB_NCCL: WB_MPI, which then numbers the ranks and performs the operations on the host's
-     * memory.  NULL: the launcher numbers the ranks, which meet at WEBER_RENDEZVOUS */
+     * memory.  NULL: the launcher numbers the ranks, which meet at WEBER_RENDEZVOUS and prove
+     * that they have the same WEBER_RENDEZVOUS_TOKEN, which `weber launch` draws and a program
+     * under srun or mpirun should be given; without it any process that reaches the port of rank 0
+     * may take the place of a rank */
     const wb_distributed_backend *through WB_IS(NULL);
     WB_BY_PLACE
     WB_NO_MORE

@@ -2,7 +2,8 @@
  *
  * PNG files are read and written by libpng 1.6, JPEG files read by libjpeg-turbo.  Weber opens
  * these libraries at run time (Debian's libpng16-16 and libturbojpeg0; the environment variables
- * WEBER_PNG_LIBRARY and WEBER_JPEG_LIBRARY can name other files).  If one is missing, functions
+ * WEBER_PNG_LIBRARY and WEBER_JPEG_LIBRARY can name other files; in a program with rights that its
+ * caller lacks no variable that names a file has an effect).  If one is missing, functions
  * that need it fail with WB_ERROR_UNSUPPORTED.
  *
  * Images are [C, H, W] as those of vision.h: a batch of them is [N, C, H, W].  On tensors, a crop

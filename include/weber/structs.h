@@ -78,7 +78,8 @@ WB_API wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value);
 
 /** Registers a struct of WB_LAYER or WB_FUNCTOR by its name, so that wb_load knows it, for the
  * whole process: wb_name_struct(scaled).  wb_layer_of does the same.  Returns 0 or an error code.
- * Errors: another struct, or a layer of the library, has the name. */
+ * Errors: another struct, or a layer of the library, has the name; the type has no name, or
+ * a number of fields without their array. */
 WB_API int wb_name_struct_typed(const wb_struct_type *type);
 
 /** Whether the layer of WB_LAYER that is being called is in train mode; outside of such calls,

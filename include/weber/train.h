@@ -421,7 +421,8 @@ typedef struct wb_watch {
     bool begun;                             /* `score` is set: NaN is no best score */
     double score;                           /* the best, or for wb_plateau the last number */
 } wb_watch;
-/** Whether the last .wait calls were all `bad`, as in Flux.patience. */
+/** Whether the last .wait calls were all `bad`, as in Flux.patience.  This function and the three
+ * below return false, with the error set, if their first argument is NULL. */
 WB_API bool wb_patience(wb_watch *w, bool bad);
 /** Whether none of the last .wait scores was better than the best one before by .min_dist or more,
  * as in Flux.early_stopping: with .min_dist 0 a score that equals the best one ends the row too.
@@ -575,7 +576,7 @@ WB_API void wb_progress_end(wb_progress *p);
 typedef struct { const char *name; int n; const double *x, *y; } wb_series;
 /** Writes a plot of n_series lines, with axes and a legend, as an SVG file.  Texts that are NULL
  * are left out.  A point that is not finite leaves a gap.  Returns 0 or an error code.  Errors: no
- * series; the file cannot be written, and may then be incomplete. */
+ * series; the file cannot be written, and the one that was there before is unchanged. */
 WB_API int wb_svg_curves(const char *path, const char *title, const char *x_label,
                          const char *y_label, int n_series, const wb_series *series);
 

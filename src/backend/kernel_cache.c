@@ -1,15 +1,20 @@
 /* Compiled kernels on disk.  Each kernel has one file, named by a hash of its kind and key.  The
  * file contains a header, the kind, the key and the data; a damaged file counts as absent.  Files
  * are written under a temporary name and renamed, so several processes may share a folder.  When
- * the folder exceeds its limit, the least recently used files are removed. */
+ * the folder exceeds its limit, the least recently used files are removed.
+ *
+ * A kernel is a program that runs with the rights of its process, so only a folder is used that
+ * belongs to the user of the process, and into which nobody else can write. */
 #include "backend/kernel_cache.h"
 
+#include "base/environment.h"
 #include "base/files/file.h"
 #include "base/system.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,14 +55,40 @@ static uint64_t hash(uint64_t h, const void *data, size_t n)
 /* The folder is `base` followed by `below`.  false: the cache is disabled. */
 static bool folder_path(const char **base, const char **below)
 {
-    const char *chosen = getenv("WEBER_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME");
-    *base = chosen ? chosen : cache && *cache == '/' ? cache : getenv("HOME");
+    const char *chosen = wb__environment_path("WEBER_CACHE_DIR");
+    const char *cache = wb__environment_path("XDG_CACHE_HOME");
+    *base = chosen ? chosen : cache && *cache == '/' ? cache : wb__environment_path("HOME");
     *below = chosen ? "" : *base == cache ? "/weber/kernels" : "/.cache/weber/kernels";
     return *base && **base;
 }
 
+/* Reports once why no kernels are kept. */
+static void refuse(const char *folder, const struct stat *s)
+{
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&reported)) return;
+    if (s->st_uid != geteuid())
+        wb__log(WB_LOG_WARN, "The folder of compiled kernels %s belongs to user %ld, and this is "
+                "user %ld, so no kernels are read or kept.\nWEBER_CACHE_DIR names another folder.",
+                folder, (long)s->st_uid, (long)geteuid());
+    else
+        wb__log(WB_LOG_WARN, "Others can write into the folder of compiled kernels %s, so no "
+                "kernels are read or kept.\nAfter `rm -r` of it a new folder is private; "
+                "WEBER_CACHE_DIR names another one.", folder);
+}
+
+/* Whether the folder is private, or there is none yet. */
+static bool is_private(const char *folder)
+{
+    struct stat s;
+    if (stat(folder, &s) || !S_ISDIR(s.st_mode)) return true;
+    if (s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH))) return true;
+    refuse(folder, &s);
+    return false;
+}
+
 /* Returns the path of an entry's file, which the caller frees.  NULL without an error: the cache is
- * disabled, or memory is exhausted. */
+ * disabled, its folder is not private, or memory is exhausted. */
 static char *file_path(const char *kind, const char *key, size_t key_bytes)
 {
     const char *base, *below;
@@ -66,7 +97,14 @@ static char *file_path(const char *kind, const char *key, size_t key_bytes)
     for (int i = 0; i < 2; i++) h[i] = hash(hash(h[i], kind, strlen(kind) + 1), key, key_bytes);
     char *path = wb__printf("%s%s/%016llx%016llx%s", base, below, (unsigned long long)h[0],
                             (unsigned long long)h[1], ending);
-    return path;
+    char *name = path ? strrchr(path, '/') : NULL;
+    if (!name) return path;
+    *name = 0;
+    const bool usable = is_private(*path ? path : "/");
+    *name = '/';
+    if (usable) return path;
+    wb__free(path);
+    return NULL;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -100,7 +138,8 @@ void *wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes, 
     *bytes = 0;
     wb__error_keep(&before);
     char *path = file_path(kind, key, key_bytes), *all = NULL;
-    if (path && !stat(path, &s) && S_ISREG(s.st_mode)) all = wb__file_read(path, &n);
+    if (path && !stat(path, &s) && S_ISREG(s.st_mode) && s.st_uid == geteuid())
+        all = wb__file_read(path, &n);
     wb__error_restore(&before);
     if (all && !find_data(all, (uint64_t)n, kind, key, key_bytes, bytes)) {
         wb__free(all);
@@ -188,12 +227,12 @@ static bool time_to_shrink(int64_t bytes)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Creates the folders of a file's path. */
+/* Creates the folders of a file's path, for this user alone. */
 static void make_folders(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
-        (void)!mkdir(path, 0777);
+        (void)!mkdir(path, 0700);
         *slash = '/';
     }
 }

@@ -1,9 +1,14 @@
-/* The values that variables of the environment take.  A value that a variable does not take has no
- * effect, and is reported once.  In a list only the words that are unknown have none. */
+/* The variables of the environment, and the values that they take.  A value that a variable does
+ * not take has no effect, and is reported once.  In a list only the words that are unknown have
+ * none. */
 #include "base/environment.h"
+
+#include "base/system.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,15 +114,35 @@ bool wb__environment_takes(const char *name, const char *value, char *why, size_
     size_t n;
     const int row = find(name);
     if (row < 0 || !*value || !find_wrong(row, value, &wrong, &n)) return true;
+    char part[65];
+    wb__text clean = {0};
     describe(row, allowed, sizeof allowed);
-    snprintf(why, bytes, "%s %s \"%.*s\", which has no effect: it is %s", name,
-             rows[row].form == LIST ? "has" : "is", (int)WB__MIN(n, (size_t)64), wrong, allowed);
+    snprintf(part, sizeof part, "%.*s", (int)WB__MIN(n, sizeof part - 1), wrong);
+    wb__text_foreign(&clean, part);
+    char *found = wb__text_take(&clean);
+    snprintf(why, bytes, "%s %s \"%s\", which has no effect: it is %s", name,
+             rows[row].form == LIST ? "has" : "is", found ? found : "?", allowed);
+    wb__free(found);
     return false;
+}
+
+const char *wb__environment_text(const char *name) { return getenv(name); }
+
+const char *wb__environment_path(const char *name)
+{
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
+    const char *value = wb__environment_text(name);
+    if (!value || !wb__system_has_more_rights()) return value;
+    if (wb__begins(name, "WEBER_") && !atomic_flag_test_and_set(&reported))
+        wb__log(WB_LOG_WARN, "%s has no effect: this program has rights that its caller lacks "
+                "(set-user-ID, set-group-ID or capabilities),\nso it reads no variables that name "
+                "files, folders or addresses.", name);
+    return NULL;
 }
 
 double wb__environment_number(const char *name, double by_default)
 {
-    const char *value = getenv(name);
+    const char *value = wb__environment_text(name);
     const int row = find(name);
     double number;
     return value && row >= 0 && read_number(row, value, &number) ? number : by_default;
@@ -125,7 +150,7 @@ double wb__environment_number(const char *name, double by_default)
 
 bool wb__environment_switch(const char *name, bool by_default)
 {
-    const char *value = getenv(name);
+    const char *value = wb__environment_text(name);
     return value && (!strcmp(value, "0") || !strcmp(value, "1")) ? *value == '1' : by_default;
 }
 
@@ -133,7 +158,7 @@ static void check(void)
 {
     char why[320];
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
-        const char *value = getenv(rows[i].name);
+        const char *value = wb__environment_text(rows[i].name);
         if (value && !wb__environment_takes(rows[i].name, value, why, sizeof why))
             wb__log(WB_LOG_WARN, "%s.", why);
     }

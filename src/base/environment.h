@@ -1,10 +1,18 @@
-/* Variables of the environment that take certain values only. */
+/* Variables of the environment.  Only environment.c reads it. */
 #ifndef WB__ENVIRONMENT_H
 #define WB__ENVIRONMENT_H
 
 #include "base/base.h"
 
 enum { WB__MOST_THREADS = 256, WB__MAX_CPU_DEVICES = 16 };
+
+/* The value of a variable, which the program must not change; NULL: it is not set. */
+const char *wb__environment_text(const char *name);
+
+/* The same of a variable that names a file, a folder or an address, or is a secret.  NULL too where
+ * the program has rights that its caller lacks (wb__system_has_more_rights), since the caller
+ * chooses the value; a variable of Weber is then reported, once in the process. */
+const char *wb__environment_path(const char *name);
 
 /* The value of a variable that is 0 or 1, or a number.  `by_default`: the variable is not set, is
  * empty or has a value that it does not take. */

@@ -6,6 +6,7 @@
  * (mistakes.c).  A message that quotes another one has the name once, at its end. */
 #include "base/base.h"
 #include "base/mistakes.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -73,8 +74,7 @@ static int fail(int c, int page, const char *format, va_list arguments)
     }
     if (page) n += snprintf(text + n, SUFFIX + 1, " (W%04d)", page);
     for (int i = 0; i < n; i++)             /* names in files must not control a terminal */
-        if (((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\t') || text[i] == 127)
-            text[i] = '?';
+        memset(text + i, '?', (size_t)wb__control_character(text + i));
     memcpy(wb__thread_text(WB__TEXT_ERROR), text, (size_t)n + 1);
     code = c;
     failures++;

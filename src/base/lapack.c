@@ -1,6 +1,8 @@
 /* The library of linear algebra: LAPACK, or another library that has its functions. */
 #include "base/lapack.h"
 
+#include "base/environment.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -36,7 +38,7 @@ static const char *find(void *library)
 
 static int open_library(const char *what)
 {
-    const char *own = getenv("WEBER_LAPACK_LIBRARY");
+    const char *own = wb__environment_path("WEBER_LAPACK_LIBRARY");
     const char *const only[] = {own, NULL}, *const *file = own && *own ? only : usual;
     char reason[256] = "";
     for (; *file; file++) {

@@ -1,6 +1,8 @@
 /* The log in the format of Julia, the topics of WEBER_DEBUG, the clock, and the version of the
  * library. */
 #include "base/base.h"
+#include "base/environment.h"
+#include "base/text.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -57,6 +59,21 @@ _Thread_local int wb__thread_rank;
 static bool _Atomic without_info;
 void wb__log_without_info(bool without) { without_info = without; }
 
+/* Returns the text with escapes in place of what would control a terminal: names in files, and
+ * values of variables, may have that.  *clean: a block that the caller frees, or NULL. */
+static const char *cleaned(const char *text, char **clean)
+{
+    wb__text t = {0};
+    const char *at = text;
+    *clean = NULL;
+    while (*at && !wb__control_character(at) && wb__utf8(at, SIZE_MAX))
+        at += wb__utf8(at, SIZE_MAX);
+    if (!*at) return text;
+    wb__text_foreign_lines(&t, text);
+    *clean = wb__text_take(&t);
+    return *clean ? *clean : "a message that needs more memory than there is";
+}
+
 void wb__log(wb_log_level level, const char *format, ...)
 {
     if (level == WB_LOG_INFO && (without_info || wb__thread_rank > 1)) return;
@@ -76,8 +93,11 @@ void wb__log(wb_log_level level, const char *format, ...)
     wb_log_handler call = handler.call;
     void *context = handler.context;
     pthread_mutex_unlock(&handler_lock);
-    if (call) call(level, all, context);
-    else print(level, all);
+    char *clean;
+    const char *safe = cleaned(all, &clean);
+    if (call) call(level, safe, context);
+    else print(level, safe);
+    wb__free(clean);
     if (all != text) wb__free(all);
 }
 
@@ -86,7 +106,7 @@ static pthread_once_t topics_once = PTHREAD_ONCE_INIT;
 
 static void read_topics(void)
 {
-    const char *value = getenv("WEBER_DEBUG");
+    const char *value = wb__environment_text("WEBER_DEBUG");
     if (!value || !*value) return;
     size_t n = 0;
     topics[n++] = ',';

@@ -268,9 +268,19 @@ double wb__real_option(const wb__given *given, const char *name, int position, d
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
+/* The first word of a list that wb_ints_set could not set. */
+#define WITHOUT_NUMBERS (WB_INTS_ - (int64_t)1)
+
 void wb_ints_set(int64_t *list, int n, const int64_t *values)
 {
+    if (WB__NULL(list)) return;
     memset(list, 0, sizeof(wb_ints));
+    if (n < 0 || (n > 0 && !values)) {
+        wb__fail(WB_ERROR_ARGUMENT, "ints_set: %d numbers%s", n,
+                 values ? "" : ", and NULL in place of their array");
+        list[0] = WITHOUT_NUMBERS;
+        return;
+    }
     list[0] = WB_INTS_ + n;
     for (int i = 0; i < n && i < WB_MAX_DIMS; i++) list[1 + i] = values[i];
 }
@@ -288,6 +298,9 @@ static int64_t length_in(const wb__given *given, const char *name, int position)
 bool wb__ints_read(const char *what, const wb__given *given, const char *name, int position,
                    wb_ints list, int most)
 {
+    if (list[0] == WITHOUT_NUMBERS)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has no numbers, since wb_ints_set got none for"
+                        " it", what, name), false;
     const bool tagged = list[0] >= WB_INTS_ && list[0] <= WB_INTS_ + (int64_t)INT32_MAX;
     const int64_t n = tagged ? list[0] - WB_INTS_ : length_in(given, name, position);
     if (!tagged && given->known && n <= 0 && find(given, name, position) >= 0)

@@ -27,7 +27,7 @@
 /* The first entry of OMP_NUM_THREADS, which may be a list; 0: it is none. */
 static double from_openmp(void)
 {
-    const char *text = getenv("OMP_NUM_THREADS");
+    const char *text = wb__environment_text("OMP_NUM_THREADS");
     return text ? (double)WB__MAX(strtol(text, NULL, 10), 0) : 0;
 }
 

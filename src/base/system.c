@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #if defined(__linux__)
 
 #include <sched.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 
 /* ---- Linux ----------------------------------------------------------------------------------- */
@@ -143,6 +145,8 @@ bool wb__system_program(char *path, size_t capacity)
     return true;
 }
 
+bool wb__system_has_more_rights(void) { return getauxval(AT_SECURE) != 0; }
+
 #elif defined(__APPLE__)
 
 #include <mach-o/dyld.h>
@@ -205,6 +209,8 @@ bool wb__system_program(char *path, size_t capacity)
     return _NSGetExecutablePath(path, &n) == 0;
 }
 
+bool wb__system_has_more_rights(void) { return issetugid() != 0; }
+
 #else
 
 /* ---- other systems --------------------------------------------------------------------------- */
@@ -237,4 +243,21 @@ bool wb__system_program(char *path, size_t capacity)
     return false;
 }
 
+bool wb__system_has_more_rights(void) { return getuid() != geteuid() || getgid() != getegid(); }
+
 #endif
+
+/* ---- all systems ----------------------------------------------------------------------------- */
+
+bool wb__system_random(void *bytes, size_t n)
+{
+    const int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    char *at = bytes;
+    while (file >= 0 && n) {
+        const ssize_t got = read(file, at, n);
+        if (got <= 0 && !(got < 0 && errno == EINTR)) break;
+        if (got > 0) at += got, n -= (size_t)got;
+    }
+    if (file >= 0) close(file);
+    return file >= 0 && !n;
+}

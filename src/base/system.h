@@ -30,6 +30,13 @@ int wb__system_sync(int file);
 /* The time when the contents of a file changed last, in nanoseconds. */
 int64_t wb__system_changed(const struct stat *about);
 
+/* Whether the program was started with rights that its caller lacks: it is set-user-ID or
+ * set-group-ID, or its file has capabilities. */
+bool wb__system_has_more_rights(void);
+
+/* Writes n random bytes that nobody can guess; false: the system gives none. */
+bool wb__system_random(void *bytes, size_t n);
+
 /* Writes a path from which this process can start its own program to `path`; false: unknown. */
 bool wb__system_program(char *path, size_t capacity);
 

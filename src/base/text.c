@@ -87,19 +87,22 @@ int wb__utf8_put(uint32_t c, char *to)
     return n;
 }
 
-/* Number of bytes of a character that can be printed as it is, else 0.  U+0080 to U+009F are
- * control characters of terminals too. */
-static int printable(const char *at)
+/* U+0080 to U+009F are control characters of terminals too. */
+int wb__control_character(const char *at)
 {
     const uint8_t *c = (const uint8_t *)at;
-    if (c[0] < 0x20 || c[0] == 0x7f || (c[0] == 0xc2 && c[1] < 0xa0)) return 0;
-    return wb__utf8(at, SIZE_MAX);
+    if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) return 2;
+    return (c[0] < 0x20 && c[0] != '\n' && c[0] != '\t') || c[0] == 0x7f;
 }
 
-void wb__text_foreign(wb__text *t, const char *text)
+/* Adds the text; `stays` lists the characters beside the printable ones that are added as they
+ * are. */
+static void add_foreign(wb__text *t, const char *text, const char *stays)
 {
     for (const char *at = text; *at;) {
-        const int n = printable(at);
+        const bool kept = *at == '\n' || *at == '\t' ? strchr(stays, *at) != NULL
+                                                     : !wb__control_character(at);
+        const int n = kept ? wb__utf8(at, SIZE_MAX) : 0;
         if (n) wb__text_raw(t, at, (size_t)n);
         else if (*at == '\n') wb__text_raw(t, "\\n", 2);
         else if (*at == '\t') wb__text_raw(t, "\\t", 2);
@@ -107,6 +110,9 @@ void wb__text_foreign(wb__text *t, const char *text)
         at += n ? n : 1;
     }
 }
+
+void wb__text_foreign(wb__text *t, const char *text) { add_foreign(t, text, ""); }
+void wb__text_foreign_lines(wb__text *t, const char *text) { add_foreign(t, text, "\n\t"); }
 
 int wb__characters(const char *text)
 {

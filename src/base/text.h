@@ -14,6 +14,10 @@ void wb__text_bytes(wb__text *t, int64_t bytes);                /* "17 bytes", "
 /* Adds untrusted text in a form that is safe to print on a terminal.  Control characters become
  * escapes such as \n, \t and \x1b.  Bytes that are not UTF-8 become escapes such as \xff. */
 void wb__text_foreign(wb__text *t, const char *text);
+/* The same, but line ends and tabs stay. */
+void wb__text_foreign_lines(wb__text *t, const char *text);
+/* Number of bytes of the control character at `at`, 1 or 2; 0: it is none, or a line end or tab. */
+int wb__control_character(const char *at);
 int wb__characters(const char *text);                           /* number of characters of UTF-8 */
 char *wb__text_take(wb__text *t);           /* returns the text, which the caller frees, and starts
                                                a new one */

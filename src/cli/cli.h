@@ -42,6 +42,10 @@ int wb__cli_new(int n, char **words, const char *self);
 /* doctor.c: `weber doctor`. */
 int wb__cli_doctor(int n, char **words, const char *self);
 
+/* nearest.c: the first of the names, which end with NULL, that differs least from `name`; NULL: all
+ * differ in more than `most` characters. */
+const char *wb__cli_nearest(const char *name, const char *const *known, int most);
+
 /* launch.c: `weber launch -np N PROGRAM ...`. */
 int wb__cli_launch(int n, char **words);
 

@@ -8,6 +8,7 @@
 #include "base/environment.h"
 #include "base/lapack.h"
 #include "base/system.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
 #include "device/device.h"
@@ -114,34 +115,10 @@ static void print_preferences(void)
     if (failed) PROBLEM("the preferences cannot be read; the warning above has the reason\n");
 }
 
-/* The number of characters to insert, remove or replace to make b of a. */
-static int distance(const char *a, const char *b)
-{
-    enum { MOST = 64 };
-    int row[MOST + 1];
-    const int n = (int)strlen(b);
-    if (n > MOST) return MOST;
-    for (int j = 0; j <= n; j++) row[j] = j;
-    for (; *a; a++) {
-        int diagonal = row[0]++;
-        for (int j = 1; j <= n; j++) {
-            const int replaced = diagonal + (*a != b[j - 1]);
-            diagonal = row[j];
-            row[j] = WB__MIN(replaced, WB__MIN(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[n];
-}
-
 static void report_unknown(const char *name)
 {
-    const char *nearest = NULL;
-    int least = 4;                      /* more changes are another name */
-    for (const char *const *known = wb__cli_variables; *known; known++) {
-        const int d = distance(name, *known);
-        if (d < least) nearest = *known;
-        least = WB__MIN(least, d);
-    }
+    /* more than 3 changes are another name */
+    const char *nearest = wb__cli_nearest(name, wb__cli_variables, 3);
     PROBLEM("Weber reads no variable %s%s%s\n", name, nearest ? "; perhaps it is " : "",
             nearest ? nearest : "");
 }
@@ -154,6 +131,18 @@ static bool is_known(const char *name)
     return false;
 }
 
+/* The token is a secret, and the output of this command goes into reports. */
+static void print_variable(const char *name, const char *value)
+{
+    wb__text clean = {0};
+    wb__text_foreign(&clean, name);
+    wb__text_raw(&clean, "=", 1);
+    wb__text_foreign(&clean, strcmp(name, "WEBER_RENDEZVOUS_TOKEN") ? value : "(not shown)");
+    char *text = wb__text_take(&clean);
+    printf("  %s\n", text ? text : name);
+    wb__free(text);
+}
+
 static void print_variables(void)
 {
     bool any = false;
@@ -163,9 +152,9 @@ static void print_variables(void)
         if (!any) printf("\nvariables of the environment\n");
         any = true;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
-        printf("  %s\n", *e);
-        char why[320];
         const char *value = *e + strcspn(*e, "=");
+        print_variable(name, value + (*value == '='));
+        char why[320];
         if (!is_known(name)) report_unknown(name);
         else if (!wb__environment_takes(name, value + (*value == '='), why, sizeof why))
             PROBLEM("%s\n", why);
@@ -199,7 +188,8 @@ static void print_processor(void)
     const long all = sysconf(_SC_NPROCESSORS_ONLN);
     const int usable = wb__system_processors();
     printf("\nprocessor: %s%sinstruction set %s%s\n", model, *model ? ", " : "",
-           wb__cli_isa_name(wb__isa_here()), getenv("WEBER_ISA") ? " (WEBER_ISA limits it)" : "");
+           wb__cli_isa_name(wb__isa_here()),
+           wb__environment_text("WEBER_ISA") ? " (WEBER_ISA limits it)" : "");
     printf("  %d of %ld processors may be used%s, by %d thread%s%s\n", usable, all,
            usable < all ? " (the rest is forbidden by affinity or a cgroup)" : "", wb_threads(),
            wb_threads() == 1 ? "" : "s", wb_threads() > usable ? ": more than processors" : "");

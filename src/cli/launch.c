@@ -3,7 +3,9 @@
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE             /* waitid of strict C */
 #endif
+#include "base/environment.h"
 #include "base/system.h"
+#include "base/text.h"
 #include "cli/cli.h"
 
 #include <arpa/inet.h>
@@ -87,10 +89,15 @@ static bool set_flags(int file, bool wait)
            (wait || fcntl(file, F_SETFL, O_NONBLOCK) != -1);
 }
 
+/* A pipe whose two ends are not passed on. */
+static bool make_pipe(int ends[2], bool wait)
+{
+    return !pipe(ends) && set_flags(ends[0], wait) && set_flags(ends[1], wait);
+}
+
 static bool catch_signals(void)
 {
-    if (pipe(signals) || !set_flags(signals[0], false) || !set_flags(signals[1], false))
-        return false;
+    if (!make_pipe(signals, false)) return false;
     catch_signal(SIGCHLD);
     catch_signal(SIGINT);
     catch_signal(SIGTERM);
@@ -209,8 +216,18 @@ static bool set_number(const char *name, int value)
 
 static bool is_set(const char *name)
 {
-    const char *value = getenv(name);
+    const char *value = wb__environment_text(name);
     return value && *value;
+}
+
+/* Sets a token that other processes of this machine cannot guess. */
+static bool set_token(void)
+{
+    unsigned char number[16];
+    char text[2 * sizeof number + 1];
+    if (!wb__system_random(number, sizeof number)) return false;
+    for (size_t i = 0; i < sizeof number; i++) snprintf(text + 2 * i, 3, "%02x", number[i]);
+    return !setenv("WEBER_RENDEZVOUS_TOKEN", text, 1);
 }
 
 /* The variables that are the same for all ranks. */
@@ -223,6 +240,7 @@ static bool set_environment(int n)
         snprintf(address, sizeof address, "127.0.0.1:%d", port);
         if (setenv("WEBER_RENDEZVOUS", address, 1)) return false;
     }
+    if (!is_set("WEBER_RENDEZVOUS_TOKEN") && !set_token()) return false;
     if (!is_set("WEBER_NUM_THREADS") && !is_set("OMP_NUM_THREADS") &&
         !set_number("WEBER_NUM_THREADS", WB__MAX(1, wb__system_processors() / n)))
         return false;
@@ -253,18 +271,6 @@ static void become(const launch *l, int rank, pid_t launcher, int out, int err, 
     _exit(STATUS_NO_PROGRAM);
 }
 
-/* A pipe whose two ends are 3 or more, even if the launcher has no standard files. */
-static bool make_pipe(int ends[2])
-{
-    int low[2];
-    if (pipe(low)) return false;
-    for (int i = 0; i < 2; i++) {
-        ends[i] = fcntl(low[i], F_DUPFD, 3);
-        close(low[i]);
-    }
-    return ends[0] >= 0 && ends[1] >= 0 && set_flags(ends[0], true) && set_flags(ends[1], true);
-}
-
 /* Starts one rank.  0, or errno; *executed: whether it failed in the new process. */
 static int start_rank(launch *l, int rank, bool *executed)
 {
@@ -272,7 +278,7 @@ static int start_rank(launch *l, int rank, bool *executed)
     int out[2], err[2], report[2], why = 0;
     const pid_t self = getpid();
     *executed = false;
-    if (!make_pipe(out) || !make_pipe(err) || !make_pipe(report)) return errno;
+    if (!make_pipe(out, true) || !make_pipe(err, true) || !make_pipe(report, true)) return errno;
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) become(l, rank, self, out[1], err[1], report[1]);
@@ -442,8 +448,15 @@ static int report_failure(const launch *l)
     if (p->signal) fprintf(stderr, "was ended by %s", signal_name(p->signal));
     else fprintf(stderr, "ended with status %d", p->status);
     if (l->n > 1 && !l->passed) fputs(", so all ranks were ended", stderr);
-    if (*p->last) fprintf(stderr, "; its last line on stderr: %s\n", p->last);
-    else fputs("; it wrote nothing to stderr\n", stderr);
+    if (*p->last) {
+        wb__text last = {0};
+        wb__text_foreign(&last, p->last);
+        char *text = wb__text_take(&last);
+        fprintf(stderr, "; its last line on stderr: %s\n", text ? text : "?");
+        wb__free(text);
+    } else {
+        fputs("; it wrote nothing to stderr\n", stderr);
+    }
     return p->signal ? STATUS_SIGNAL + p->signal : p->status;
 }
 
@@ -482,7 +495,8 @@ static int help(FILE *to, int status)
           "    128 + the number of its signal; 127: the program cannot be executed\n"
           "  - SIGINT and SIGTERM are passed on; a second one kills all ranks\n"
           "  - each rank gets WEBER_RANK, WEBER_SIZE, WEBER_LOCAL_RANK, WEBER_LOCAL_SIZE;\n"
-          "    WEBER_RENDEZVOUS (a free port of 127.0.0.1) and WEBER_NUM_THREADS (processors / N)\n"
+          "    WEBER_RENDEZVOUS (a free port of 127.0.0.1), WEBER_RENDEZVOUS_TOKEN (a random\n"
+          "    secret, which the ranks prove to have) and WEBER_NUM_THREADS (processors / N)\n"
           "    unless they are set\n", to);
     return status;
 }

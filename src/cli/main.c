@@ -1,11 +1,14 @@
 /* The command-line program `weber`. */
+#include "base/text.h"
 #include "cli/cli.h"
 #include "device/device.h"
 #include "device/registry.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int help(FILE *to, int status)
 {
@@ -55,11 +58,55 @@ static int set_preference(const char *name)
     return 1;
 }
 
+static const char *const commands[] = {
+    "new", "doctor", "explain", "show", "convert", "devices", "backend", "launch", "version",
+    "help", "--version", "--help", NULL};
+enum { MOST_CHANGES = 2 };              /* more are another word */
+
+static bool is_command(const char *word)
+{
+    for (const char *const *c = commands; *c; c++)
+        if (!strcmp(word, *c)) return true;
+    return !strcmp(word, "-h") || !strcmp(word, "probe");       /* the latter is for probe.c */
+}
+
+static int unknown(const char *word)
+{
+    const char *nearest = wb__cli_nearest(word, commands, MOST_CHANGES);
+    wb__text message = {0};
+    wb__text_add(&message, "weber: there is no command \"");
+    wb__text_foreign(&message, word);
+    wb__text_raw(&message, "\"", 1);
+    if (nearest) wb__text_add(&message, "; perhaps it is `weber %s`", nearest);
+    char *text = wb__text_take(&message);
+    fprintf(stderr, "%s; `weber help` lists the commands\n", text ? text : "weber: no command");
+    wb__free(text);
+    return 2;
+}
+
+/* Keeps the numbers of standard files that a program was started without, so that no other file of
+ * this program gets them.  Reading from or writing to such a file stays an error.  false: errno. */
+static bool keep_standard_files(void)
+{
+    for (int file = 0; file < 3; file++) {
+        if (fcntl(file, F_GETFD) != -1) continue;
+        const int kept = open("/dev/null", file ? O_RDONLY : O_WRONLY);
+        if (kept != file) return false;
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (!keep_standard_files()) {
+        fprintf(stderr, "weber: a standard file is closed, and /dev/null cannot be opened: %s\n",
+                strerror(errno));
+        return 1;
+    }
     const char *command = argc > 1 ? argv[1] : "help";
     int status;
-    if (!strcmp(command, "show") && argc == 3) status = wb__cli_show(argv[2]);
+    if (!is_command(command)) status = unknown(command);
+    else if (!strcmp(command, "show") && argc == 3) status = wb__cli_show(argv[2]);
     else if (!strcmp(command, "convert")) status = wb__cli_convert(argc - 2, argv + 2);
     else if (!strcmp(command, "devices"))
         status = wb__cli_devices(argc - 2, argv + 2, argv[0]);

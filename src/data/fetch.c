@@ -240,6 +240,16 @@ int wb__batch_fields(const wb_batch *batch)
     return n;
 }
 
+static int not_a_tensor(const char *what, int field, const void *found)
+{
+    char name[24] = ".x";
+    if (field == 1) strcpy(name, ".y");
+    if (field > 1) snprintf(name, sizeof name, ".more[%d]", field - 2);
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: its function left in %s of a batch a %s, and not a "
+                    "tensor: the batch owns its tensors, so the function frees none that it "
+                    "leaves there", what, name, wb__kind(found));
+}
+
 int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
 {
     wb_clear_error();
@@ -252,6 +262,10 @@ int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
         if (*wb__batch_at(batch, k))
             return wb__fail(WB_ERROR_ARGUMENT, "%s: its function set .more[%d] of a batch, and "
                             "left .more[%d] NULL", what, k - 2, wb__batch_fields(batch) - 2);
+    for (int k = 0; k < wb__batch_fields(batch); k++) {
+        const wb_tensor *x = *wb__batch_at(batch, k);
+        if (x && !wb_is_none(x) && !wb__is(x, &wb__tensor_class)) return not_a_tensor(what, k, x);
+    }
     if (batch->x && batch->y) return 0;
     code = wb_error_code();
     return code ? code

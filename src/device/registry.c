@@ -1,6 +1,7 @@
 /* The table of all known backends, and their state. See registry.h. */
 #include "device/registry.h"
 
+#include "base/environment.h"
 #include "base/mistakes.h"
 #include "device/device.h"
 #include "engine/object.h"
@@ -98,7 +99,7 @@ static void prepare(void)
 static void load_from_environment(void)
 {
     environment_read = true;
-    const char *at = getenv("WEBER_BACKENDS");
+    const char *at = wb__environment_text("WEBER_BACKENDS");
     wb__error_kept kept;
     wb__error_keep(&kept);
     while (at && *at) {

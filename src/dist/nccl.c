@@ -3,6 +3,7 @@
  * MPI, gives places and id, and performs all operations on the host's memory. */
 #include "dist/dist.h"
 
+#include "base/environment.h"
 #include "device/device.h"
 #include "dist/place.h"
 #include "dist/rendezvous.h"
@@ -115,8 +116,8 @@ typedef struct {
  * the first rank of this process. */
 static int invite(const wb__place *p, const wb__communicator *c, double timeout, invitation *i)
 {
-    const wb__rendezvous_options o = {.address = getenv("WEBER_RENDEZVOUS"), .rank = p->rank,
-                                      .size = p->size, .timeout = timeout};
+    const wb__rendezvous_options o = {.address = wb__environment_path("WEBER_RENDEZVOUS"),
+                                      .rank = p->rank, .size = p->size, .timeout = timeout};
     const int devices = i->devices;
     snprintf(i->library, sizeof i->library, "%s", used->name);
     if (!p->rank && !i->status) i->status = wb__nccl_ranks_id(used, i->id);

@@ -2,6 +2,7 @@
 #include "dist/place.h"
 
 #include "base/base.h"
+#include "base/environment.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -21,7 +22,7 @@ static const names slurm = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
 /* The value of a variable; NULL: it is not set, or empty. */
 static const char *value_of(const char *name)
 {
-    const char *value = getenv(name);
+    const char *value = wb__environment_text(name);
     return value && *value ? value : NULL;
 }
 

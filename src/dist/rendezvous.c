@@ -1,14 +1,24 @@
 /* The rendezvous by TCP (rendezvous.h).  A rank that connects sends a greeting; rank 0 answers when
  * all ranks have greeted, or when it gives up:
  *
- *     greeting    magic (8 bytes), version, rank, size, number of bytes
- *     answer      magic (8 bytes), 0 or an error code, number of bytes; the bytes, or a message
- *     receipt     one byte, when the rank has the bytes */
+ *     greeting    magic (8 bytes), version, rank, size, number of bytes; a random number (16
+ *                 bytes); the seal of all this (32 bytes)
+ *     answer      magic (8 bytes), 0 or an error code, number of bytes; the seal of the rank's
+ *                 random number, this head and what follows; the bytes, or a message
+ *     receipt     one byte, when the rank has the bytes
+ *
+ * A seal is the HMAC-SHA256 with the token of the job as key: WEBER_RENDEZVOUS_TOKEN, or no bytes.
+ * So a process without the token neither takes the place of a rank nor gives a rank its bytes, and
+ * the token itself is not sent.  A connection whose greeting has another version or seal, or is not
+ * whole in time, is dropped without an answer. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE             /* getaddrinfo and MSG_NOSIGNAL of strict C */
 #endif
 #include "dist/rendezvous.h"
 
+#include "base/environment.h"
+#include "base/sha256.h"
+#include "base/system.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -23,8 +33,12 @@
 #include <unistd.h>
 
 enum {
-    GREETING = 24, ANSWER = 16,     /* bytes */
+    NUMBER = 16,                    /* bytes of a random number */
+    VERSIONED = 12,                 /* of magic and version */
+    GREETING_HEAD = 24, GREETING = GREETING_HEAD + NUMBER + WB__SHA256,
+    ANSWER_HEAD = 16, ANSWER = ANSWER_HEAD + WB__SHA256,
     MOST_TEXT = 1000,               /* of a message */
+    GREETING_SECONDS = 2,           /* from a connection to its greeting */
     MOST_STRANGERS = 64             /* connections that have not greeted */
 };
 static const char magic[] = "weber-rv";     /* 8 characters */
@@ -49,7 +63,38 @@ uint32_t wb__rendezvous_get(const unsigned char *from)
     return x;
 }
 
-int wb__rendezvous_missing(const wb__rendezvous_options *o, const bool *come)
+int wb__rendezvous_random(unsigned char *number, size_t n)
+{
+    if (wb__system_random(number, n)) return 0;
+    return wb__fail(WB_ERROR_FILE, "rendezvous: /dev/urandom cannot be read: %s", strerror(errno));
+}
+
+static void begin_seal(wb__hmac *h)
+{
+    const char *token = wb__environment_path("WEBER_RENDEZVOUS_TOKEN");
+    wb__hmac_begin(h, token, token ? strlen(token) : 0);
+}
+
+static void seal_greeting(const unsigned char *greeting, unsigned char to[WB__SHA256])
+{
+    wb__hmac h;
+    begin_seal(&h);
+    wb__hmac_add(&h, greeting, GREETING - WB__SHA256);
+    wb__hmac_end(&h, to);
+}
+
+static void seal_answer(const unsigned char *greeting, const unsigned char *answer,
+                        const void *bytes, size_t n, unsigned char to[WB__SHA256])
+{
+    wb__hmac h;
+    begin_seal(&h);
+    wb__hmac_add(&h, greeting + GREETING_HEAD, NUMBER);
+    wb__hmac_add(&h, answer, ANSWER_HEAD);
+    wb__hmac_add(&h, bytes, n);
+    wb__hmac_end(&h, to);
+}
+
+int wb__rendezvous_missing(const wb__rendezvous_options *o, const bool *come, const char *also)
 {
     enum { SHOWN = 16 };
     wb__text list = {0};
@@ -61,9 +106,9 @@ int wb__rendezvous_missing(const wb__rendezvous_options *o, const bool *come)
     if (missing > SHOWN) wb__text_add(&list, " and %d more", missing - SHOWN);
     char *ranks = wb__text_take(&list);
     const int status =
-        wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank 0 of %d has waited %g s for %s %s",
+        wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank 0 of %d has waited %g s for %s %s%s",
                  o->address, o->size, o->timeout, missing > 1 ? "the ranks" : "rank",
-                 ranks ? ranks : "?");
+                 ranks ? ranks : "?", also);
     wb__free(ranks);
     return status;
 }
@@ -172,6 +217,7 @@ static bool receive_all(int file, void *bytes, size_t n, double until)
 typedef struct {
     int file;
     int rank;                           /* -1: it has not greeted yet */
+    double until;                       /* when the greeting must be whole */
     int length;                         /* of the part of the greeting that has arrived */
     unsigned char greeting[GREETING];
 } connection;
@@ -185,6 +231,7 @@ typedef struct {
     int count, capacity, polled_capacity;
     bool *come;
     int missing;
+    bool refused;                       /* a greeting had another version or seal */
 } host;
 
 static int listen_at(const struct addrinfo *a, bool every_address)
@@ -238,6 +285,19 @@ static void drop(host *h, int i)
     *c = h->connections[--h->count];
 }
 
+/* Drops connections whose time to greet is over.  Returns the seconds until that of the next one,
+ * or `left`. */
+static double drop_late(host *h, double left)
+{
+    for (int i = h->count - 1; i >= 0; i--) {
+        const double rest = h->connections[i].until - wb__now();
+        if (h->connections[i].rank >= 0) continue;
+        if (rest <= 0) drop(h, i);
+        else left = WB__MIN(left, rest);
+    }
+    return left;
+}
+
 /* Drops connections that have not greeted until `most` are left. */
 static void drop_strangers(host *h, int most)
 {
@@ -257,21 +317,40 @@ static int accept_connections(host *h)
             close(file);
             return wb_error_code();
         }
-        h->connections[h->count++] = (connection){.file = file, .rank = -1};
+        h->connections[h->count++] = (connection){
+            .file = file, .rank = -1, .until = wb__now() + GREETING_SECONDS};
     }
 }
 
-/* Judges a whole greeting.  *ours: whether it comes from a rank. */
+/* Whether a greeting that is not whole may be one of a rank. */
+static bool may_be_ours(host *h, const connection *c)
+{
+    unsigned char versioned[VERSIONED];
+    memcpy(versioned, magic, 8);
+    wb__rendezvous_put(versioned + 8, WB__RENDEZVOUS_VERSION);
+    if (!memcmp(c->greeting, versioned, (size_t)WB__MIN(c->length, VERSIONED))) return true;
+    h->refused |= c->length >= VERSIONED && !memcmp(c->greeting, magic, 8);
+    return false;
+}
+
+/* Whether a whole greeting comes from a process that has the token. */
+static bool is_sealed(host *h, const connection *c)
+{
+    unsigned char right[WB__SHA256];
+    seal_greeting(c->greeting, right);
+    if (wb__same_secret(c->greeting + GREETING - WB__SHA256, right, sizeof right)) return true;
+    h->refused = true;
+    return false;
+}
+
+/* Judges a whole greeting that is sealed.  *ours: whether it comes from a rank. */
 static int judge(host *h, connection *c, bool *ours)
 {
     const wb__rendezvous_options *o = h->o;
-    const uint32_t version = wb__rendezvous_get(c->greeting + 8);
     const uint32_t rank = wb__rendezvous_get(c->greeting + 12);
     const uint32_t size = wb__rendezvous_get(c->greeting + 16);
     const uint32_t n = wb__rendezvous_get(c->greeting + 20);
-    *ours = !memcmp(c->greeting, magic, 8);
-    if (!*ours) return 0;
-    if (version != WB__RENDEZVOUS_VERSION || n != h->n)
+    if (n != h->n)
         return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank %u has another version of Weber"
                         " than rank 0", o->address, rank);
     if (size != (uint32_t)o->size)
@@ -302,9 +381,10 @@ static int read_connection(host *h, int i)
         return 0;
     }
     c->length += (int)got;
-    const bool foreign = memcmp(c->greeting, magic, (size_t)WB__MIN(c->length, 8)) != 0;
-    const int status = foreign || c->length < GREETING ? 0 : judge(h, c, &ours);
-    if (foreign || !ours) drop(h, i);
+    const bool whole = c->length == GREETING;
+    ours = may_be_ours(h, c) && (!whole || is_sealed(h, c));
+    const int status = ours && whole ? judge(h, c, &ours) : 0;
+    if (!ours) drop(h, i);
     return status;
 }
 
@@ -312,8 +392,11 @@ static int gather(host *h, double until)
 {
     int status = 0;
     while (!status && h->missing) {
-        const double left = until - wb__now();
-        if (left <= 0) return wb__rendezvous_missing(h->o, h->come);
+        const double left = drop_late(h, until - wb__now());
+        if (wb__now() >= until)
+            return wb__rendezvous_missing(
+                h->o, h->come, h->refused ? "; a process was refused, since it has another"
+                " WEBER_RENDEZVOUS_TOKEN or another version of Weber" : "");
         if (!wb__reserve(&h->polled, &h->polled_capacity, h->count + 1, sizeof *h->polled))
             return wb_error_code();
         const int count = h->count;
@@ -329,33 +412,35 @@ static int gather(host *h, double until)
     return status;
 }
 
-/* Sends the bytes, or the message of the error that is set, and waits for the receipts. */
-static int answer_all(host *h, int status, const void *bytes, double until)
+/* Answers a connection whose greeting is sealed. */
+static void answer(const connection *c, int status, const void *bytes, size_t n, double until)
 {
-    const char *text = status ? wb_error() : NULL;
-    const size_t n = text ? WB__MIN(strlen(text), MOST_TEXT) : h->n;
     unsigned char head[ANSWER];
     memcpy(head, magic, 8);
     wb__rendezvous_put(head + 8, (uint32_t)status);
     wb__rendezvous_put(head + 12, (uint32_t)n);
-    if (status) {                       /* also to ranks whose greeting was wrong */
-        for (int i = 0; i < h->count; i++)
-            if (h->connections[i].length == GREETING &&
-                send_all(h->connections[i].file, head, ANSWER, until))
-                send_all(h->connections[i].file, text, n, until);
-        return status;
-    }
-    for (int i = 0; i < h->count; i++)
-        if (h->connections[i].rank > 0 && send_all(h->connections[i].file, head, ANSWER, until))
-            send_all(h->connections[i].file, bytes, n, until);
+    seal_answer(c->greeting, head, bytes, n, head + ANSWER_HEAD);
+    if (send_all(c->file, head, ANSWER, until)) send_all(c->file, bytes, n, until);
+}
+
+/* Sends the bytes, or the message of the error that is set, and waits for the receipts. */
+static int answer_all(host *h, int status, const void *bytes, double until)
+{
+    if (status) bytes = wb_error();
+    const size_t n = status ? WB__MIN(strlen(bytes), MOST_TEXT) : h->n;
     for (int i = 0; i < h->count; i++) {
+        const connection *c = &h->connections[i];
+        const bool greeted = c->length == GREETING;         /* with a rank that may be wrong */
+        if (c->rank > 0 || (status && greeted)) answer(c, status, bytes, n, until);
+    }
+    for (int i = 0; i < h->count && !status; i++) {
         char receipt;
         const connection *c = &h->connections[i];
         if (c->rank > 0 && !receive_all(c->file, &receipt, 1, until))
             return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank %d of %d has ended before it"
                             " had the bytes of rank 0", h->o->address, c->rank, h->o->size);
     }
-    return 0;
+    return status;
 }
 
 static int host_ranks(const wb__rendezvous_options *o, const address *a, const void *bytes,
@@ -405,22 +490,28 @@ static int connect_to(const struct addrinfo *a, double until)
 /* Greets rank 0 and reads its answer. */
 static outcome talk(const wb__rendezvous_options *o, int file, void *bytes, size_t n, double until)
 {
-    unsigned char greeting[GREETING], head[ANSWER];
+    unsigned char greeting[GREETING], head[ANSWER], right[WB__SHA256];
     char text[MOST_TEXT];
     memcpy(greeting, magic, 8);
     wb__rendezvous_put(greeting + 8, WB__RENDEZVOUS_VERSION);
     wb__rendezvous_put(greeting + 12, (uint32_t)o->rank);
     wb__rendezvous_put(greeting + 16, (uint32_t)o->size);
     wb__rendezvous_put(greeting + 20, (uint32_t)n);
+    if (wb__rendezvous_random(greeting + GREETING_HEAD, NUMBER)) return FAILED;
+    seal_greeting(greeting, greeting + GREETING - WB__SHA256);
     if (!send_all(file, greeting, GREETING, until)) return CONNECTED;
     if (!receive_all(file, head, ANSWER, until) || memcmp(head, magic, 8)) return CONNECTED;
     const uint32_t length = wb__rendezvous_get(head + 12);
-    if (wb__rendezvous_get(head + 8)) {
-        if (length > MOST_TEXT || !receive_all(file, text, length, until)) return CONNECTED;
+    const bool refused = wb__rendezvous_get(head + 8) != 0;
+    void *to = refused ? text : bytes;
+    if (refused ? length > MOST_TEXT : length != n) return CONNECTED;
+    if (!receive_all(file, to, length, until)) return CONNECTED;
+    seal_answer(greeting, head, to, length, right);
+    if (!wb__same_secret(head + ANSWER_HEAD, right, sizeof right)) return CONNECTED;
+    if (refused) {
         wb__rendezvous_refused(o, text, length);
         return FAILED;
     }
-    if (length != n || !receive_all(file, bytes, n, until)) return CONNECTED;
     send_all(file, "", 1, until);
     return DONE;
 }
@@ -436,8 +527,8 @@ static outcome attempt(const wb__rendezvous_options *o, const address *a, void *
     for (struct addrinfo *at = failed ? NULL : found; at && end == UNREACHED; at = at->ai_next) {
         const double soon = WB__MIN(until, wb__now() + 5);      /* the next address may work */
         const int file = connect_to(at, soon);
-        if (file < 0) {
-            snprintf(why, capacity, "%s", strerror(errno));
+        if (file < 0) {                 /* an attempt that time has cut short has no new reason */
+            if (errno != ETIMEDOUT || !*why) snprintf(why, capacity, "%s", strerror(errno));
             continue;
         }
         end = talk(o, file, bytes, n, until + WB__RENDEZVOUS_GRACE);
@@ -456,7 +547,8 @@ static int join(const wb__rendezvous_options *o, const address *a, void *bytes, 
         if (end == DONE) return 0;
         if (end == FAILED) return wb_error_code();
         if (end == CONNECTED) snprintf(why, sizeof why, "what listens there gave no answer: not all"
-                                       " ranks have come, or it is not rank 0");
+                                       " ranks have come, or it is not rank 0, or has another"
+                                       " WEBER_RENDEZVOUS_TOKEN or version of Weber");
         const double left = until - wb__now();
         if (left <= 0)
             return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank %d of %d has waited %g s for"

@@ -15,7 +15,11 @@ typedef struct {
     double timeout;             /* seconds that a rank waits for the others */
 } wb__rendezvous_options;
 
-/* Gives all ranks the n bytes of rank 0.  Returns on rank 0 when all ranks have them, and on
+/* Where WEBER_RENDEZVOUS_TOKEN is set, only processes with the same token are ranks; any other is
+ * ignored.  Where it is not set, a process of another version is ignored, but any that greets as a
+ * rank counts as that rank.
+ *
+ * Gives all ranks the n bytes of rank 0.  Returns on rank 0 when all ranks have them, and on
  * another rank when it has them.  0 or an error code: a rank does not come in time, two processes
  * have one rank, ranks differ in `size` or `n`, the address cannot be used.  After an error of rank
  * 0 the ranks that have come fail with the same message. */
@@ -24,7 +28,7 @@ int wb__rendezvous(const wb__rendezvous_options *o, void *bytes, size_t n);
 /* ---- inside the rendezvous ------------------------------------------------------------------- */
 
 enum {
-    WB__RENDEZVOUS_VERSION = 1,
+    WB__RENDEZVOUS_VERSION = 2,
     WB__RENDEZVOUS_MOST = 1 << 20,      /* bytes */
     WB__RENDEZVOUS_GRACE = 2            /* seconds beyond the time-out: for rank 0's message to the
                                            ranks that have reached it, and for receipts */
@@ -36,8 +40,10 @@ int wb__rendezvous_file(const wb__rendezvous_options *o, const char *path, void 
 /* Writes and reads numbers of 4 bytes, most significant byte first. */
 void wb__rendezvous_put(unsigned char *to, uint32_t x);
 uint32_t wb__rendezvous_get(const unsigned char *from);
-/* Sets the error that ranks have not come; `come` has an element for each rank. */
-int wb__rendezvous_missing(const wb__rendezvous_options *o, const bool *come);
+/* Draws a random number of n bytes.  0 or an error code. */
+int wb__rendezvous_random(unsigned char *number, size_t n);
+/* Sets the error that ranks have not come; `come` has an element for each rank; `also` is added. */
+int wb__rendezvous_missing(const wb__rendezvous_options *o, const bool *come, const char *also);
 /* Sets the error that rank 0 has sent as text of n bytes, which need not end with 0. */
 int wb__rendezvous_refused(const wb__rendezvous_options *o, const void *text, size_t n);
 

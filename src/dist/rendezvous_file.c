@@ -14,6 +14,8 @@
 #endif
 #include "dist/rendezvous.h"
 
+#include "base/files/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -71,6 +73,18 @@ static int check_own(const meeting *m, const char *path)
                     " give WEBER_RENDEZVOUS another path", path);
 }
 
+/* Only rank 0 writes before it has read: the others would wait for a folder that is not there. */
+static int check_folder(const meeting *m)
+{
+    char folder[MOST_PATH];
+    const char *end = strrchr(m->path, '/');
+    snprintf(folder, sizeof folder, "%.*s", end ? (int)(end - m->path) + 1 : 1,
+             end ? m->path : ".");
+    if (wb__is_folder(folder)) return 0;
+    errno = access(folder, F_OK) ? errno : ENOTDIR;
+    return cannot(m, "find", folder);
+}
+
 static int remove_file(const meeting *m, int rank)
 {
     char path[MOST_PATH];
@@ -117,20 +131,6 @@ static size_t read_file(const meeting *m, int rank, void *bytes, size_t capacity
     }
     close(file);
     return n;
-}
-
-static int draw_number(unsigned char number[NUMBER])
-{
-    const int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    size_t n = 0;
-    while (file >= 0 && n < NUMBER) {
-        const ssize_t got = read(file, number + n, NUMBER - n);
-        if (got <= 0 && errno != EINTR) break;
-        if (got > 0) n += (size_t)got;
-    }
-    if (file >= 0) close(file);
-    if (n == NUMBER) return 0;
-    return wb__fail(WB_ERROR_FILE, "rendezvous: /dev/urandom cannot be read: %s", strerror(errno));
 }
 
 /* Waits a little, longer each time; false: the time is over. */
@@ -193,7 +193,7 @@ static int gather(meeting *m)
         }
         if (come == m->o->size) return 0;
     } while (pause_until(m->until, &milliseconds));
-    return wb__rendezvous_missing(m->o, m->come);
+    return wb__rendezvous_missing(m->o, m->come, "");
 }
 
 /* Writes the result: the bytes, or the message of the error that is set. */
@@ -340,7 +340,8 @@ int wb__rendezvous_file(const wb__rendezvous_options *o, const char *path, void 
     meeting m = {.o = o, .path = path, .n = n, .until = wb__now() + o->timeout};
     if (strlen(path) > MOST_PATH - 32)
         return wb__fail(WB_ERROR_ARGUMENT, "rendezvous: the path of %s is too long", o->address);
-    int status = draw_number(m.number);
+    int status = wb__rendezvous_random(m.number, NUMBER);
+    if (!status && o->rank) status = check_folder(&m);
     if (status) return status;
     if (o->rank) return join(&m, bytes);
     m.come = wb__alloc_zero((size_t)o->size, sizeof *m.come);

@@ -25,7 +25,7 @@ static int index_of(const char *name)
 
 static void read_environment(void)
 {
-    const char *name = getenv("WEBER_MATMUL_PRECISION");
+    const char *name = wb__environment_text("WEBER_MATMUL_PRECISION");
     const int found = name && *name ? index_of(name) : WB__PRECISION_HIGHEST;
     if (found >= 0) precision = found;
     else

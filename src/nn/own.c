@@ -202,7 +202,7 @@ static own_type *find_or_add(const wb_struct_type *of)
  * error set. */
 static own_type *registered(const char *what, const wb_struct_type *of)
 {
-    if (!of) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no type", what);
+    if (!wb__struct_type_is_whole(what, of)) return NULL;
     const wb__layer_type *other = wb__layer_type_named(of->name);
     if (other && other->call_many != call)
         return wb__fail_null(WB_ERROR_ARGUMENT,
@@ -275,8 +275,8 @@ wb_layer *wb__own_assemble(const wb__layer_type *type, const void *value, void *
 
 wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value)
 {
-    if (!type || !value)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "layer_of: no %s", type ? "value" : "type");
+    if (!wb__struct_type_is_whole("layer_of", type)) return NULL;
+    if (!value) return wb__fail_null(WB_ERROR_ARGUMENT, "layer_of: no value");
     if (!type->call)
         return wb__fail_null(WB_ERROR_ARGUMENT, "layer_of: WB_FUNCTOR declares %s, which has no "
                              "function: WB_LAYER declares a struct with one", type->name);
@@ -294,8 +294,8 @@ wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value)
 int wb_struct_get_typed(const wb_struct_type *type, void *object, void *value)
 {
     if (WB__NULL(object)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!type || !value)
-        return wb__fail(WB_ERROR_ARGUMENT, "struct_get: no %s", type ? "place to copy to" : "type");
+    if (!wb__struct_type_is_whole("struct_get", type)) return wb_error_code();
+    if (!value) return wb__fail(WB_ERROR_ARGUMENT, "struct_get: no place to copy to");
     const bool layer = wb__is(object, &wb__layer_class);
     if (!layer && !wb__is(object, &wb__tree_class))
         return wb__fail(WB_ERROR_ARGUMENT, "struct_get: a %s is no tree of wb_struct and no layer "

@@ -296,8 +296,8 @@ static wb_tensor *transformed(const transform *r, wb_tensor *x, bool squares)
 static wb_tensor *unpacked(wb_tensor *y, const wb_tensor *x, int last)
 {
     int64_t dims[2 * WB_MAX_DIMS];
-    const int front = x->ndim - last;
     if (!y) return NULL;
+    const int front = x->ndim - last;
     for (int i = 0; i < front; i++) dims[i] = x->dims[i];
     for (int i = 1; i < y->ndim; i++) dims[front + i - 1] = y->dims[i];
     return wb_reshape_array(y, front + y->ndim - 1, dims);

@@ -223,12 +223,14 @@ int wb_average_with(void *average, void *model, const wb_average_options *given)
 
 bool wb_patience(wb_watch *w, bool bad)
 {
+    if (WB__NULL(w)) return false;
     w->count = bad ? w->count + 1 : 0;
     return w->count >= w->wait;
 }
 
 bool wb_early_stopping(wb_watch *w, double score)
 {
+    if (WB__NULL(w)) return false;
     const double gain = !w->begun ? INFINITY : w->higher ? score - w->score : w->score - score;
     const bool bad = isnan(score) || (w->begun && !(gain >= w->min_dist));
     if (!isnan(score) && gain > 0) {
@@ -240,6 +242,7 @@ bool wb_early_stopping(wb_watch *w, double score)
 
 bool wb_plateau(wb_watch *w, double score)
 {
+    if (WB__NULL(w)) return false;
     const double before = w->score;
     const bool begun = w->begun;
     w->begun = true;
@@ -249,6 +252,7 @@ bool wb_plateau(wb_watch *w, double score)
 
 bool wb_throttle(double *last, double seconds)
 {
+    if (WB__NULL(last)) return false;
     const double now = wb__now();
     if (*last != 0 && now - *last < seconds) return false;
     *last = now;

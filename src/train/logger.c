@@ -7,7 +7,8 @@
  * simple_value = 2.  The first event has the version alone.
  *
  * The stream's buffer is the buffer of the log, so that exit writes what a program has not
- * flushed. */
+ * flushed.  A child that is forked has a copy of the buffer, and its exit would write that too: so
+ * fork writes the buffers of all open logs before. */
 #include "train/logger.h"
 
 #include "base/files/file.h"
@@ -29,6 +30,7 @@ static const double flush_after = 5;    /* seconds */
 
 struct wb_logger {
     wb__object object;
+    wb_logger *next;                    /* in the list of open logs, which `logs_mutex` guards */
     pthread_mutex_t mutex;              /* guards all that follows */
     FILE *events, *csv;                 /* NULL: closed */
     char *events_path, *csv_path;
@@ -36,6 +38,9 @@ struct wb_logger {
     int error;                          /* errno of the first failure, and the path, or 0 */
     const char *failed;
 };
+
+static pthread_mutex_t logs_mutex = PTHREAD_MUTEX_INITIALIZER;
+static wb_logger *logs;
 
 /* ---- records --------------------------------------------------------------------------------- */
 
@@ -175,6 +180,46 @@ static void flush(wb_logger *l)
     if (fflush(l->csv) || ferror(l->csv)) note_failure(l, l->csv_path);
 }
 
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&logs_mutex);
+    for (wb_logger *l = logs; l; l = l->next) {
+        pthread_mutex_lock(&l->mutex);
+        if (l->events && l->csv) flush(l);
+    }
+}
+
+static void after_fork(void)
+{
+    for (wb_logger *l = logs; l; l = l->next) pthread_mutex_unlock(&l->mutex);
+    pthread_mutex_unlock(&logs_mutex);
+}
+
+static void notice_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+static void add_to_logs(wb_logger *l)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, notice_forks);
+    pthread_mutex_lock(&logs_mutex);
+    l->next = logs;
+    logs = l;
+    pthread_mutex_unlock(&logs_mutex);
+}
+
+static void remove_from_logs(const wb_logger *l)
+{
+    pthread_mutex_lock(&logs_mutex);
+    wb_logger **at = &logs;
+    while (*at && *at != l) at = &(*at)->next;
+    if (*at) *at = l->next;
+    pthread_mutex_unlock(&logs_mutex);
+}
+
+/* ---- logs, continued ------------------------------------------------------------------------- */
+
 static void close_files(wb_logger *l)
 {
     if (l->events && l->csv) flush(l);
@@ -186,6 +231,7 @@ static void close_files(wb_logger *l)
 static void destroy(void *object)
 {
     wb_logger *l = object;
+    remove_from_logs(l);
     const bool open = l->events && l->csv;
     close_files(l);
     if (open && l->error)
@@ -267,6 +313,7 @@ wb_logger *wb_logger_open(const char *folder)
     wb_logger *l = wb__object_new_owned(&wb__logger_class, sizeof *l);
     if (!l) return NULL;
     pthread_mutex_init(&l->mutex, NULL);
+    add_to_logs(l);
     if (open_files(l, folder)) {
         close_files(l);
         wb__unref(l);

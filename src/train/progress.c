@@ -6,6 +6,7 @@
  * line.
  *
  *   epoch 3  ━━━━━━━━━━━━━━╸            61%  572/938  1204/s  0:00 left  loss 0.0421 */
+#include "base/environment.h"
 #include "engine/tensor.h"
 
 #include <math.h>
@@ -44,7 +45,7 @@ static bool terminal_speaks_utf8(void)
 {
     const char *names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
     for (size_t i = 0; i < WB__COUNT(names); i++) {
-        const char *value = getenv(names[i]);
+        const char *value = wb__environment_text(names[i]);
         if (value && *value) return strstr(value, "UTF-8") || strstr(value, "utf8");
     }
     return false;
@@ -61,7 +62,7 @@ static wb_progress *begin(int64_t total, const char *format, va_list arguments)
 {
     wb_progress *p = wb__object_new(&wb__progress_class, sizeof *p);
     if (!p) return NULL;
-    const char *kind = getenv("TERM");
+    const char *kind = wb__environment_text("TERM");
     wb__plain_list(p->title, sizeof p->title, format ? format : "", arguments);
     p->total = total;
     p->begun = wb__now();

@@ -1,9 +1,9 @@
 /* Curves as an SVG file: axes with round ticks, a line for each series, a legend. Points that are
  * not finite leave a gap in the line. Numbers are written with a decimal point in every locale. */
 #include "base/base.h"
+#include "base/files/file.h"
 #include "base/text.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,67 +64,68 @@ static const char *number(double v, const char *format, char *buffer, size_t siz
     return buffer;
 }
 
-static void text(FILE *f, double x, double y, const char *style, const char *s)
+static void text(wb__text *to, double x, double y, const char *style, const char *s)
 {
     char a[32], b[32];
-    fprintf(f, "<text x=\"%s\" y=\"%s\" %s>", number(x, "%.1f", a, sizeof a),
+    wb__text_add(to, "<text x=\"%s\" y=\"%s\" %s>", number(x, "%.1f", a, sizeof a),
             number(y, "%.1f", b, sizeof b), style);
     wb__text t = {0};
     /* XML allows neither control characters nor invalid UTF-8, so these become escapes */
     wb__text_foreign(&t, s ? s : "");
     for (const char *c = t.text ? t.text : ""; *c; c++) {
-        if (*c == '<') fputs("&lt;", f);
-        else if (*c == '>') fputs("&gt;", f);
-        else if (*c == '&') fputs("&amp;", f);
+        if (*c == '<') wb__text_add(to, "&lt;");
+        else if (*c == '>') wb__text_add(to, "&gt;");
+        else if (*c == '&') wb__text_add(to, "&amp;");
         else if (wb__begins(c, "\xef\xbf\xbe") || wb__begins(c, "\xef\xbf\xbf"))
-            fputc('?', f), c += 2;              /* XML does not allow U+FFFE and U+FFFF */
-        else fputc(*c, f);
+            wb__text_raw(to, "?", 1), c += 2;       /* XML does not allow U+FFFE and U+FFFF */
+        else wb__text_raw(to, c, 1);
     }
+    to->failed |= t.failed;
     wb__free(wb__text_take(&t));
-    fputs("</text>\n", f);
+    wb__text_add(to, "</text>\n");
 }
 
-static void line(FILE *f, double x1, double y1, double x2, double y2, const char *stroke)
+static void line(wb__text *to, double x1, double y1, double x2, double y2, const char *stroke)
 {
     char a[4][32];
-    fprintf(f, "<line x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\" stroke=\"%s\"/>\n",
+    wb__text_add(to, "<line x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\" stroke=\"%s\"/>\n",
             number(x1, "%.1f", a[0], 32), number(y1, "%.1f", a[1], 32),
             number(x2, "%.1f", a[2], 32), number(y2, "%.1f", a[3], 32), stroke);
 }
 
-static void axes(FILE *f, axis x, axis y)
+static void axes(wb__text *to, axis x, axis y)
 {
     char label[32];
     /* Adding 0.0 turns -0 into 0, so that no label is "-0". */
     for (double k = ceil(y.low / y.step - 1e-9) + 0.0; k * y.step <= y.high + 1e-9 * y.step; k++) {
         double at = down(y, k * y.step);
-        line(f, LEFT, at, WIDTH - RIGHT, at, "#ddd");
-        text(f, LEFT - 8, at + 4, "text-anchor=\"end\"",
+        line(to, LEFT, at, WIDTH - RIGHT, at, "#ddd");
+        text(to, LEFT - 8, at + 4, "text-anchor=\"end\"",
              number(k * y.step, "%.6g", label, sizeof label));
     }
     for (double k = ceil(x.low / x.step - 1e-9) + 0.0; k * x.step <= x.high + 1e-9 * x.step; k++) {
         double at = across(x, k * x.step);
-        line(f, at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 5, "#444");
-        text(f, at, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"",
+        line(to, at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 5, "#444");
+        text(to, at, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"",
              number(k * x.step, "%.6g", label, sizeof label));
     }
-    line(f, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "#444");
-    line(f, LEFT, TOP, LEFT, HEIGHT - BOTTOM, "#444");
+    line(to, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "#444");
+    line(to, LEFT, TOP, LEFT, HEIGHT - BOTTOM, "#444");
 }
 
-static void curve(FILE *f, axis x, axis y, const wb_series *s, const char *colour)
+static void curve(wb__text *to, axis x, axis y, const wb_series *s, const char *colour)
 {
     char a[32], b[32];
     bool open = false;
     for (int i = 0; i <= s->n; i++) {
         bool point = i < s->n && isfinite(s->x[i]) && isfinite(s->y[i]);
         if (point && !open)
-            fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" points=\"",
+            wb__text_add(to, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" points=\"",
                     colour);
         if (point)
-            fprintf(f, "%s,%s ", number(across(x, s->x[i]), "%.1f", a, sizeof a),
+            wb__text_add(to, "%s,%s ", number(across(x, s->x[i]), "%.1f", a, sizeof a),
                     number(down(y, s->y[i]), "%.1f", b, sizeof b));
-        else if (open) fputs("\"/>\n", f);
+        else if (open) wb__text_add(to, "\"/>\n");
         open = point;
     }
 }
@@ -139,33 +140,32 @@ int wb_svg_curves(const char *path, const char *title, const char *x_label, cons
     for (int s = 0; s < n_series; s++)
         if (series[s].n < 0 || (series[s].n && (!series[s].x || !series[s].y)))
             return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: series %d has no points to read", s);
-    FILE *f = fopen(path, "w");
-    if (!f) return wb__fail(WB_ERROR_FILE, "%s: cannot be written: %s", path, strerror(errno));
-
+    wb__text picture = {0}, *to = &picture;
     axis x = axis_of(n_series, series, false), y = axis_of(n_series, series, true);
-    fprintf(f,
+    wb__text_add(to,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
             "height=\"%d\" "
             "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
             "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
             WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
-    text(f, LEFT, 24, "font-size=\"16\"", title);
-    text(f, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"", x_label);
-    text(f, 8, TOP - 10, "text-anchor=\"start\"", y_label);
-    axes(f, x, y);
+    text(to, LEFT, 24, "font-size=\"16\"", title);
+    text(to, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"", x_label);
+    text(to, 8, TOP - 10, "text-anchor=\"start\"", y_label);
+    axes(to, x, y);
     double legend = WIDTH - RIGHT;
     for (int s = n_series - 1; s >= 0; s--) {
         const char *colour = colours[(size_t)s % WB__COUNT(colours)];
-        curve(f, x, y, &series[s], colour);
+        curve(to, x, y, &series[s], colour);
         if (!series[s].name) continue;
-        text(f, legend, TOP - 10, "text-anchor=\"end\"", series[s].name);
+        text(to, legend, TOP - 10, "text-anchor=\"end\"", series[s].name);
         legend -= 7 * (double)strlen(series[s].name) + 4;
-        line(f, legend - 18, TOP - 14, legend, TOP - 14, colour);
+        line(to, legend - 18, TOP - 14, legend, TOP - 14, colour);
         legend -= 34;
     }
-    fputs("</svg>\n", f);
-    bool bad = ferror(f);
-    if (fclose(f) || bad)
-        return wb__fail(WB_ERROR_FILE, "%s: cannot be written: %s", path, strerror(errno));
-    return 0;
+    wb__text_add(to, "</svg>\n");
+    const size_t bytes = picture.length;
+    char *all = wb__text_take(&picture);
+    const int status = all ? wb__file_write(path, all, (int64_t)bytes) : (int)wb_error_code();
+    wb__free(all);
+    return status;
 }

@@ -10,10 +10,28 @@ static void *object_of(const wb_struct_type *type, int i, const void *value)
     return object;
 }
 
+bool wb__struct_type_is_whole(const char *what, const wb_struct_type *type)
+{
+    static const char cure[] = "WB_FUNCTOR and WB_LAYER describe a struct";
+    if (!type || !type->name || !*type->name)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: the type of the struct %s: %s", what,
+                        type ? "has no name" : "is NULL", cure), false;
+    if (type->n_fields < 0 || (type->n_fields && !type->fields))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: the type of %s has %d fields%s: %s", what,
+                        type->name, type->n_fields, type->fields ? "" : ", and NULL in place of"
+                        " their array", cure), false;
+    for (int i = 0; i < type->n_fields; i++)
+        if (!type->fields[i].name || type->fields[i].offset >= type->size)
+            return wb__fail(WB_ERROR_ARGUMENT, "%s: field %d of the type of %s %s: %s", what, i,
+                            type->name, type->fields[i].name ? "is behind its end" : "has no name",
+                            cure), false;
+    return true;
+}
+
 wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value)
 {
-    if (!type || !value)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "struct: no %s", type ? "value" : "type");
+    if (!wb__struct_type_is_whole("struct", type)) return NULL;
+    if (!value) return wb__fail_null(WB_ERROR_ARGUMENT, "struct: no value");
     int n = 0;
     for (int i = 0; i < type->n_fields; i++) {
         if (type->fields[i].type != WB_FIELD_OBJECT) continue;

@@ -79,6 +79,8 @@ bool wb__is_model(const char *what, const void *model);
 /* Makes a tree with n empty children. wb__branch_put_copy sets the children. The tree owns their
  * names. */
 wb_tree *wb__tree_new(int n);
+/* Whether the description of a struct is one of WB_FUNCTOR or WB_LAYER; else sets the error. */
+bool wb__struct_type_is_whole(const char *what, const wb_struct_type *type);
 
 /* Returns the child of `object` at a path, which must not be "". Sets *of to the branch that has
  * the child; `of` may be NULL. Returns NULL, with the error set, if there is no such child. */

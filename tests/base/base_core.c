@@ -4,9 +4,13 @@
 
 #include "base/base.h"
 #include "base/environment.h"
+#include "base/sha256.h"
+#include "base/system.h"
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 TEST(values_of_variables_that_are_refused_have_no_effect)
@@ -265,6 +269,46 @@ TEST(the_log_calls_its_function)
     wb_set_log(NULL, NULL);
 }
 
+/* Names in files and values of variables reach the log, and do not control a terminal. */
+TEST(the_log_escapes_text)
+{
+    static const struct { const char *text, *logged; } rows[] = {
+        {"a\x1b[31mname", "a\\x1b[31mname"},
+        {"bell \a, \x7f and \r", "bell \\x07, \\x7f and \\x0d"},
+        {"\xc2\x9b" "31m \x9b 31m", "\\xc2\\x9b" "31m \\x9b 31m"},
+        {"first\n\tnext", "first\n\tnext"},
+        {"caf\xc3\xa9 \xe2\x94\x94", "caf\xc3\xa9 \xe2\x94\x94"},
+        {"cut off \xe2\x94", "cut off \\xe2\\x94"}};
+    char path[] = "/tmp/weber-log-XXXXXX", text[100] = "", longest[5000];
+    wb_set_log(catch_log, NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        memset(logged, 0, sizeof logged);
+        wb__log(WB_LOG_WARN, "%s", rows[i].text);
+        assert_string_equal(logged, rows[i].logged);
+    }
+    memset(longest, '\x1b', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    memset(logged, 0, sizeof logged);
+    wb__log(WB_LOG_WARN, "%s", longest);
+    assert_memory_equal(logged, "\\x1b\\x1b\\x1b", 12);
+    assert_null(strchr(logged, '\x1b'));
+    wb_set_log(NULL, NULL);
+    const int file = mkstemp(path), saved = dup(2);
+    assert_true(file >= 0 && saved >= 0);
+    dup2(file, 2);
+    wb__log(WB_LOG_WARN, "%s", rows[0].text);
+    dup2(saved, 2);
+    close(saved);
+    lseek(file, 0, SEEK_SET);
+    assert_true(read(file, text, sizeof text - 1) > 0);
+    close(file);
+    unlink(path);
+    assert_string_equal(text, "[ Warning: a\\x1b[31mname\n");
+    assert_int_equal(wb__fail(WB_ERROR_FILE, "\x1b[31m \xc2\x9b" "31m \xc3\xa9\n"), WB_ERROR_FILE);
+    assert_true(wb__begins(wb_error(), "?[31m ??31m \xc3\xa9\n"));
+    wb_clear_error();
+}
+
 TEST(the_log_prints_as_julia_does)
 {
     char path[] = "/tmp/weber-log-XXXXXX", text[400] = "";
@@ -297,4 +341,123 @@ TEST(debug_topics)
     assert_true(wb__now() >= t);
 }
 
-int main(void) { return run_all_cases(); }
+/* ---- seals ----------------------------------------------------------------------------------- */
+
+static const char *digits_of(const unsigned char sum[WB__SHA256])
+{
+    static char text[2 * WB__SHA256 + 1];
+    for (int i = 0; i < WB__SHA256; i++) snprintf(text + 2 * i, 3, "%02x", sum[i]);
+    return text;
+}
+
+/* Python's hashlib and hmac have these sums; the first three seals are those of RFC 4231. */
+TEST(sums_of_sha256)
+{
+    static const struct { int n; const char *sum; } sums[] = {
+        {0, "e3b0c44298fc1c149afbf4c8996fb924"
+            "27ae41e4649b934ca495991b7852b855"},
+        {64, "ffe054fe7ae0cb6dc65c3af9b61d5209"
+             "f439851db43d0ba5997337df154668eb"},
+        {119, "31eba51c313a5c08226adf18d4a359cf"
+              "dfd8d2e816b13f4af952f7ea6584dcfb"},
+        {1000, "41edece42d63e8d9bf515a9ba6932e1c"
+               "20cbc9f5a5d134645adb5db1b9737ea3"}};
+    static const struct { const char *key; int n; const char *text, *sum; } seals[] = {
+        {"\x0b", 20, "Hi There",
+         "b0344c61d8db38535ca8afceaf0bf12b"
+         "881dc200c9833da726e9376c2e32cff7"},
+        {"Jefe", 1, "what do ya want for nothing?",
+         "5bdcc146bf60754e6a042426089575c7"
+         "5a003f089d2739839dec58b964ec3843"},
+        {"\xaa", 131, "Test Using Larger Than Block-Size Key - Hash Key First",
+         "60e431591ee0b67f0d8a26aacbf5b77f"
+         "8e0bc6213728c5140546040f0ee37f54"},
+        {"", 0, "",
+         "b613679a0814d9ec772f95d778c35fc5"
+         "ff1697c493715653c6c712144292c5ad"}};
+    unsigned char sum[WB__SHA256];
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+        for (int step = 1; step < 100; step += 31) {        /* also in parts */
+            char text[1000];
+            wb__sha256 s;
+            memset(text, 'a', sizeof text);
+            wb__sha256_begin(&s);
+            for (int at = 0; at < sums[i].n; at += step)
+                wb__sha256_add(&s, text, (size_t)WB__MIN(step, sums[i].n - at));
+            wb__sha256_end(&s, sum);
+            assert_string_equal(digits_of(sum), sums[i].sum);
+        }
+    for (size_t i = 0; i < sizeof seals / sizeof *seals; i++) {
+        char key[200] = "";
+        wb__hmac m;
+        for (int k = 0; k < seals[i].n; k++) strcat(key, seals[i].key);
+        wb__hmac_begin(&m, key, strlen(key));
+        wb__hmac_add(&m, seals[i].text, strlen(seals[i].text));
+        wb__hmac_end(&m, sum);
+        assert_string_equal(digits_of(sum), seals[i].sum);
+    }
+    assert_true(wb__same_secret("ab", "ab", 2) && wb__same_secret("ab", "ac", 1));
+    assert_false(wb__same_secret("ab", "ac", 2) || wb__same_secret("bb", "ab", 2));
+}
+
+/* ---- rights ---------------------------------------------------------------------------------- */
+
+enum { SEES_NOTHING, SEES_THE_FILE, HAS_NO_MORE_RIGHTS };
+
+/* What this program sees of the variables when the test below has started it. */
+static int read_variables(void)
+{
+    if (!wb__system_has_more_rights()) return HAS_NO_MORE_RIGHTS;
+    wb_set_log(catch_log, NULL);
+    const bool sees = wb__environment_path("WEBER_PNG_LIBRARY") || wb__environment_path("HOME");
+    const bool reported = strstr(logged, "WEBER_PNG_LIBRARY has no effect") != NULL;
+    const bool others = wb__environment_number("WEBER_NUM_THREADS", 1) == 3;
+    return sees || !reported || !others ? SEES_THE_FILE : SEES_NOTHING;
+}
+
+static void copy_self(const char *to)
+{
+    char bytes[1 << 16];
+    const int from = open("/proc/self/exe", O_RDONLY), file = open(to, O_WRONLY | O_CREAT, 0700);
+    assert_true(from >= 0 && file >= 0);
+    for (ssize_t n; (n = read(from, bytes, sizeof bytes)) > 0;)
+        assert_true(write(file, bytes, (size_t)n) == n);
+    close(from);
+    close(file);
+}
+
+/* A program that is set-user-ID does not read a variable that names a file. */
+TEST(a_program_with_more_rights_reads_no_paths)
+{
+    int status;
+    assert_non_null(wb__environment_text("PATH"));
+    assert_ptr_equal(wb__environment_path("PATH"), wb__environment_text("PATH"));
+    if (geteuid() || access("/proc/self/exe", R_OK)) {
+        print_message("SKIP: only root can make a program for another user\n");
+        skip();
+    }
+    const char *program = test_file("rights");
+    copy_self(program);
+    assert_int_equal(chmod(program, 04755), 0);
+    const pid_t child = fork();
+    if (!child) {
+        setenv("WEBER_PNG_LIBRARY", "/tmp/planted.so", 1);
+        setenv("WEBER_NUM_THREADS", "3", 1);
+        if (!setgid(65534) && !setuid(65534)) execl(program, program, "variables", (char *)NULL);
+        _exit(99);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    unlink(program);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == HAS_NO_MORE_RIGHTS || WEXITSTATUS(status) == 99) {
+        print_message("SKIP: this system does not start the program with more rights\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), SEES_NOTHING);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && !strcmp(argv[1], "variables")) _exit(read_variables());
+    return run_all_cases();
+}

@@ -192,6 +192,29 @@ TEST(errors_name_the_path)
             "layers.1", "Function", "NULL");
 }
 
+/* A list that could not be set is no list that was not given: the function that takes it fails. */
+TEST(lists_without_numbers)
+{
+    static const int64_t two[] = {0, 1};
+    wb_tensor *x = wb_ones(2, 2);
+    for (int i = 0; i < 2; i++) {
+        wb_reduce_options o = {.given = WB_ALL_, .size = sizeof o};
+        wb_clear_error();
+        wb_ints_set(o.axes, i ? -1 : 2, i ? two : NULL);
+        FAILED(WB_ERROR_ARGUMENT, "ints_set", i ? "-1 numbers" : "2 numbers");
+        REFUSED(wb_sum_with(x, &o), WB_ERROR_ARGUMENT, "sum", ".axes", "wb_ints_set");
+        wb_ints_set(o.axes, 2, two);
+        MADE(wb_sum_with(x, &o));
+        wb_ints_set(o.axes, 0, NULL);
+        MADE(wb_sum_with(x, &o));
+    }
+    wb_clear_error();
+    wb_ints_set(NULL, 2, two);
+    FAILED(WB_ERROR_ARGUMENT, "ints_set", "list is NULL");
+    REFUSED(wb_spectrogram(NULL, .n_fft = 8), WB_ERROR_ARGUMENT, "spectrogram", "NULL");
+    wb_clear_error();
+}
+
 /* A NULL argument is reported as an error, unless it is the result of a call that failed: then that
  * call's error is kept. */
 TEST(null_is_named)

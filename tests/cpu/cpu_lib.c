@@ -4,6 +4,10 @@
  * compute. bench/cpu_lib_bench.c measures their speed. */
 #include "cpu_operations.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 /* Convolution. */
 
 static int64_t at_nhwc(bool nhwc, int64_t n, int64_t c, int64_t h, int64_t w, int64_t C, int64_t H,
@@ -335,12 +339,84 @@ static void test_same_bits(void **unused)
     }
 }
 
+/* ---- little memory --------------------------------------------------------------------------- */
+
+enum { OURS, CRASHES_OR_DIFFERS, WITHOUT_ONEDNN };
+static int warnings;
+
+static void count_warnings(wb_log_level level, const char *text, void *ctx)
+{
+    warnings += level == WB_LOG_WARN && strstr(text, "oneDNN is not used") != NULL;
+}
+
+/* Prepares a large product and a large convolution.  Returns whether oneDNN computes one of them;
+ * -1: failed.  *reasons: how many have the reason that oneDNN has no memory. */
+static int prepare_large(int *reasons)
+{
+    const wb__conv_desc d = { .dtype = WB_F32, .n = 2, .c = 64, .h = 28, .w = 28, .k = 64, .kh = 3,
+                              .kw = 3, .oh = 26, .ow = 26, .stride = { 1, 1 },
+                              .dilation = { 1, 1 }, .groups = 1 };
+    const wb__matmul_desc m = { .dtype = WB_F32, .batch = { 1, 1 }, .m = 1024, .n = 1024,
+                                .k = 1024, .a_s = { 1024, 1 }, .b_s = { 1024, 1 },
+                                .c_s = { 1024, 1 } };
+    int by_onednn = 0;
+    *reasons = 0;
+    for (int i = 0; i < 2; i++) {
+        wb__cpu_op *op;
+        if (i ? wb__cpu_conv(&d, &op) : wb__cpu_matmul(&m, &op)) return -1;
+        by_onednn |= wb__begins(op->impl, "dnnl");
+        *reasons += op->reason && strstr(op->reason, "gets no memory");
+        op->destroy(op);
+    }
+    return by_onednn;
+}
+
+static int prepare_with_little_memory(void)
+{
+    long pages = 0;
+    int reasons;
+    set_up("1", 1);
+    setenv("WEBER_WINOGRAD", "0", 1);
+    if (prepare_large(&reasons) != 1) return WITHOUT_ONEDNN;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%ld", &pages) != 1) return WITHOUT_ONEDNN;
+    fclose(f);
+    struct rlimit l;
+    getrlimit(RLIMIT_AS, &l);
+    l.rlim_cur = (rlim_t)(pages * sysconf(_SC_PAGESIZE) + (512 << 10));
+    if (setrlimit(RLIMIT_AS, &l)) return WITHOUT_ONEDNN;
+    wb_set_log(count_warnings, NULL);
+    for (int i = 0; i < 2; i++)
+        if (prepare_large(&reasons) || reasons != 2) return CRASHES_OR_DIFFERS;
+    return warnings == 1 ? OURS : CRASHES_OR_DIFFERS;
+}
+
+/* oneDNN crashes where it gets no memory for its code: our own kernels compute. */
+static void test_no_memory_for_code(void **unused)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__APPLE__)
+    skip();                                     /* sanitizers take all addresses */
+#endif
+    int status;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (!child) _exit(prepare_with_little_memory());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == WITHOUT_ONEDNN) {
+        print_message("SKIP: oneDNN is not here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), OURS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         WAYS(test_conv_drawn), WAYS(test_conv_named), WAYS(test_conv_bf16),
         WAYS(test_pool_drawn), WAYS(test_same_bits),
         PIECES(test_conv_named) PIECES(test_same_bits)
+        cmocka_unit_test(test_no_memory_for_code)
     };
     return cmocka_run_group_tests_name("cpu_lib", tests, NULL, NULL);
 }

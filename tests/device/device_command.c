@@ -206,13 +206,32 @@ TEST(test_help)
         assert_string_equal(p.err, "");
         assert_non_null(strstr(p.out, i < 2 ? "weber show FILE" : wb_version()));
     }
-    static const char *const wrong[][2] = {
-        {"devices", "--loud"}, {"devices", "--wait"}, {"sing", NULL}};
+    static const char *const wrong[][3] = {
+        {"devices", "--loud"}, {"devices", "--wait"}, {"backend", "A", "B"}};
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
-        WEBER(NOTHING, wrong[i][0], wrong[i][1]);
+        WEBER(NOTHING, wrong[i][0], wrong[i][1], wrong[i][2]);
         assert_int_equal(p.status, 2);
         assert_string_equal(p.out, "");
         assert_non_null(strstr(p.err, "weber show FILE"));
+    }
+}
+
+/* A word that is no command is named, with the nearest one. */
+TEST(test_unknown_command)
+{
+    static const struct { const char *word, *message; } rows[] = {
+        {"foo", "there is no command \"foo\"; `weber help`"},
+        {"shwo", "there is no command \"shwo\"; perhaps it is `weber show`; `weber help`"},
+        {"docter", "perhaps it is `weber doctor`"}, {"explian", "perhaps it is `weber explain`"},
+        {"--versoin", "perhaps it is `weber --version`"},
+        {"a\x1b[2J\n", "there is no command \"a\\x1b[2J\\n\"; `weber help`"},
+        {"", "\"\"; `weber help`"}};
+    for (size_t i = 0; i < WB__COUNT(rows); i++) {
+        WEBER(NOTHING, rows[i].word);
+        assert_int_equal(p.status, 2);
+        assert_string_equal(p.out, "");
+        if (!strstr(p.err, rows[i].message)) fail_msg("%s: %s", rows[i].word, p.err);
+        assert_ptr_equal(strchr(p.err, '\n'), strrchr(p.err, '\n'));
     }
 }
 

@@ -8,6 +8,7 @@ this program again: check_launch.py --rank WHAT [ARGUMENT]
 """
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,10 @@ MINUTE = 60
 def environment():
     names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "RENDEZVOUS", "NUM_THREADS")
     print(" ".join(f"{name}={os.environ.get('WEBER_' + name)}" for name in names))
+
+
+def token():
+    print(os.environ.get("WEBER_RENDEZVOUS_TOKEN"))
 
 
 def lines():
@@ -76,7 +81,7 @@ def interrupted(how):
 
 if sys.argv[1] == "--rank":
     what, rest = sys.argv[2], sys.argv[3:]
-    {"environment": environment, "lines": lines, "fail": lambda: fail(rest),
+    {"environment": environment, "lines": lines, "token": token, "fail": lambda: fail(rest),
      "leave": lambda: leave(rest), "interrupted": lambda: interrupted(rest)}[what]()
     sys.exit(0)
 
@@ -144,6 +149,13 @@ def check_environment():
     expect(len(ports) == 1, "one address for all", r.all)
     host, port = ports.pop().split(":")
     expect(host == "127.0.0.1" and 0 < int(port) < 65536, "it is a port of this machine", r.all)
+    first, second = (Run("-np", "3", *RANK, "token", env=env).out.split()[1::2]
+                     for env in ({}, {"WEBER_RENDEZVOUS_TOKEN": ""}))
+    expect(len({*first, *second}) == 2 and len(first) == len(second) == 3 and
+           all(re.fullmatch("[0-9a-f]{32}", token) for token in first + second),
+           "a token for all ranks, another one each time", f"{first} {second}")
+    r = Run("-np", "2", *RANK, "token", env={"WEBER_RENDEZVOUS_TOKEN": "given"})
+    expect(r.out.split()[1::2] == ["given"] * 2, "a given token stays", r.all)
     one = Run("-np", "1", *RANK, "environment")
     total = int(one.out.split("NUM_THREADS=")[1])
     expect(int(rows[0].split("NUM_THREADS=")[1]) == max(1, total // 3), "a third each", one.all)
@@ -241,6 +253,38 @@ def check_killed_launcher():
                numbers)
 
 
+def check_closed_files():
+    """A launcher that is started without some of the standard files, as by a daemon: what ranks
+    write to is no pipe of the launcher."""
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"):
+        with tempfile.TemporaryDirectory() as folder:
+            script = f'"{WEBER}" launch -np 2 sh -c "echo hello; echo hello >&2; sleep 0.5; ' \
+                     f'echo x > {folder}/done-\\$WEBER_RANK" {closed}'
+            done = subprocess.run(["sh", "-c", script], capture_output=True, text=True,
+                                  timeout=MINUTE, check=False, env=PLAIN)
+            ended = len(os.listdir(folder))
+            if " >&-" in f" {closed}":      # the output of the ranks is lost, which is an error
+                expect(done.returncode == 1 and "passed on" not in done.stderr, closed, done)
+                expect("2>&-" in closed or done.stderr.endswith(
+                    f"weber: standard output: {os.strerror(errno.EBADF)}\n"), closed, done)
+            else:
+                expect(done.returncode == 0 and ended == 2, f"{closed}: {ended}", done)
+                expect(sorted(done.stdout.split()) == ["[0]", "[1]", "hello", "hello"], closed,
+                       done)
+    for words in (["version"], ["explain", "W0201"], ["devices"], ["foo"]):
+        script = f'exec "{WEBER}" "$@" <&- 2>&-'
+        done = subprocess.run(["sh", "-c", script, "sh", *words], capture_output=True, text=True,
+                              timeout=MINUTE, check=False, env=PLAIN)
+        expect(done.returncode == (2 if words == ["foo"] else 0), f"{words}: {done.returncode}",
+               done)
+
+
+def check_escapes():
+    r = Run("-np", "1", "sh", "-c", r"printf '\033[31mthe cause\tis\n' >&2; exit 3")
+    last = r.err.splitlines()[-1]
+    expect(r.status == 3 and "stderr: \\x1b[31mthe cause\\tis" in last, "escapes", r.all)
+
+
 def check_few_files():
     begun = time.monotonic()
     done = subprocess.run(["sh", "-c", f'ulimit -n 24 && exec "{WEBER}" launch -np 30 sleep 77'],
@@ -301,6 +345,8 @@ check_lines()
 check_failures()
 check_left_processes()
 check_signals()
+check_closed_files()
+check_escapes()
 check_few_files()
 if sys.platform == "linux":
     check_killed_launcher()

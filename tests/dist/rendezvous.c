@@ -1,110 +1,10 @@
 /* The rendezvous of ranks (dist/rendezvous.h), by processes of this machine, and their places
  * (dist/place.h).  `rendezvous rank` is a rank of `weber launch`; for check_launch.py. */
-#include "folder.h"
+#include "meeting.h"
 
 #include "dist/place.h"
-#include "dist/rendezvous.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-
-enum { MOST_RANKS = 8, MOST_BYTES = WB__RENDEZVOUS_MOST, ID = 128 };
-
-/* One process of a rendezvous, and what became of it. */
-typedef struct {
-    int rank, size;
-    double timeout;
-    int delay;                  /* milliseconds before it begins */
-    bool dies;                  /* is killed 300 ms after its beginning */
-    int status;
-    double took;
-    char error[1000];
-    unsigned char bytes[MOST_BYTES];
-} member;
-
-static member *members;         /* in memory that the processes share */
-static char address[200];
-static int n_members;
-
-static unsigned char byte_of(size_t i) { return (unsigned char)(i * 7 + i / 251 + 3); }
-
-static void add(int rank, int size, double timeout, int delay)
-{
-    assert_true(n_members < MOST_RANKS);
-    members[n_members++] = (member){.rank = rank, .size = size, .timeout = timeout,
-                                    .delay = delay, .status = -1};
-}
-
-static void be(member *m, size_t n)
-{
-    poll(NULL, 0, m->delay);
-    for (size_t i = 0; i < n; i++) m->bytes[i] = m->rank ? 0 : byte_of(i);
-    const wb__rendezvous_options o = {address, m->rank, m->size, m->timeout};
-    const double begun = wb__now();
-    m->status = wb__rendezvous(&o, m->bytes, n);
-    m->took = wb__now() - begun;
-    snprintf(m->error, sizeof m->error, "%s", wb_error());
-}
-
-/* Runs the processes that have been added. */
-static void run(size_t n)
-{
-    pid_t pids[MOST_RANKS];
-    fflush(NULL);
-    for (int i = 0; i < n_members; i++) {
-        pids[i] = fork();
-        assert_true(pids[i] >= 0);
-        if (pids[i]) continue;
-        alarm(60);
-        be(&members[i], n);
-        _exit(0);
-    }
-    for (int i = 0; i < n_members; i++)
-        if (members[i].dies) {
-            poll(NULL, 0, members[i].delay + 300);
-            kill(pids[i], SIGKILL);
-        }
-    for (int i = 0; i < n_members; i++) {
-        int status;
-        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
-        if (status && !members[i].dies) fail_msg("member %d ended with status %d", i, status);
-    }
-}
-
-static void expect_bytes(const member *m, size_t n)
-{
-    if (m->status) fail_msg("rank %d: %s", m->rank, m->error);
-    for (size_t i = 0; i < n; i++)
-        if (m->bytes[i] != byte_of(i)) fail_msg("rank %d: byte %zu differs", m->rank, i);
-}
-
-/* A socket that is bound to a free port, whose number is written to `address`. */
-static int bind_port(const char *host)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof at;
-    const int file = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(file >= 0);
-    assert_int_equal(bind(file, (struct sockaddr *)&at, size), 0);
-    assert_int_equal(getsockname(file, (struct sockaddr *)&at, &size), 0);
-    snprintf(address, sizeof address, "%s:%d", host, ntohs(at.sin_port));
-    return file;
-}
-
-typedef enum { TCP, FILES, FORMS } form;
-
-/* Begins a test: a new address, and no processes. */
-static void begin(form f)
-{
-    n_members = 0;
-    if (f == TCP) close(bind_port("127.0.0.1"));
-    else snprintf(address, sizeof address, "file:%s/meeting", folder);
-}
 
 /* Nothing is left in the folder but what process_folder has put there. */
 static void expect_no_files(void)
@@ -167,12 +67,6 @@ TEST(a_rank_that_comes_again)
 }
 
 /* ---- ranks that do not fit ------------------------------------------------------------------- */
-
-static void expect_error(const member *m, const char *const *facts)
-{
-    if (m->status != WB_ERROR_DEVICE || !has_facts(m->error, facts))
-        fail_msg("member of rank %d: %d: %s", m->rank, m->status, m->error);
-}
 
 TEST(missing_ranks)
 {
@@ -255,80 +149,6 @@ TEST(another_number_of_bytes)
     }
 }
 
-/* ---- strangers ------------------------------------------------------------------------------- */
-
-static int connect_as_stranger(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                             .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1))};
-    for (int i = 0; i < 500; i++) {
-        const int file = socket(AF_INET, SOCK_STREAM, 0);
-        if (!connect(file, (struct sockaddr *)&at, sizeof at)) return file;
-        close(file);
-        poll(NULL, 0, 10);
-    }
-    return -1;
-}
-
-/* Clients that are no ranks: one that speaks another language, one that is silent, one that stops
- * in its greeting, one of a rank that cannot be, and many at once. */
-TEST(foreign_clients)
-{
-    enum { MANY = 100 };
-    static const char greeting[24] = "weber-rv\0\0\0\1\0\0\0\7\0\0\0\3\0\0\0\200";
-    begin(TCP);
-    add(0, 3, 20, 0);
-    add(1, 3, 20, 0);
-    add(2, 3, 20, 700);
-    fflush(NULL);
-    const pid_t stranger = fork();
-    if (!stranger) {
-        char byte;
-        alarm(60);
-        const int silent = connect_as_stranger(), half = connect_as_stranger();
-        const int other = connect_as_stranger(), impossible = connect_as_stranger();
-        bool good = silent >= 0 && half >= 0 && send(half, "weber-", 6, 0) == 6;
-        good = good && send(other, "GET / HTTP/1.0\r\n\r\n", 18, 0) == 18;
-        good = good && send(impossible, greeting, 24, 0) == 24;
-        good = good && recv(other, &byte, 1, 0) <= 0 && recv(impossible, &byte, 1, 0) <= 0;
-        for (int i = 0; i < MANY; i++) good = good && connect_as_stranger() >= 0;
-        poll(NULL, 0, 1000);
-        _exit(good ? 0 : 1);
-    }
-    run(ID);
-    for (int r = 0; r < 3; r++) {
-        expect_bytes(&members[r], ID);
-        assert_true(members[r].took < 10);
-    }
-    int status;
-    assert_int_equal(waitpid(stranger, &status, 0), stranger);
-    assert_int_equal(status, 0);
-}
-
-/* Another program listens at the address, and answers with something else. */
-TEST(a_foreign_server)
-{
-    n_members = 0;
-    const int server = bind_port("127.0.0.1");
-    assert_int_equal(listen(server, 8), 0);
-    fflush(NULL);
-    const pid_t child = fork();
-    if (!child)
-        for (;;) {
-            const int file = accept(server, NULL, NULL);
-            if (write(file, "220 mail.example ESMTP service\r\n", 32) < 0) _exit(1);
-            close(file);
-        }
-    add(0, 2, 5, 0);
-    add(1, 2, 0.5, 0);
-    run(ID);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-    close(server);
-    expect_error(&members[0], FACTS(address, "rank 0", "listen"));
-    expect_error(&members[1], FACTS(address, "rank 1 of 2", "rank 0"));
-}
-
 /* ---- files of an earlier run ----------------------------------------------------------------- */
 
 static size_t read_whole(const char *path, unsigned char *to, size_t capacity)
@@ -340,20 +160,12 @@ static size_t read_whole(const char *path, unsigned char *to, size_t capacity)
     return n;
 }
 
-static void write_whole(const char *path, const unsigned char *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
 /* Copies the files of a run whose rank 1 is this test, and puts them back: the next run must not
  * take the bytes of the first one. */
 TEST(files_of_an_earlier_run)
 {
     static unsigned char call[400], result[400];
-    unsigned char answer[52] = "weber-rf\0\0\0\1\0\0\0\2\0\0\0\200";
+    unsigned char answer[52] = "weber-rf\0\0\0\2\0\0\0\2\0\0\0\200";
     char paths[3][120], part[120];
     size_t sizes[3] = {0, sizeof answer, 0};
     int status;
@@ -406,7 +218,7 @@ TEST(files_of_an_earlier_run)
 /* Rank 0 is this test.  A rank does not take a file that has more bytes than its head counts. */
 TEST(a_result_that_is_too_long)
 {
-    unsigned char call[32] = "weber-rf\0\0\0\1\0\0\0\2", answer[60];
+    unsigned char call[32] = "weber-rf\0\0\0\2\0\0\0\2", answer[60];
     unsigned char result[20 + 16 + ID + 1] = "weber-rf\0\0\0\0\0\0\0\2\0\0\0\200";
     char path[120], part[120];
     int status;
@@ -589,8 +401,5 @@ static int be_launched(void)
 int main(int argc, char **argv)
 {
     if (argc == 2 && !strcmp(argv[1], "rank")) return be_launched();
-    members = mmap(NULL, MOST_RANKS * sizeof *members, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (members == MAP_FAILED) return 1;
-    return run_cases(make_folder, remove_folder);
+    return run_cases(make_meeting, remove_folder);
 }

@@ -176,6 +176,54 @@ TEST(test_damage)
     wb__free(good);
 }
 
+static int warnings;
+static char warning[1000];
+
+static void note_warning(wb_log_level level, const char *text, void *ctx)
+{
+    if (level == WB_LOG_WARN) warnings++;
+    snprintf(warning, sizeof warning, "%s", text);
+}
+
+/* New folders are private; one that another user owns, or can write into, is not used, which is
+ * reported once in the process. */
+TEST(test_only_private_folders)
+{
+    char path[128];
+    struct stat s;
+    const mode_t usual = umask(0);
+    snprintf(path, sizeof path, "%s/new/one", folder);
+    setenv("WEBER_CACHE_DIR", path, 1);
+    put("opencl", key, "binary", 6);
+    umask(usual);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(stat(path, &s), 0);
+        assert_int_equal(s.st_mode & 0777, 0700);
+        if (!i) *strrchr(path, '/') = 0;
+    }
+    snprintf(path, sizeof path, "%s/new/one", folder);
+    expect("opencl", key, "binary", 6);
+    wb_set_log(note_warning, NULL);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(chmod(path, i == 0 ? 0777 : i == 1 ? 0770 : 0755), 0);
+        if (i < 2) expect_none("opencl", key);
+        else expect("opencl", key, "binary", 6);
+        put("opencl", "another", "binary", 6);
+    }
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(warning, path));
+    assert_non_null(strstr(warning, "WEBER_CACHE_DIR"));
+    if (!geteuid() && !chown(path, 65534, (gid_t)-1)) {
+        expect_none("opencl", key);
+        assert_int_equal(chown(path, 0, (gid_t)-1), 0);
+        expect("opencl", key, "binary", 6);
+    }
+    wb_set_log(NULL, NULL);
+    char command[160];
+    snprintf(command, sizeof command, "rm -r %s/new", folder);
+    assert_int_equal(system(command), 0);
+}
+
 TEST(test_folder_that_cannot_be)
 {
     char path[80];
@@ -319,5 +367,6 @@ int main(void)
 {
     if (make_folder(NULL)) return 1;
     const int failed = run_cases_each(NULL, empty);
-    return failed + remove_folder(NULL);
+    const int left = remove_folder(NULL);
+    return failed || left;
 }

@@ -146,6 +146,36 @@ TEST_IN_SCOPE(wrong_maps_of_single_observations)
             "tensor");
 }
 
+static int frees_x(wb_batch *b, void *ctx) { return wb_object_free(b->x), 0; }
+static int frees_y(wb_batch *b, void *ctx) { return wb_object_free(b->y), 0; }
+static int gives_a_layer(wb_batch *b, void *ctx)
+{
+    b->x = (wb_tensor *)wb_Dense(2, 2);
+    return 0;
+}
+
+/* What a function leaves in a batch is looked at before it is read, also on a worker. */
+TEST_IN_SCOPE(functions_that_leave_no_tensor)
+{
+    static const struct { wb_collate f; const char *place, *found; } cases[] = {
+        {frees_x, " .x ", "freed object"}, {frees_y, " .y ", "freed object"},
+        {gives_a_layer, " .x ", "layer"}};
+    for (size_t i = 0; i < WB__COUNT(cases); i++)
+        for (int workers = 1; workers < 3; workers++)
+            for (int form = 0; form < 3; form++) {
+                static const char *const names[] = {"collate", "mapobs", "mapobs_each"};
+                wb_dataset *d = numbers(8);
+                if (form == 1) d = wb_mapobs(d, cases[i].f, NULL);
+                if (form == 2) d = wb_mapobs_each(d, cases[i].f, NULL);
+                wb_loader *l = wb_dataloader(d, 4, .workers = workers,
+                                             .collate = form ? NULL : cases[i].f);
+                WB_EACH_BATCH(b, l) fail_msg("case %zu: a batch", i);
+                assert_int_equal(wb_loader_status(l), WB_ERROR_ARGUMENT);
+                FAILED(WB_ERROR_ARGUMENT, names[form], cases[i].place, cases[i].found);
+            }
+    wb_clear_error();
+}
+
 /* ---- workers --------------------------------------------------------------------------------- */
 
 static int noisy(wb_batch *b, void *ctx)

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <weber.h>
 
@@ -95,6 +96,25 @@ static int count_events(const char *log)
     for (const struct dirent *e; (e = readdir(d));)
         n += !strncmp(e->d_name, "events.out.tfevents.", 20);
     closedir(d);
+    return n;
+}
+
+/* The number of records of the only file of events. */
+static int count_records(const char *log)
+{
+    DIR *d = opendir(log);
+    char path[512] = "";
+    int64_t bytes = 0;
+    int n = 0;
+    assert_non_null(d);
+    for (const struct dirent *e; (e = readdir(d));)
+        if (!strncmp(e->d_name, "events", 6)) snprintf(path, sizeof path, "%s/%s", log, e->d_name);
+    closedir(d);
+    char *all = wb__file_read(path, &bytes);
+    assert_non_null(all);
+    for (int64_t at = 0, length; at < bytes; at += 16 + length, n++)
+        memcpy(&length, all + at, sizeof length);       /* between two sums: 12 and 4 bytes more */
+    wb__free(all);
     return n;
 }
 
@@ -207,6 +227,40 @@ TEST_IN_SCOPE(threads_share_a_log)
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
+
+/* A number is written by the process that has logged it: not again by the end of each child. */
+TEST_IN_SCOPE(children_of_fork_write_their_own_numbers)
+{
+    const char *path = in_folder("forked");
+    wb_logger *l = wb_logger_open(path);
+    if (!l) fail_msg("%s", wb_error());
+    for (int i = 0; i < 5; i++) assert_int_equal(wb_log_scalar(l, "parent", i, i), 0);
+    fflush(stdout);                                     /* alone: the log keeps its numbers */
+    fflush(stderr);
+    for (int i = 0; i < 3; i++) {
+        int status;
+        const pid_t child = fork();
+        if (!child) {
+            if (i && wb_log_scalar(l, "child", 7, i)) _exit(1);
+            if (i == 2) _exit(wb_logger_close(l));
+            fflush(NULL);                               /* as exit does */
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(wb_log_scalar(l, "parent", 5, 5), 0);
+    assert_int_equal(wb_logger_close(l), 0);
+    char *text = read_csv(path);
+    static const char *const lines[] = {
+        "step,tag,value", "0,parent,0", "1,parent,1", "2,parent,2", "3,parent,3", "4,parent,4",
+        "1,child,7", "2,child,7", "5,parent,5"};
+    for (int i = 0; i < (int)WB__COUNT(lines); i++) assert_string_equal(line(text, i), lines[i]);
+    assert_null(line(text, (int)WB__COUNT(lines)));
+    wb__free(text);
+    assert_int_equal(count_records(path), 1 + 8);       /* the version, and the numbers */
+    tensorboard_reads(path);
+}
 
 TEST_IN_SCOPE(wrong_uses)
 {

@@ -374,6 +374,24 @@ TEST_IN_SCOPE(wrong_uses)
     assert_int_equal(wb_name_struct(scaled), 0);
     assert_int_equal(wb_name_struct_typed(&twin), WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "name_struct", "scaled");
+    static const wb_field nameless[] = {{NULL, 0, WB_FIELD_INT64}};
+    static const wb_field far[] = {{"n", 64, WB_FIELD_INT64}};
+    static const struct { wb_struct_type type; const char *fact; } none[] = {
+        {{0}, "has no name"}, {{"", 8, 0, NULL, NULL}, "has no name"},
+        {{"empty", 8, 2, NULL, call_other}, "2 fields"}, {{"less", 8, -1, far, NULL}, "-1 fields"},
+        {{"nameless", 8, 1, nameless, call_other}, "has no name"},
+        {{"far", 64, 1, far, call_other}, "behind its end"}};
+    char value[64] = {0};
+    wb_tree *tree = wb_tuple(x);
+    for (size_t i = 0; i < WB__COUNT(none); i++) {
+        const wb_struct_type *type = &none[i].type;
+        REFUSED(!wb_name_struct_typed(type), WB_ERROR_ARGUMENT, "name_struct", none[i].fact);
+        REFUSED(wb_layer_typed(type, value), WB_ERROR_ARGUMENT, "layer_of", none[i].fact);
+        REFUSED(wb_struct_typed(type, value), WB_ERROR_ARGUMENT, "struct", none[i].fact);
+        REFUSED(!wb_struct_get_typed(type, tree, value), WB_ERROR_ARGUMENT, "struct_get",
+                none[i].fact);
+    }
+    REFUSED(!wb_name_struct_typed(NULL), WB_ERROR_ARGUMENT, "name_struct", "NULL");
 
     wb_layer *m = wb_Chain(wb_layer_of(failing, wb_Chain(wb_Dense(3, 3))));
     REFUSED(wb_call(m, x), WB_ERROR_SHAPE, "layers.0.inner.layers.0", "Dense", "3", "[1,2] f32");

@@ -1,6 +1,9 @@
 /* Progress bars and curves: their output, and values that are missing or not finite. */
 #include "test.h"
 
+#include "base/base.h"
+#include "base/files/file.h"
+
 #include <unistd.h>
 #include <weber.h>
 
@@ -118,6 +121,35 @@ TEST(test_curves_report_what_is_wrong)
     assert_int_equal(wb_svg_curves("no/such/folder.svg", "t", "x", "y", 1, &empty), WB_ERROR_FILE);
     FAILED(WB_ERROR_FILE, "no/such/folder.svg");
     wb_clear_error();
+}
+
+/* Whatever call fails, the older picture is there, whole. */
+TEST(test_a_picture_is_whole)
+{
+    static double x[3000];
+    char older[20000];
+    for (int i = 0; i < 3000; i++) x[i] = i;
+    const wb_series few = {"few", 3, x, x}, many = {"many", 3000, x, x};
+    assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 1, &few), 0);
+    snprintf(older, sizeof older, "%s", read_file("pictures.svg"));
+    for (int i = 1;; i++) {
+        wb__io_fail_at(i);
+        const int status = wb_svg_curves("pictures.svg", "t", "x", "y", 1, &many);
+        const bool reached = wb__io_count() >= i;
+        wb__io_fail_at(0);
+        const char *text = read_file("pictures.svg");
+        assert_non_null(strstr(text, "</svg>"));
+        if (!reached) {
+            assert_true(i > 3);
+            assert_int_equal(status, 0);
+            assert_int_equal(count(text, ">many<"), 1);
+            break;
+        }
+        if (!strcmp(text, older)) assert_int_equal(status, WB_ERROR_FILE);
+        else assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 1, &few), 0);
+        wb_clear_error();
+    }
+    remove("pictures.svg");
 }
 
 int main(void) { return run_all_cases(); }

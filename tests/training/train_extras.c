@@ -204,6 +204,11 @@ TEST(watches)
     assert_true(wb_throttle(&last, 1000));
     assert_false(wb_throttle(&last, 1000));
     assert_true(wb_throttle(&last, 0));
+    REFUSED(wb_patience(NULL, true), WB_ERROR_ARGUMENT, "patience", "w is NULL");
+    REFUSED(wb_early_stopping(NULL, 1), WB_ERROR_ARGUMENT, "early_stopping", "w is NULL");
+    REFUSED(wb_plateau(NULL, 1), WB_ERROR_ARGUMENT, "plateau", "w is NULL");
+    REFUSED(wb_throttle(NULL, 1), WB_ERROR_ARGUMENT, "throttle", "last is NULL");
+    wb_clear_error();
 }
 
 /* ---- wb_train -------------------------------------------------------------------------------- */

@@ -6,6 +6,8 @@
 #include "backend/amdgpu/amdgpu.h"
 #include "backend/amdgpu/blas.h"
 
+#include "base/environment.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -76,7 +78,7 @@ static bool has_file(const char *folder, const char *arch, size_t length, int de
  * library.  false: the error is set. */
 static bool has_kernels(wb__hip_device *d)
 {
-    const char *named = getenv("ROCBLAS_TENSILE_LIBPATH");
+    const char *named = wb__environment_path("ROCBLAS_TENSILE_LIBPATH");
     const size_t length = strcspn(d->arch, ":");
     char folder[1024] = "";
     Dl_info about;

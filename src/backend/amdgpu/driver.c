@@ -2,6 +2,8 @@
  * time; they are never closed, because their threads may still run. */
 #include "backend/amdgpu/amdgpu.h"
 
+#include "base/environment.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,10 +71,10 @@ static int init_failed(int code)
     const char *const names[] = {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"};
     char hidden[300] = "";
     for (size_t i = 0, at = 0; i < WB__COUNT(names); i++)
-        if (getenv(names[i]))
+        if (wb__environment_text(names[i]))
             at += (size_t)snprintf(hidden + at, sizeof hidden - at,
                                    "; %s is \"%.80s\", which may hide it", names[i],
-                                   getenv(names[i]));
+                                   wb__environment_text(names[i]));
     if (code == hipErrorNoDevice || code == hipErrorInvalidDevice)
         return wb__gpu_fail(&wb__hip_driver, NULL, code, "ROCm is installed, but sees no GPU%s; "
                             "run `rocminfo`: the kernel module amdgpu must be loaded, and the user"

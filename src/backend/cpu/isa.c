@@ -1,6 +1,8 @@
 /* The instruction set of this processor, and conversions between stored and computed dtypes. */
 #include "backend/cpu/isa.h"
 
+#include "base/environment.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +29,7 @@ void wb__narrow(void *to, wb_dtype to_type, const void *from, int64_t n)
 wb__isa_level wb__isa_here(void)
 {
 #ifdef WB_HAVE_X86_ISA
-    const char *limit = getenv("WEBER_ISA");
+    const char *limit = wb__environment_text("WEBER_ISA");
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&

@@ -1,6 +1,8 @@
 /* Devices are found when the backend starts.  CUDA_VISIBLE_DEVICES selects them. */
 #include "backend/cuda/cuda.h"
 
+#include "base/environment.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +53,7 @@ static int describe(wb__cu_device *d, int ordinal)
 int wb__cu_find(wb__gpu_device **list, int *n)
 {
     int all = 0, status = wb__cu_init();
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    const char *visible = wb__environment_text("CUDA_VISIBLE_DEVICES");
     const int code = status ? 0 : CALL(DeviceGetCount, &all);
     if (status) return status;
     if (code) return wb__gpu_fail(&wb__cu_driver, NULL, code, "how many there are");

@@ -2,6 +2,8 @@
  * because threads that it has started may still run. */
 #include "backend/cuda/cuda.h"
 
+#include "base/environment.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +60,7 @@ static int find_functions(void *library)
 /* Sets the error for a failure of cuInit, with advice.  Returns the error code. */
 static int init_failed(int code)
 {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    const char *visible = wb__environment_text("CUDA_VISIBLE_DEVICES");
     char hidden[160] = "";
     if (visible)
         snprintf(hidden, sizeof hidden, "; CUDA_VISIBLE_DEVICES is \"%.80s\", which may hide them",

@@ -37,7 +37,7 @@ enum { IS_MACOS = 0 };                  /* only tests have a library to open */
 
 int wb__mtl_load(void)
 {
-    const char *file = getenv("WEBER_METAL_LIBRARY");
+    const char *file = wb__environment_path("WEBER_METAL_LIBRARY");
     if (!IS_MACOS && (!file || !*file))
         return wb__fail(WB_ERROR_DEVICE, "metal: %s, and this is another system", needs);
     void *library =

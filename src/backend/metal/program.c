@@ -3,6 +3,7 @@
  * pipelines of the text's kernels. */
 #include "backend/metal/metal.h"
 
+#include "base/environment.h"
 #include "base/files/file.h"
 
 #include <stdio.h>
@@ -91,7 +92,7 @@ static id url_of(const char *path)
 /* Creates a folder with a new name for the archive's file. */
 static bool make_folder(file_of *f)
 {
-    const char *parent = getenv("TMPDIR");
+    const char *parent = wb__environment_path("TMPDIR");
     const int n = snprintf(f->path, sizeof f->path, "%s/weber-XXXXXX",
                            parent && *parent ? parent : "/tmp");
     const bool made = n + sizeof "/archive" <= sizeof f->path && mkdtemp(f->path);

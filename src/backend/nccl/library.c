@@ -1,6 +1,8 @@
 /* Opening a library of NCCL's interface, and what it offers before the ranks are connected. */
 #include "backend/nccl/ranks.h"
 
+#include "base/environment.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -73,7 +75,8 @@ int wb__nccl_ranks_devices(const wb__nccl_library *l)
 static bool chooses(const wb__nccl_library *l)
 {
     bool set = false;
-    for (const char *const *name = l->visible; *name; name++) set |= getenv(*name) != NULL;
+    for (const char *const *name = l->visible; *name; name++)
+        set |= wb__environment_text(*name) != NULL;
     return set;
 }
 

@@ -2,6 +2,8 @@
  * its threads may still run. */
 #include "backend/opencl/opencl.h"
 
+#include "base/environment.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +25,7 @@ static const char usual[] = "libOpenCL.so.1";
 
 bool wb__cl_usual_driver(void)
 {
-    const char *name = getenv("WEBER_OPENCL_LIBRARY");
+    const char *name = wb__environment_path("WEBER_OPENCL_LIBRARY");
     return !name || !*name || strcmp(name, usual) == 0;
 }
 

@@ -3,10 +3,9 @@
 #include "base/numbers/philox.h"
 
 #include "base/numbers/dialect.h"
+#include "base/system.h"
 
-#include <fcntl.h>
 #include <time.h>
-#include <unistd.h>
 
 void wb__philox(uint32_t block[4], uint32_t k0, uint32_t k1)
 {
@@ -42,10 +41,7 @@ static _Thread_local struct {
 static uint64_t from_system(void)
 {
     uint64_t seed = 0;
-    int f = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    ssize_t n = f < 0 ? 0 : read(f, &seed, sizeof seed);
-    if (f >= 0) close(f);
-    if (n == (ssize_t)sizeof seed) return seed;
+    if (wb__system_random(&seed, sizeof seed)) return seed;
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15u ^ (uint64_t)t.tv_sec << 32 ^

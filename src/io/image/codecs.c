@@ -2,6 +2,7 @@
  * API of libpng 1.6, and the functions of TurboJPEG 2. */
 #include "io/image/codecs.h"
 
+#include "base/environment.h"
 #include "base/files/file.h"
 
 #include <dlfcn.h>
@@ -74,7 +75,7 @@ static const char *find(const library *l, void *opened)
 
 static int open_file(const char *what, library *l)
 {
-    const char *own = getenv(l->variable), *const only[] = {own, NULL};
+    const char *own = wb__environment_path(l->variable), *const only[] = {own, NULL};
     const char *const *file = own && *own ? only : l->files;
     char reason[256] = "";
     for (; *file; file++) {

@@ -1,6 +1,8 @@
 /* Opens libhdf5. */
 #include "io/jld2/hdf5.h"
 
+#include "base/environment.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +59,7 @@ static bool begins(void *library)
 
 const wb__hdf5 *wb__hdf5_open(const char *path)
 {
-    const char *own = getenv("WEBER_HDF5_LIBRARY");
+    const char *own = wb__environment_path("WEBER_HDF5_LIBRARY");
     const char *const only[] = {own, NULL}, *const *file = own && *own ? only : usual;
     char reason[256] = "";
     for (; !is_open && *file; file++) {

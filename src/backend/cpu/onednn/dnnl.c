@@ -82,6 +82,7 @@ static bool is_enabled(const char **reason)
         *reason = "oneDNN is turned off (WEBER_ONEDNN=0)";
         return false;
     }
+    if (!wb__dnnl_has_memory(reason)) return false;
     pthread_once(&once, make_engine);
     if (!engine) *reason = "oneDNN has no CPU engine";
     return engine;

@@ -2,6 +2,8 @@
  * forked child gets an error.  Errors of drivers are reported as errors of Weber. */
 #include "backend/gpu/runtime/runtime.h"
 
+#include "base/environment.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,7 +275,7 @@ static int choose(const wb__gpu_driver *v, const char *word, list *from, list *t
 
 static int choose_devices(const wb__gpu_driver *v, list *all)
 {
-    const char *text = v->choosing ? getenv(v->choosing) : NULL;
+    const char *text = v->choosing ? wb__environment_text(v->choosing) : NULL;
     if (!text) return 0;
     char *words = wb__strdup(text), *rest = words;
     list to = {.n = 0};

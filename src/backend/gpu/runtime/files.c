@@ -29,7 +29,7 @@ const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, 
 void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
                            const char *advice, const char **file)
 {
-    const char *name = getenv(variable);
+    const char *name = wb__environment_path(variable);
     *file = name && *name ? name : usual;
     void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
     if (library) return library;
@@ -54,7 +54,7 @@ static int order_of(const wb__gpu_search *s, const wb__gpu_file *files, int plac
 void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
                         size_t capacity)
 {
-    const char *first = s->variable ? getenv(s->variable) : NULL;
+    const char *first = s->variable ? wb__environment_path(s->variable) : NULL;
     const char *const folders[] = {first && *first ? first : NULL, "", s->folders[0],
                                    s->folders[1]};
     int n = 0;

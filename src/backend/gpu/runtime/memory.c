@@ -2,6 +2,8 @@
  * and kept ones together never exceed the device's memory or WEBER_MEMORY_LIMIT. */
 #include "backend/gpu/runtime/runtime.h"
 
+#include "base/environment.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,7 @@
  * KB, MB, GB, TB are powers of 1,000; a number without a unit is in bytes. */
 int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit)
 {
-    const char *text = getenv("WEBER_MEMORY_LIMIT");
+    const char *text = wb__environment_text("WEBER_MEMORY_LIMIT");
     *limit = total;
     if (!text || !*text) return 0;
     char *end = NULL;
