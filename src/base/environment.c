@@ -2,8 +2,9 @@
  * effect, and is reported once.  In a list only the words that are unknown have none. */
 #include "base/environment.h"
 
+#include "base/mutex.h"
+
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,6 @@ static void check(void)
 
 void wb__environment_check(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, check);
+    static wb__once once = WB__ONCE_INIT;
+    wb__once_run(&once, check);
 }

@@ -11,13 +11,13 @@
 #include "train/logger.h"
 
 #include "base/files/file.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "engine/object.h"
 #include "io/protobuf.h"
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static const double flush_after = 5;    /* seconds */
 
 struct wb_logger {
     wb__object object;
-    pthread_mutex_t mutex;              /* guards all that follows */
+    wb__mutex mutex;                    /* guards all that follows */
     FILE *events, *csv;                 /* NULL: closed */
     char *events_path, *csv_path;
     double flushed;                     /* when, in seconds of wb__now */
@@ -192,7 +192,7 @@ static void destroy(void *object)
     close_files(l);
     if (open && l->error)
         wb__log(WB_LOG_WARN, "logger: %s: cannot be written: %s", l->failed, strerror(l->error));
-    pthread_mutex_destroy(&l->mutex);
+    wb__mutex_destroy(&l->mutex);
     wb__free(l->events_path);
     wb__free(l->csv_path);
     wb__object_end(l, sizeof *l);
@@ -268,7 +268,7 @@ wb_logger *wb_logger_open(const char *folder)
     if (!folder || !*folder) return wb__fail_null(WB_ERROR_ARGUMENT, "logger_open: no path");
     wb_logger *l = wb__object_new_owned(&wb__logger_class, sizeof *l);
     if (!l) return NULL;
-    pthread_mutex_init(&l->mutex, NULL);
+    wb__mutex_init(&l->mutex);
     if (open_files(l, folder)) {
         close_files(l);
         wb__unref(l);
@@ -281,9 +281,9 @@ wb_logger *wb_logger_open(const char *folder)
 static bool begin(const char *what, wb_logger *l)
 {
     if (!wb__expect(what, l, &wb__logger_class)) return false;
-    pthread_mutex_lock(&l->mutex);
+    wb__mutex_lock(&l->mutex);
     if (l->events) return true;
-    pthread_mutex_unlock(&l->mutex);
+    wb__mutex_unlock(&l->mutex);
     wb__fail(WB_ERROR_ARGUMENT, "%s: the log %s is closed", what, l->csv_path);
     return false;
 }
@@ -304,7 +304,7 @@ int wb_log_scalar(wb_logger *log, const char *tag, double value, int64_t step)
     if (!status) put_line(log->csv, at, step, tag, value);
     if (!status && wb__now() - log->flushed > flush_after) flush(log);
     if (!status) status = report(log);
-    pthread_mutex_unlock(&log->mutex);
+    wb__mutex_unlock(&log->mutex);
     return status;
 }
 
@@ -313,7 +313,7 @@ int wb_logger_flush(wb_logger *log)
     if (!begin("logger_flush", log)) return wb_error_code();
     flush(log);
     const int status = report(log);
-    pthread_mutex_unlock(&log->mutex);
+    wb__mutex_unlock(&log->mutex);
     return status;
 }
 
@@ -322,6 +322,6 @@ int wb_logger_close(wb_logger *log)
     if (!begin("logger_close", log)) return wb_error_code();
     close_files(log);
     const int status = report(log);
-    pthread_mutex_unlock(&log->mutex);
+    wb__mutex_unlock(&log->mutex);
     return status;
 }
