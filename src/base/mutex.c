@@ -10,8 +10,8 @@ _Atomic int wb__forking;
 
 enum {
     HANDLERS = 16,
-    SHORT = 50 * 1000,                  /* nanoseconds that fork sleeps between two tries at first */
-    LONG = 1000 * 1000,                 /* and later */
+    SHORT = 50 * 1000,                  /* nanoseconds between the first tries of fork */
+    LONG = 1000 * 1000,                 /* and between the later ones */
     TRIES = 10 * 1000,                  /* ten seconds */
     WAITS = 1000                        /* a second */
 };

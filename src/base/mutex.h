@@ -26,7 +26,7 @@ typedef struct wb__mutex {
     bool at_fork;                       /* fork has taken it */
     struct wb__mutex *next, **link;     /* in the list of all locks */
 } wb__mutex;
-#define WB__MUTEX_INIT {.mutex = PTHREAD_MUTEX_INITIALIZER}
+#define WB__MUTEX_INIT {PTHREAD_MUTEX_INITIALIZER, NULL, false, false, NULL, NULL}
 
 /* Number of locks that this thread holds.  A thread of the library counts one more. */
 extern _Thread_local WB__FAST_TLS int wb__mutexes_held;
@@ -88,8 +88,8 @@ static inline void wb__mutex_helps(void) { wb__mutexes_held++; }
 void wb__at_fork(void (*in_child)(void));
 
 /* A function that runs once in a process.  If another thread runs it, the call waits. */
-typedef struct { atomic_bool done; wb__mutex lock; } wb__once;
-#define WB__ONCE_INIT {.lock = WB__MUTEX_INIT}
+typedef struct { wb__mutex lock; atomic_bool done; } wb__once;
+#define WB__ONCE_INIT {WB__MUTEX_INIT, false}
 void wb__once_now(wb__once *once, void (*f)(void));
 
 static inline void wb__once_run(wb__once *once, void (*f)(void))

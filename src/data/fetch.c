@@ -77,7 +77,7 @@ typedef struct {
     int code;
     char message[256];
 } calls;
-static wb__mutex failing = WB__MUTEX_INIT;     /* of all calls: fork must not find a lock on a stack */
+static wb__mutex failing = WB__MUTEX_INIT;      /* of all calls: no lock is on a stack, for fork */
 
 static void call_one(void *ctx, int64_t i)
 {

@@ -184,8 +184,9 @@ static int fetch(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched, boo
     return status || !f->finished_tensors ? status : finish_tensors(f, index, fetched);
 }
 
-/* Prepares a batch, with random numbers that depend only on the epoch and the batch, in the modes of
- * the thread that began the epoch, and stores it in its slot. `index` has room for the indices of a batch. */
+/* Prepares a batch, in the modes of the thread that began the epoch, with random numbers that
+ * depend only on the epoch and the batch, and stores it in its slot. `index` has room for the
+ * indices of a batch. */
 static void prepare(wb__prefetcher *f, int64_t *index, int64_t number, bool parallel)
 {
     wb__prefetched fetched = {.index = number};
@@ -330,6 +331,25 @@ static void unlist(wb__prefetcher *f)
         }
 }
 
+/* Ends the threads of the loaders that the program still holds, for wb_shutdown.  Their next batch
+ * starts others. */
+static void end_threads(void)
+{
+    if (is_prefetcher) return;
+    wb__data_lock();
+    for (wb__prefetcher *f; (f = all_alive);) {
+        unlist(f);
+        if (f->process != getpid()) continue;
+        f->quit = true;
+        pthread_cond_broadcast(&f->work);
+        wb__data_unlock();
+        join_all(f);
+        wb__data_lock();
+        f->quit = false;
+    }
+    wb__data_unlock();
+}
+
 /* In a child process of fork: forgets the threads of the parent. The batches that they were
  * preparing are prepared here again, except those of a stream, which may have been read. */
 static void forget_threads(wb__prefetcher *f)
@@ -361,6 +381,7 @@ static void ensure_threads(wb__prefetcher *f)
         f->process = getpid();
     }
     if (exiting || f->quit) return;
+    wb__before_shutdown = end_threads;
     f->rank = f->alive ? f->rank : wb__thread_rank;
     for (int i = 0; i < f->n_workers; i++) {
         worker *w = &f->workers[i];

@@ -96,12 +96,13 @@ void wb_release(void *object)
 
 /* ---- shutdown -------------------------------------------------------------------------------- */
 
-void (*wb__at_shutdown)(void);
+void (*wb__before_shutdown)(void), (*wb__at_shutdown)(void);
 
 void wb_shutdown(void)
 {
     wb__thread *t = wb__thread_now;
     if (t) close_all(t);
+    if (wb__before_shutdown) wb__before_shutdown();
     wb__engine_shutdown();
     if (wb__at_shutdown) wb__at_shutdown();
     wb__parallel_stop();
