@@ -999,6 +999,7 @@ TABLE = [
      "wb__mutex_lock(&mirrors);\n    const int bad = copy ? b->download(s->device, copy, s->data, 0, s->bytes) : 0;\n    wb__mutex_unlock(&mirrors);\n    if (bad) {",
      [THREADS + " while_another"]),
     ("a loader's thread belongs to no rank", "src/data/prefetcher.c", "wb__thread_rank = f->rank;", "", [THREADS + " are_threads"]),
+    ("the two files may assume finite numbers", "src/base/base.h", "__FINITE_MATH_ONLY__ > 0)", "__FINITE_MATH_ONLY__ > 9)", [TWO_FILES]),
     ("fork does not wait for the locks of other threads", "src/base/mutex.c", "!take_all(i == TRIES)", "!take_all(true)", ["base_mutex"]),
     ("a child of fork does not get the locks back", "src/base/mutex.c", "    give_back(NULL);\n    pthread_mutex_unlock(&list_lock);\n    atomic_store(", "    pthread_mutex_unlock(&list_lock);\n    atomic_store(", ["base_mutex"]),
     ("a destroyed lock stays in the list", "src/base/mutex.c", "        *m->link = m->next;\n", "", ["base_mutex"]),

@@ -202,7 +202,7 @@ TEST(children_of_a_program_whose_threads_compute)
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, work[i], NULL), 0);
     int wrong = 0;
-    for (int i = 0; i < 150 && !wrong; i++) wrong = in_child(everything);
+    for (int i = 0; i < 100 && !wrong; i++) wrong = in_child(everything);
     stop = true;
     for (int i = 0; i < 4; i++) {
         void *result = NULL;
@@ -258,7 +258,10 @@ TEST(children_may_call_what_another_thread_was_calling)
 static int forks(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     const pid_t child = fork();
-    if (!child) _exit(compute(1) == 0 ? 0 : 1);
+    if (!child) {
+        alarm(60);
+        _exit(twice(in, out, ctx) == 1 ? 0 : 1);
+    }
     waitpid(child, ctx, 0);
     return twice(in, out, ctx);
 }
@@ -298,7 +301,8 @@ static bool has_threads(int n)
 static int shut_down(void)
 {
     wb_set_threads(4);
-    wb_loader *l = wb_retain(wb_dataloader(wb_dataset_of(wb_ones(32, 4), NULL), 8, .workers = 3));
+    wb_loader *l = wb_retain(
+        wb_dataloader(wb_dataset_of(wb_ones(32, 4), wb_zeros(32, 1)), 8, .workers = 3));
     const int before = threads_listed();
     for (int round = 0; round < 3; round++) {
         wb_batch b;
@@ -379,7 +383,7 @@ TEST(one_result_is_flushed_by_all_threads_or_none)
 /* A batch of a loader has the modes of the thread that begins the epoch, whichever thread prepares
  * it. */
 
-static int third(int64_t n, wb_batch *b, void *ctx)
+static int triple(wb_batch *b, void *ctx)
 {
     b->x = wb_mul(b->x, 3);
     return 0;
@@ -388,10 +392,9 @@ static int third(int64_t n, wb_batch *b, void *ctx)
 static int64_t zeros_of_epoch(int workers)
 {
     wb_scope *s = wb_scope_open();
-    const int64_t dims[] = {64, 1 << 10};
-    wb_loader *l = wb_dataloader(
-        wb_mapobs(third, wb_dataset_of(wb_full_array(1e-39, WB_F32, 2, dims), NULL), NULL), 4,
-        .workers = workers);
+    wb_tensor *small = wb_full_array(1e-39, WB_F32, 2, (int64_t[]){64, 1 << 10});
+    wb_loader *l = wb_dataloader(wb_mapobs(wb_dataset_of(small, wb_zeros(64, 1)), triple, NULL), 4,
+                                 .workers = workers);
     wb_batch b;
     int64_t sum = 0;
     while (wb_loader_next(l, &b)) {
@@ -405,7 +408,7 @@ static int64_t zeros_of_epoch(int workers)
 TEST(workers_of_loaders_have_the_modes_of_the_caller)
 {
     skip_unknown_modes();
-    for (int workers = 0; workers < 3; workers++) {
+    for (int workers = 1; workers < 4; workers++) {
         assert_int_equal(zeros_of_epoch(workers), 0);
         flush_to_zero(true);
         const int64_t n = zeros_of_epoch(workers);
