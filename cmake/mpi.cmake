@@ -34,6 +34,7 @@ function(weber_add_mpi wrapper suffix)
     string(REPLACE "_" "-" name "weber_mpi${suffix}")
     add_library(${target} SHARED src/dist/mpi/mpi.c)
     version_symbols(${target})
+    keep_loaded(${target})
     # For programs of this project that call MPI themselves.
     add_library(${target}_itself INTERFACE)
     target_include_directories(${target}_itself SYSTEM INTERFACE ${folders})

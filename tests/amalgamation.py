@@ -9,6 +9,7 @@
   numbers    MLP and LeNet-5 (bench/workloads.c) have the losses and, after three steps, the
              parameters of the library without oneDNN: the same bits for each instruction set of
              this processor
+  unsafe     unsafe arithmetic stops weber.c with a reason, and not a program that includes weber.h
   messages   what is left out is named, with a cure, by the error of a program that asks for it
   C++        a C++17 program includes weber.h and links with weber.o
 
@@ -123,11 +124,25 @@ def compiled(compiler, options, folder, name, launcher=()):
     return unit
 
 
+def unsafe(folder):
+    """Options by which weber.c would not find NaN stop it; a program may have them."""
+    for name in filter(which, ("gcc", "clang")):
+        for option in ("-ffast" + "-math", "-O" + "fast", "-ffinite-math-only"):
+            done = subprocess.run([name, option, "-E", "-o", os.devnull, folder / "weber.c"],
+                                  capture_output=True, text=True, check=False)
+            check(done.returncode and "#error" in done.stderr and "NaN" in done.stderr,
+                  f"{name} {option} compiles weber.c: {done.stderr[:200]}")
+            run(name, option, "-fno-fast" + "-math", "-E", "-o", os.devnull, folder / "weber.c")
+            (folder / "unsafe.c").write_text('#include "weber.h"\n')
+            run(name, option, "-I", folder, "-fsyntax-only", folder / "unsafe.c")
+
+
 def main():
     everything = "--all" in sys.argv or os.environ.get("WEBER_TEST_ALL")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         files(folder)
+        unsafe(folder)
         library = Path(sys.argv[1]).resolve()
         run(os.environ.get("CC", "cc"), "-I", ROOT / "include", *bench(library),
             f"-Wl,-rpath,{library.parent}", "-o", folder / "reference")

@@ -10,6 +10,7 @@
   size        no C file has more than 600 lines; no line of C, Python, shell or CMake has more than
               100 columns, a tab, or blanks at its end
   words       no comment, and no docstring of Python, has a word of the list BANNED
+  locks       locks, and functions that run once, are those of base/mutex.h, which fork knows
   memory      host memory comes from wb__alloc and the functions beside it
   environment only environment.c reads variables, so that a program with more rights than its
               caller reads no path of it
@@ -76,6 +77,11 @@ RAW_MEMORY = re.compile(
     r"\s*\(")
 MEMORY_FILES = ("src/base/alloc.c", "src/base/thread_text.c",
                 "src/engine/object.c")  # a thread's own block is needed before its first error
+RAW_LOCKS = re.compile(
+    r"\b(pthread_(mutex|rwlock|spin|once|atfork|cond_(timed|clock)?wait|barrier)\w*"
+    r"|PTHREAD_(MUTEX|ONCE|RWLOCK)\w*|mtx_\w+|call_once)\b")
+# libweber-mpi is a library of its own; a rank that forks has no ranks in its child.
+LOCK_FILES = ("src/base/mutex.", "src/dist/mpi/", "src/cli/")
 # A rank that another one has left waiting ends its process, as MPI_Abort does.
 END_FILES = ("src/backend/nccl/ranks.c",)
 READS_VARIABLE = re.compile(r"(?<![\w.>])((?:secure_)?getenv)\s*\(")
@@ -87,6 +93,7 @@ PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|vprintf|perror)\s*\(")
 PRINT_FILES = ("src/tree/show", "src/device/show", "src/nn/summary")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 FAST_MATH = re.compile("-f" + "fast-math|-O" + "fast")
+ERROR_LINE = re.compile(r"^#error .*", re.M)     # it may name what it refuses
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 PUBLIC_NAME = re.compile(r"\b(?:wb|WB)_(?!_)\w*\w(?<!_)\b")
@@ -232,6 +239,12 @@ class Lint:
                 self.report(name, line, "environment",
                             f"{match.group(1)}() instead of wb__environment_path or _text")
 
+    def locks(self, name, code):
+        if name.startswith("src/") and not name.startswith(LOCK_FILES):
+            for line, match in self.each_match(name, code, RAW_LOCKS):
+                self.report(name, line, "locks",
+                            f"{match.group(1)}: fork does not know it; base/mutex.h has its form")
+
     def calm(self, name, code):
         if name.startswith("src/") and not name.startswith(("src/cli/", *END_FILES)):
             for line, match in self.each_match(name, code, EXITS):
@@ -253,6 +266,7 @@ class Lint:
             self.vendors(name, text)
             self.memory(name, code)
             self.environment(name, code)
+            self.locks(name, code)
             self.calm(name, code)
         if comments is not None:
             self.size(name, text, comments)
@@ -261,7 +275,7 @@ class Lint:
         if checked and not name.startswith("tools/"):
             for line, match in self.each_match(name, text, UNFINISHED):
                 self.report(name, line, "unfinished", match.group(0))
-            for line, match in self.each_match(name, text, FAST_MATH):
+            for line, match in self.each_match(name, ERROR_LINE.sub("", text), FAST_MATH):
                 self.report(name, line, "flags",
                             f"{match.group(0)} breaks NaN, infinities and GELU")
 

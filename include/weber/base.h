@@ -299,9 +299,14 @@ WB_API void *wb_retain(void *object);
  * later, and the message describes the object and what freed it. */
 WB_API void wb_release(void *object);
 
-/** Closes all scopes of this thread, also the root scope, and frees all plans and caches, also on
- * devices.  Only programs that check for leaks need it.  No other thread may be in a call of the
- * library.  Devices stay valid, and the library can be used again. */
+/** Closes all scopes of this thread, also the root scope, frees all plans and caches, also on
+ * devices, and ends the library's threads.  Programs that check for leaks need it, and plugins
+ * before they are unloaded, for objects that refer to their functions.  No other thread may be in a
+ * call of the library.  Devices stay valid, and the library can be used again.
+ *
+ * After dlclose the library stays in the process, also inside of a plugin that contains it.  A
+ * child of fork can use it, whatever other threads of its parent did.  docs/embedding.md has more
+ * about both. */
 WB_API void wb_shutdown(void);
 
 /* ---- the log --------------------------------------------------------------------------------- */
@@ -344,7 +349,8 @@ WB_API int64_t wb_memory_peak(void);
 /** Sets how many threads of the CPU an evaluation may use, in the whole process, and returns the
  * number in force: n, but at least 1 and at most 256.  Before the first call the number is the
  * environment variable WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors that
- * the process may use. */
+ * the process may use.  All threads of an evaluation round, and flush small numbers to zero, as the
+ * calling thread does at that moment. */
 WB_API int wb_set_threads(int n);
 /** How many threads of the CPU an evaluation may use. */
 WB_API int wb_threads(void);

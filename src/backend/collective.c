@@ -2,11 +2,13 @@
  * them. */
 #include "backend/collective.h"
 
+#include "base/mutex.h"
+
 #include <pthread.h>
 #include <stdio.h>
 
 typedef struct {
-    pthread_mutex_t lock;               /* guards the fields below */
+    wb__mutex lock;                     /* guards the fields below */
     pthread_cond_t changed;
     wb__collective *waiting;            /* operations `performed` + 1 to `begun`, in order */
     int n, capacity;
@@ -40,12 +42,29 @@ void wb__world_set(const wb__communicator *process, const wb__communicator *rank
 int wb__ranks_here(void) { return n_threads; }
 
 static queue queues[1 + WB__RANKS_HERE];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static wb__once once = WB__ONCE_INIT;
+
+/* A forked child does not have the queues' threads, nor the operations that they would perform. */
+static void in_child(void)
+{
+    for (int i = 0; i <= WB__RANKS_HERE; i++) {
+        queue *q = &queues[i];
+        pthread_cond_init(&q->changed, NULL);
+        q->sleeping = q->n = 0;
+        q->running = q->stop = false;
+        if (q->performed == q->begun || q->status) continue;
+        q->status = WB_ERROR_UNSUPPORTED;
+        snprintf(q->message, sizeof q->message, "the parent process had begun an operation of the"
+                 " ranks at the time of fork; a child process is no rank");
+        q->performed = q->begun;
+    }
+}
 
 static void make_queues(void)
 {
+    wb__at_fork(in_child);
     for (int i = 0; i <= WB__RANKS_HERE; i++) {
-        pthread_mutex_init(&queues[i].lock, NULL);
+        wb__mutex_init(&queues[i].lock);
         pthread_cond_init(&queues[i].changed, NULL);
         queues[i].rank = i;
     }
@@ -54,7 +73,7 @@ static void make_queues(void)
 /* The queue of the calling thread's rank. */
 static queue *own_queue(void)
 {
-    pthread_once(&once, make_queues);
+    wb__once_run(&once, make_queues);
     return &queues[wb__thread_rank];
 }
 
@@ -62,11 +81,11 @@ static queue *own_queue(void)
 
 void wb__collective_overlap(bool overlap)
 {
-    pthread_once(&once, make_queues);
+    wb__once_run(&once, make_queues);
     for (int i = 0; i <= WB__RANKS_HERE; i++) {
-        pthread_mutex_lock(&queues[i].lock);
+        wb__mutex_lock(&queues[i].lock);
         queues[i].overlap = overlap;
-        pthread_mutex_unlock(&queues[i].lock);
+        wb__mutex_unlock(&queues[i].lock);
     }
 }
 
@@ -111,7 +130,7 @@ static void wake(queue *q)
 static void sleep_until_change(queue *q)
 {
     q->sleeping++;
-    pthread_cond_wait(&q->changed, &q->lock);
+    wb__mutex_wait(&q->changed, &q->lock);
     q->sleeping--;
 }
 
@@ -121,10 +140,10 @@ static void perform(queue *q, const wb__collective *c)
     int status = q->status;
     if (!status) {
         const double start = wb__now();
-        pthread_mutex_unlock(&q->lock);
+        wb__mutex_unlock(&q->lock);
         status = c->device ? c->device->backend->collect(c->device, c)
                            : c->communicator->perform(c);
-        pthread_mutex_lock(&q->lock);
+        wb__mutex_lock(&q->lock);
         q->totals.performing += wb__now() - start;
         q->totals.operations++;
         q->totals.on_devices += c->device != NULL;
@@ -142,7 +161,8 @@ static void *perform_all(void *given)
 {
     queue *q = given;
     wb__thread_rank = q->rank;
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_helps();
+    wb__mutex_lock(&q->lock);
     while (q->n || !q->stop) {
         if (!q->n) {
             sleep_until_change(q);
@@ -151,11 +171,12 @@ static void *perform_all(void *given)
         const wb__collective c = q->waiting[0];
         q->n--;
         for (int i = 0; i < q->n; i++) q->waiting[i] = q->waiting[i + 1];
+        wb__modes_take(c.modes);
         perform(q, &c);
     }
     q->running = false;
     wake(q);
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     return NULL;
 }
 
@@ -170,7 +191,8 @@ static bool enqueue(queue *q, const wb__collective *c)
         if (pthread_create(&q->thread, NULL, perform_all, q)) return false;
         q->running = true;
     }
-    q->waiting[q->n++] = *c;
+    q->waiting[q->n] = *c;
+    q->waiting[q->n++].modes = wb__modes_now();
     wake(q);
     return true;
 }
@@ -187,7 +209,7 @@ static void wait_for(queue *q, uint64_t number)
 uint64_t wb__collective_begin(const wb__collective *c)
 {
     queue *q = own_queue();
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     const uint64_t number = ++q->begun;
     if (!enqueue(q, c)) {
         wait_for(q, number - 1);
@@ -195,18 +217,18 @@ uint64_t wb__collective_begin(const wb__collective *c)
         perform(q, c);
         q->totals.waited += wb__now() - start;
     }
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     return number;
 }
 
 int wb__collective_end(uint64_t number)
 {
     queue *q = own_queue();
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     wait_for(q, number);
     const int status = q->status;
     if (status) wb__fail(status, "%s", q->message);
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     return status;
 }
 
@@ -214,10 +236,10 @@ void wb__collective_report(const char *what)
 {
     queue *q = own_queue();
     if (!wb__debug("dist")) return;
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     const wb__collective_totals t = q->totals;
     q->totals = (wb__collective_totals){0};
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     if (!t.operations) return;
     char where[64] = "";
     if (t.on_devices)
@@ -233,31 +255,31 @@ void wb__collective_report(const char *what)
 bool wb__collective_busy(void)
 {
     queue *q = own_queue();
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     const bool busy = q->performed < q->begun;
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     return busy;
 }
 
 static void stop(queue *q)
 {
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     const bool joins = q->running;
     const pthread_t thread = q->thread;
     q->stop = true;
     wake(q);
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     if (joins) pthread_join(thread, NULL);
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     wb__free(q->waiting);
     q->waiting = NULL;
     q->capacity = 0;
     q->status = 0;
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
 }
 
 void wb__collective_stop(void)
 {
-    pthread_once(&once, make_queues);
+    wb__once_run(&once, make_queues);
     for (int i = 0; i <= WB__RANKS_HERE; i++) stop(&queues[i]);
 }

@@ -8,6 +8,7 @@
 #define WB__COLLECTIVE_H
 
 #include "backend/backend.h"
+#include "base/modes.h"
 
 typedef enum { WB__RANKS_SUM, WB__RANKS_MIN, WB__RANKS_MAX } wb__ranks_op;
 
@@ -33,6 +34,7 @@ typedef struct wb__collective {
     void *to;
     const wb_device *device;            /* has the memory of `from` and `to`; NULL: the host has */
     void *ready;            /* event of the device after which the memory may be used; NULL: now */
+    wb__modes modes;        /* of the thread that began it; set by wb__collective_begin */
 } wb__collective;
 
 struct wb__communicator {

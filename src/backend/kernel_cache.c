@@ -9,11 +9,11 @@
 
 #include "base/environment.h"
 #include "base/files/file.h"
+#include "base/mutex.h"
 #include "base/system.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,13 +215,13 @@ static void shrink(const char *path)
  * another sixteenth of the limit. */
 static bool time_to_shrink(int64_t bytes)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static wb__mutex lock = WB__MUTEX_INIT;
     static int64_t since = INT64_MAX / 2;
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     since += bytes;
     const bool now = since > most / 16;
     if (now) since = 0;
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return now;
 }
 

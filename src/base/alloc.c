@@ -5,9 +5,9 @@
  *   | (alignment)   | size, distance  | the caller's bytes ... | */
 #include "base/base.h"
 #include "base/environment.h"
+#include "base/mutex.h"
 #include "base/system.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void account(int64_t bytes)
 
 static _Atomic int64_t count, fail_at;
 _Atomic bool wb__alloc_watched;
-static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
+static wb__once environment_once = WB__ONCE_INIT;
 
 static void read_environment(void)
 {
@@ -70,7 +70,7 @@ static void read_environment(void)
 
 void wb__alloc_fail_at(int64_t n)
 {
-    pthread_once(&environment_once, read_environment); /* first, so that the environment does not
+    wb__once_run(&environment_once, read_environment); /* first, so that the environment does not
                                                           override this call later */
     atomic_store(&count, 0);
     atomic_store(&fail_at, n);
@@ -81,7 +81,7 @@ int64_t wb__alloc_count(void) { return atomic_load(&count); }
 
 static bool must_fail(void)
 {
-    pthread_once(&environment_once, read_environment);
+    wb__once_run(&environment_once, read_environment);
     if (wb__likely(!atomic_load_explicit(&wb__alloc_watched, memory_order_relaxed))) return false;
     int64_t n = atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1;
     return wb__unlikely(n == atomic_load_explicit(&fail_at, memory_order_relaxed));

@@ -2,6 +2,12 @@
 #ifndef WB__BASE_H
 #define WB__BASE_H
 
+/* Checks for NaN, the order of sums and the tables of kernels need IEEE 754. */
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || \
+    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0)
+#error "-ffast-math, -Ofast: Weber would not find NaN or infinity: add -fno-fast-math for its files"
+#endif
+
 #ifndef WB_NO_MORE                  /* see weber/base.h; empty here, so that a struct of options can
                                        be a member of another struct */
 #define WB_NO_MORE

@@ -3,11 +3,11 @@
  * none. */
 #include "base/environment.h"
 
+#include "base/mutex.h"
 #include "base/system.h"
 #include "base/text.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,6 +166,6 @@ static void check(void)
 
 void wb__environment_check(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, check);
+    static wb__once once = WB__ONCE_INIT;
+    wb__once_run(&once, check);
 }

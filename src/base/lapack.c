@@ -2,9 +2,9 @@
 #include "base/lapack.h"
 
 #include "base/environment.h"
+#include "base/mutex.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static const char *const names[2][6] = {
     {"dgetrf_", "dgetrs_", "dpotrf_", "dgesdd_", "dgeqrf_", "dorgqr_"},
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex lock = WB__MUTEX_INIT;
 static wb__lapack tables[2];            /* f32, f64; guarded by the lock until is_open is true */
 static bool is_open;
 
@@ -59,8 +59,8 @@ static int open_library(const char *what)
 
 const wb__lapack *wb__lapack_open(const char *what, bool f64)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     const bool works = is_open || !open_library(what);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return works ? &tables[f64] : NULL;
 }

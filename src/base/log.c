@@ -2,9 +2,9 @@
  * library. */
 #include "base/base.h"
 #include "base/environment.h"
+#include "base/mutex.h"
 #include "base/text.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,15 +18,15 @@ const char *wb_version(void)
     return TEXT(WB_VERSION_MAJOR) "." TEXT(WB_VERSION_MINOR) "." TEXT(WB_VERSION_PATCH);
 }
 
-static pthread_mutex_t handler_lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex handler_lock = WB__MUTEX_INIT;
 static struct { wb_log_handler call; void *context; } handler;
 
 void wb_set_log(wb_log_handler call, void *context)
 {
-    pthread_mutex_lock(&handler_lock);
+    wb__mutex_lock(&handler_lock);
     handler.call = call;
     handler.context = context;
-    pthread_mutex_unlock(&handler_lock);
+    wb__mutex_unlock(&handler_lock);
 }
 
 /* Prints a text of one line as "[ Info: text", and a longer text as
@@ -89,10 +89,10 @@ void wb__log(wb_log_level level, const char *format, ...)
     }
     va_end(again);
     if (n < 0) return;
-    pthread_mutex_lock(&handler_lock);
+    wb__mutex_lock(&handler_lock);
     wb_log_handler call = handler.call;
     void *context = handler.context;
-    pthread_mutex_unlock(&handler_lock);
+    wb__mutex_unlock(&handler_lock);
     char *clean;
     const char *safe = cleaned(all, &clean);
     if (call) call(level, safe, context);
@@ -102,7 +102,7 @@ void wb__log(wb_log_level level, const char *format, ...)
 }
 
 static char topics[256];        /* WEBER_DEBUG with commas around each topic: ",plan,kernel," */
-static pthread_once_t topics_once = PTHREAD_ONCE_INIT;
+static wb__once topics_once = WB__ONCE_INIT;
 
 static void read_topics(void)
 {
@@ -125,7 +125,7 @@ static bool named(const char *topic)
 
 bool wb__debug(const char *topic)
 {
-    pthread_once(&topics_once, read_topics);
+    wb__once_run(&topics_once, read_topics);
     return wb__unlikely(topics[0]) && (named(topic) || named("all"));
 }
 

@@ -15,6 +15,8 @@
 
 #include "base/base.h"
 #include "base/environment.h"
+#include "base/modes.h"
+#include "base/mutex.h"
 #include "base/system.h"
 
 #include <pthread.h>
@@ -44,8 +46,6 @@ static int count_cores(void)
 }
 
 static atomic_int threads_now;          /* 0: not determined yet */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static void prepare(void);              /* registers the handler for fork */
 
 int wb__threads(void)
 {
@@ -53,7 +53,6 @@ int wb__threads(void)
     if (wb__likely(n)) return n;
     n = from_environment();
     if (!n) n = count_cores();
-    pthread_once(&once, prepare);
     int expected = 0;
     return atomic_compare_exchange_strong(&threads_now, &expected, n) ? n : expected;
 }
@@ -105,6 +104,7 @@ typedef struct {
     int ranges;
     atomic_uint most;                   /* workers that may be inside */
     int rank;                           /* wb__thread_rank of the owner */
+    wb__modes modes;                    /* the owner's */
     bool measured;                      /* the workers add up their time */
     atomic_int_fast64_t time;           /* processor time of the workers */
     range range[RANGES];
@@ -113,13 +113,15 @@ typedef struct {
 static job jobs[JOBS];
 
 static struct {
-    pthread_mutex_t lock;               /* guards `workers`, `wake` and `done` */
+    wb__mutex lock;                     /* guards `workers`, `thread`, `wake` and `done` */
     pthread_cond_t wake, done;          /* a job has been posted; the last worker has left a job */
+    pthread_t thread[MOST_THREADS];     /* of the workers */
+    atomic_bool ending;                 /* they end */
     atomic_int workers;                 /* number of workers started */
     atomic_int asleep;                  /* number of workers that sleep */
     _Alignas(64) atomic_uint posted;    /* counts the jobs */
     _Alignas(64) atomic_int_fast64_t crowded_until;
-} pool = { .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER,
+} pool = { .lock = WB__MUTEX_INIT, .wake = PTHREAD_COND_INITIALIZER,
            .done = PTHREAD_COND_INITIALIZER };
 
 static _Thread_local bool inside;       /* this thread is running a body */
@@ -227,29 +229,32 @@ static void join(job *j, int worker)
         wb_clear_error();               /* of a body that ran before */
         const int64_t begun = j->measured ? processor_time() : 0;
         wb__thread_rank = j->rank;
+        wb__modes_take(j->modes);
         take_shares(j, worker);
         if (j->measured) atomic_fetch_add(&j->time, processor_time() - begun);
     }
     /* Another owner may have the job as soon as no worker is inside. */
     if (atomic_fetch_sub(&j->state, ONE_INSIDE) == ONE_INSIDE && atomic_load(&j->owner_sleeps)) {
-        pthread_mutex_lock(&pool.lock);
+        wb__mutex_lock(&pool.lock);
         pthread_cond_broadcast(&pool.done);
-        pthread_mutex_unlock(&pool.lock);
+        wb__mutex_unlock(&pool.lock);
     }
 }
 
 static void *work(void *number)
 {
     const int worker = (int)(intptr_t)number;
-    for (unsigned seen;;) {
+    wb__mutex_helps();
+    for (unsigned seen; !atomic_load(&pool.ending);) {
         seen = atomic_load(&pool.posted);
         for (int i = 0; i < JOBS; i++) join(&jobs[i], worker);
         if (worker < wb__threads() && spin_until(&pool.posted, seen, true)) continue;
-        pthread_mutex_lock(&pool.lock);
+        wb__mutex_lock(&pool.lock);
         atomic_fetch_add(&pool.asleep, 1);
-        while (atomic_load(&pool.posted) == seen) pthread_cond_wait(&pool.wake, &pool.lock);
+        while (atomic_load(&pool.posted) == seen && !atomic_load(&pool.ending))
+            wb__mutex_wait(&pool.wake, &pool.lock);
         atomic_fetch_sub(&pool.asleep, 1);
-        pthread_mutex_unlock(&pool.lock);
+        wb__mutex_unlock(&pool.lock);
     }
     return NULL;
 }
@@ -258,11 +263,11 @@ static void *work(void *number)
  * needs them. */
 static void in_child(void)
 {
-    pthread_mutex_init(&pool.lock, NULL);
     pthread_cond_init(&pool.wake, NULL);
     pthread_cond_init(&pool.done, NULL);
     atomic_store(&pool.workers, 0);
     atomic_store(&pool.asleep, 0);
+    atomic_store(&pool.ending, false);
     for (int i = 0; i < JOBS; i++) {
         atomic_store(&jobs[i].state, 0);
         atomic_store(&jobs[i].taken, false);
@@ -270,23 +275,35 @@ static void in_child(void)
     }
 }
 
-static void prepare(void) { pthread_atfork(NULL, NULL, in_child); }
-
 static void start_workers(int wanted)
 {
     if (atomic_load_explicit(&pool.workers, memory_order_relaxed) >= wanted) return;
-    pthread_once(&once, prepare);
-    pthread_attr_t attributes;
-    if (pthread_attr_init(&attributes)) return;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_mutex_lock(&pool.lock);
-    for (int n = atomic_load(&pool.workers); n < wanted; atomic_store(&pool.workers, ++n)) {
-        pthread_t id;
-        if (pthread_create(&id, &attributes, work, (void *)(intptr_t)(n + 1)))
+    wb__at_fork(in_child);
+    wb__mutex_lock(&pool.lock);
+    for (int n = atomic_load(&pool.workers); n < wanted && !atomic_load(&pool.ending);
+         atomic_store(&pool.workers, ++n)) {
+        if (pthread_create(&pool.thread[n], NULL, work, (void *)(intptr_t)(n + 1)))
             break;                      /* the caller does the rest */
     }
-    pthread_mutex_unlock(&pool.lock);
-    pthread_attr_destroy(&attributes);
+    wb__mutex_unlock(&pool.lock);
+}
+
+/* A job that another thread posts meanwhile is computed by that thread, and by the workers that
+ * have not ended. */
+void wb__parallel_stop(void)
+{
+    wb__mutex_lock(&pool.lock);
+    const int n = inside || atomic_load(&pool.ending) ? 0 : atomic_load(&pool.workers);
+    if (n) atomic_store(&pool.ending, true);
+    atomic_fetch_add(&pool.posted, 1);
+    pthread_cond_broadcast(&pool.wake);
+    wb__mutex_unlock(&pool.lock);
+    if (!n) return;
+    for (int i = 0; i < n; i++) pthread_join(pool.thread[i], NULL);
+    wb__mutex_lock(&pool.lock);
+    atomic_store(&pool.workers, 0);
+    atomic_store(&pool.ending, false);
+    wb__mutex_unlock(&pool.lock);
 }
 
 /* Fills in a job that has no owner, and opens it; NULL: all have one. */
@@ -302,6 +319,7 @@ static job *post(int64_t n, int threads, bool measured, void (*body)(void *ctx, 
     j->share = WB__MAX(n / (SHARES * (int64_t)threads), 1);
     atomic_store(&j->most, (unsigned)threads - 1);
     j->rank = wb__thread_rank;
+    j->modes = wb__modes_now();
     j->measured = measured;
     atomic_store_explicit(&j->time, 0, memory_order_relaxed);
     j->ranges = WB__MIN(threads, RANGES);
@@ -313,8 +331,8 @@ static job *post(int64_t n, int threads, bool measured, void (*body)(void *ctx, 
     atomic_fetch_add(&pool.posted, 1);
     int asleep = atomic_load(&pool.asleep);
     if (asleep) {
-        pthread_mutex_lock(&pool.lock);     /* a worker that is about to sleep sleeps after this */
-        pthread_mutex_unlock(&pool.lock);
+        wb__mutex_lock(&pool.lock);     /* a worker that is about to sleep sleeps after this */
+        wb__mutex_unlock(&pool.lock);
         for (asleep = WB__MIN(asleep, threads - 1); asleep; asleep--)
             pthread_cond_signal(&pool.wake);
     }
@@ -327,9 +345,9 @@ static void close_job(job *j)
     atomic_fetch_and(&j->state, ~(unsigned)OPEN);
     if (!spin_until(&j->state, 0, false)) {
         atomic_store(&j->owner_sleeps, true);
-        pthread_mutex_lock(&pool.lock);
-        while (atomic_load(&j->state)) pthread_cond_wait(&pool.done, &pool.lock);
-        pthread_mutex_unlock(&pool.lock);
+        wb__mutex_lock(&pool.lock);
+        while (atomic_load(&j->state)) wb__mutex_wait(&pool.done, &pool.lock);
+        wb__mutex_unlock(&pool.lock);
         atomic_store(&j->owner_sleeps, false);
     }
 }

@@ -12,6 +12,10 @@ void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
 /* The same for bodies that may block, in reads or in callbacks of the program. */
 void wb__parallel_waiting(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
 
+/* Ends the threads of the pool, and returns when they have ended.  A later call starts others.  No
+ * body calls it. */
+void wb__parallel_stop(void);
+
 /* For tests: the pool is crowded for so many nanoseconds, and the calling thread computes alone. */
 void wb__parallel_crowd(int64_t crowded, int64_t alone);
 

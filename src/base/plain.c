@@ -1,8 +1,8 @@
 /* Texts of numbers with a decimal point, in every locale of the program (base.h). */
 #include "base/base.h"
+#include "base/mutex.h"
 
 #include <locale.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #ifdef __APPLE__
@@ -10,13 +10,13 @@
 #endif
 
 static locale_t plain;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static wb__once once = WB__ONCE_INIT;
 static void make(void) { plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0); }
 
 /* The locale is one of the thread.  Without memory for another one it stays. */
 static locale_t begin(void)
 {
-    pthread_once(&once, make);
+    wb__once_run(&once, make);
     return plain ? uselocale(plain) : (locale_t)0;
 }
 

@@ -7,6 +7,7 @@
  * watched (wb__alloc_fail_at), no block is kept.  base.h has the fast part, which each tensor
  * needs. */
 #include "base/base.h"
+#include "base/mutex.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -28,7 +29,7 @@ enum { LONGEST = 16384 };
 _Thread_local WB__FAST_TLS wb__pool wb__pool_mine;
 
 static pthread_key_t key;
-static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static wb__once key_once = WB__ONCE_INIT;
 
 void wb__pool_trim(void)
 {
@@ -56,7 +57,7 @@ static void make_key(void) { pthread_key_create(&key, thread_end); }
 
 static bool note_thread(void)
 {
-    pthread_once(&key_once, make_key);
+    wb__once_run(&key_once, make_key);
     return wb__pool_mine.noted = pthread_setspecific(key, &wb__pool_mine) == 0;
 }
 

@@ -12,6 +12,11 @@
  * count: threads get equal parts, and the fast ones would wait. */
 int wb__system_processors(void);
 
+/* Keeps the file that has this code, a shared library or a plugin, in the process until it ends,
+ * also after dlclose: threads, handlers of fork and destructors of threads' data go on to call it.
+ * Later calls do nothing. */
+void wb__system_stay_loaded(void);
+
 /* How often the calling thread has lost its processor to another one; 0 where that is unknown. */
 int64_t wb__system_preemptions(void);
 

@@ -3,6 +3,7 @@
  * little static thread-local memory.  Each thread gets one block from calloc at the first use.  The
  * block does not come from alloc.c, since it must hold the message that memory is out. */
 #include "base/base.h"
+#include "base/mutex.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@ typedef struct { char text[WB__TEXT_ERROR][WB__THREAD_TEXT_BYTES], error[WB__ERR
 
 static _Thread_local texts *mine;
 static pthread_key_t key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static wb__once once = WB__ONCE_INIT;
 
 /* Frees the buffers of a thread that ends.  If the destructor of another key asks for a text later,
  * a new block is created, and the system calls this destructor again. */
@@ -32,7 +33,7 @@ char *wb__thread_text(wb__thread_text_kind which)
 {
     static texts spare;                 /* shared by threads for which the allocation failed */
     if (wb__unlikely(!mine)) {
-        pthread_once(&once, make_key);
+        wb__once_run(&once, make_key);
         texts *block = calloc(1, sizeof *block);
         if (!block) return find(&spare, which);
         mine = block;

@@ -1,6 +1,7 @@
 /* `weber doctor`: whether pkg-config and CMake find what a program needs, and whether it runs. */
 #define _XOPEN_SOURCE 700       /* mkdtemp, setenv */
 #include "base/base.h"
+#include "base/environment.h"
 #include "base/files/file.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
@@ -159,7 +160,7 @@ static bool check(int tool, const char *folder)
 
 int wb__cli_check_programs(const char *self)
 {
-    const char *temporary = getenv("TMPDIR");
+    const char *temporary = wb__environment_path("TMPDIR");
     char folder[PATH_MAX], path[PATH_MAX + 32];
     if (!wb__cli_installed(self, WB__SONAME, library, sizeof library)) *library = 0;
     if (!wb__cli_installed(self, "pkgconfig/weber.pc", pc, sizeof pc)) *pc = 0;

@@ -1,6 +1,7 @@
 /* A pool of buffers for batches; see buffers.h. */
 #include "data/buffers.h"
 
+
 struct wb__buffer_pool {
     size_t *bytes;                      /* of each of the n blocks of a buffer */
     int n;
@@ -9,17 +10,13 @@ struct wb__buffer_pool {
     wb__batch_buffer *first;
 };
 
-pthread_mutex_t wb__data_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+wb__mutex wb__data_mutex = WB__MUTEX_INIT;
 
-static void prepare_fork(void) { pthread_atfork(wb__data_lock, wb__data_unlock, wb__data_unlock); }
-
-void wb__data_lock(void) { pthread_mutex_lock(&wb__data_mutex); }
-void wb__data_unlock(void) { pthread_mutex_unlock(&wb__data_mutex); }
+void wb__data_lock(void) { wb__mutex_lock(&wb__data_mutex); }
+void wb__data_unlock(void) { wb__mutex_unlock(&wb__data_mutex); }
 
 wb__buffer_pool *wb__buffer_pool_new(int n, const size_t *bytes, int keep)
 {
-    pthread_once(&fork_once, prepare_fork);
     wb__buffer_pool *s = wb__alloc_zero(1, sizeof *s + (size_t)n * sizeof *bytes);
     if (!s) return NULL;
     s->bytes = (size_t *)(s + 1);

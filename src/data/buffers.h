@@ -4,8 +4,8 @@
 #define WB__BUFFERS_H
 
 #include "base/base.h"
+#include "base/mutex.h"
 
-#include <pthread.h>
 
 typedef struct wb__buffer_pool wb__buffer_pool;
 /* The memory of one batch. */
@@ -36,10 +36,9 @@ void wb__buffer_give(wb__batch_buffer *buffer);
  * these tensors gives the buffer back to its pool. */
 void wb__buffer_release(void *data, void *buffer);
 
-/* wb__data_lock takes the one lock of all prefetchers and pools. The lock is held during fork, so
- * that a child process finds the lock free and the data consistent. Callers use the mutex itself
- * only to wait on condition variables. */
-extern pthread_mutex_t wb__data_mutex;
+/* wb__data_lock takes the one lock of all prefetchers and pools. Callers use the mutex itself only
+ * to wait on condition variables. */
+extern wb__mutex wb__data_mutex;
 void wb__data_lock(void);
 void wb__data_unlock(void);
 

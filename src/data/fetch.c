@@ -1,11 +1,11 @@
 /* Makes batches from observation indices in three steps. The first step translates the indices
  * through views. The second copies or gathers rows of arrays, or calls the function of a source.
  * The third applies maps. */
+#include "base/mutex.h"
 #include "base/parallel.h"
 #include "base/numbers/philox.h"
 #include "data/dataset.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,13 +71,13 @@ typedef struct {
     const wb_dataset *root;             /* a source, or a joined dataset of sources */
     const int64_t *index;
     void *const *to;
-    pthread_mutex_t lock;
-    _Atomic bool failed;
+    _Atomic bool failed;                /* this and what follows are guarded by failing */
     int64_t first;                      /* position in the batch of the first failed observation */
     int64_t observation;                /* this observation of its source */
     int code;
     char message[256];
 } calls;
+static wb__mutex failing = WB__MUTEX_INIT;      /* of all calls: no lock is on a stack, for fork */
 
 static void call_one(void *ctx, int64_t i)
 {
@@ -93,7 +93,7 @@ static void call_one(void *ctx, int64_t i)
     int code = d->get_all ? d->get_all(observation, at, d->ctx)
                           : d->get(observation, at[X], at[Y], d->ctx);
     if (!code) return;
-    pthread_mutex_lock(&c->lock);
+    wb__mutex_lock(&failing);
     if (!c->failed || i < c->first) {
         c->failed = true;
         c->first = i;
@@ -101,16 +101,15 @@ static void call_one(void *ctx, int64_t i)
         c->code = code;
         snprintf(c->message, sizeof c->message, "%s", wb_error());
     }
-    pthread_mutex_unlock(&c->lock);
+    wb__mutex_unlock(&failing);
 }
 
 static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, void *const *to,
                     bool parallel)
 {
-    calls c = {.root = root, .index = index, .to = to, .lock = PTHREAD_MUTEX_INITIALIZER};
+    calls c = {.root = root, .index = index, .to = to};
     if (parallel) wb__parallel_waiting(n, call_one, &c);
     else for (int64_t i = 0; i < n; i++) call_one(&c, i);
-    pthread_mutex_destroy(&c.lock);
     if (!c.failed) return 0;
     if (c.message[0])
         return wb__fail(c.code, "observation %lld: %s", (long long)c.observation, c.message);

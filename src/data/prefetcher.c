@@ -11,6 +11,8 @@
  * joined for up to a second, so that they do not read objects that are being destroyed. */
 #include "data/prefetcher.h"
 
+#include "base/modes.h"
+#include "base/mutex.h"
 #include "base/numbers/philox.h"
 #include "data/stream.h"
 
@@ -57,6 +59,7 @@ struct wb__prefetcher {
     worker *workers;                    /* after the last one: the indices of the loader's thread */
     pid_t process;                      /* the process that started the threads */
     int rank;                           /* wb__thread_rank of the threads */
+    wb__modes modes;                    /* in which the batches of this epoch are computed */
     pthread_cond_t work, news;
     wb__prefetcher *next_alive;
 };
@@ -148,7 +151,7 @@ static int read_stream(wb__prefetcher *f, wb__prefetched *fetched)
 {
     wb__data_lock();
     while (f->turn != fetched->index && fetched->index < f->last)
-        pthread_cond_wait(&f->news, &wb__data_mutex);
+        wb__mutex_wait(&f->news, &wb__data_mutex);
     const bool ended = fetched->index >= f->last;
     wb__data_unlock();
     if (ended) return 0;
@@ -181,16 +184,20 @@ static int fetch(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched, boo
     return status || !f->finished_tensors ? status : finish_tensors(f, index, fetched);
 }
 
-/* Prepares a batch, with random numbers that depend only on the epoch and the batch, and stores it
- * in its slot. `index` has room for the indices of a batch. */
+/* Prepares a batch, in the modes of the thread that began the epoch, with random numbers that
+ * depend only on the epoch and the batch, and stores it in its slot. `index` has room for the
+ * indices of a batch. */
 static void prepare(wb__prefetcher *f, int64_t *index, int64_t number, bool parallel)
 {
     wb__prefetched fetched = {.index = number};
     const wb__prefetcher *outer = preparing;
+    const wb__modes modes = wb__modes_now();
     const wb__rng_state was =
         wb__rng_exchange((wb__rng_state){f->key, (uint64_t)number << 32});
     preparing = f;
+    wb__modes_take(f->modes);
     const int status = fetch(f, index, &fetched, parallel);
+    wb__modes_take(modes);
     preparing = outer;
     wb__rng_exchange(was);
     if (status || !fetched.n) wb__prefetched_drop(&fetched);
@@ -250,12 +257,13 @@ static void *run(void *given)
     const worker *w = given;
     wb__prefetcher *f = w->of;
     is_prefetcher = true;
+    wb__mutex_helps();
     wb__data_lock();
     wb__thread_rank = f->rank;
     while (!f->quit) {
         const int64_t number = find_work(f);
         if (number < 0) {
-            pthread_cond_wait(&f->work, &wb__data_mutex);
+            wb__mutex_wait(&f->work, &wb__data_mutex);
             continue;
         }
         slot_of(f, number)->state = BUSY;
@@ -293,7 +301,7 @@ static void at_exit(void)
     for (wb__prefetcher *f = all_alive; f; f = f->next_alive) {
         if (f->process != getpid()) continue;
         while (f->alive)
-            if (pthread_cond_timedwait(&f->news, &wb__data_mutex, &until)) break;
+            if (wb__mutex_timedwait(&f->news, &wb__data_mutex, &until)) break;
         if (f->alive) continue;
         /* The lock is not held during pthread_join. `exiting` keeps the list from growing. */
         wb__data_unlock();
@@ -321,6 +329,25 @@ static void unlist(wb__prefetcher *f)
             *at = f->next_alive;
             return;
         }
+}
+
+/* Ends the threads of the loaders that the program still holds, for wb_shutdown.  Their next batch
+ * starts others. */
+static void end_threads(void)
+{
+    if (is_prefetcher) return;
+    wb__data_lock();
+    for (wb__prefetcher *f; (f = all_alive);) {
+        unlist(f);
+        if (f->process != getpid()) continue;
+        f->quit = true;
+        pthread_cond_broadcast(&f->work);
+        wb__data_unlock();
+        join_all(f);
+        wb__data_lock();
+        f->quit = false;
+    }
+    wb__data_unlock();
 }
 
 /* In a child process of fork: forgets the threads of the parent. The batches that they were
@@ -354,6 +381,7 @@ static void ensure_threads(wb__prefetcher *f)
         f->process = getpid();
     }
     if (exiting || f->quit) return;
+    wb__before_shutdown = end_threads;
     f->rank = f->alive ? f->rank : wb__thread_rank;
     for (int i = 0; i < f->n_workers; i++) {
         worker *w = &f->workers[i];
@@ -463,6 +491,7 @@ int wb__prefetcher_start(wb__prefetcher *f, const wb__epoch *e)
     wb__data_lock();
     f->order = e->order;
     f->key = key_of(e);
+    f->modes = wb__modes_now();
     f->head = f->turn = e->first;
     f->last = e->last;
     f->failed = INT64_MAX;
@@ -485,7 +514,7 @@ void wb__prefetcher_stop(wb__prefetcher *f)
     ensure_threads(f);
     f->last = f->head;
     pthread_cond_broadcast(&f->news);           /* for those that wait for a turn */
-    while (any_busy(f) && f->alive) pthread_cond_wait(&f->news, &wb__data_mutex);
+    while (any_busy(f) && f->alive) wb__mutex_wait(&f->news, &wb__data_mutex);
     for (int i = 0; i < f->capacity; i++) {
         wb__prefetched fetched = f->slot[i].fetched;
         f->slot[i] = (slot){.state = EMPTY};
@@ -512,7 +541,7 @@ wb__prefetched wb__prefetcher_next(wb__prefetcher *f)
             break;
         }
         if (f->alive && (s->state == BUSY || !f->quit)) {
-            pthread_cond_wait(&f->news, &wb__data_mutex);
+            wb__mutex_wait(&f->news, &wb__data_mutex);
             continue;
         }
         s->state = BUSY;

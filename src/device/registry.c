@@ -3,10 +3,10 @@
 
 #include "base/environment.h"
 #include "base/mistakes.h"
+#include "base/mutex.h"
 #include "device/device.h"
 #include "engine/object.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,22 +79,15 @@ static const wb__backend *built[WB__ROWS] = {
     [WB__CPU_ROW] = &wb__cpu_backend,
 };
 
-static pthread_mutex_t lock;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static wb__mutex lock = WB__MUTEX_INIT;
+static int depth;                       /* how often its owner has taken the lock */
+static wb__once once = WB__ONCE_INIT;
 static bool environment_read;
 static bool alias_logged;
 
 static void stop_all(void);
 
-static void prepare(void)
-{
-    pthread_mutexattr_t recursive;
-    pthread_mutexattr_init(&recursive);
-    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&lock, &recursive);
-    pthread_mutexattr_destroy(&recursive);
-    wb__at_shutdown = stop_all;
-}
+static void prepare(void) { wb__at_shutdown = stop_all; }
 
 static void load_from_environment(void)
 {
@@ -119,14 +112,26 @@ static void load_from_environment(void)
     wb__error_restore(&kept);
 }
 
+static void take(void)
+{
+    if (!wb__mutex_is_mine(&lock)) {
+        wb__mutex_lock(&lock);
+        depth = 0;
+    }
+    depth++;
+}
+
 void wb__registry_lock(void)
 {
-    pthread_once(&once, prepare);
-    pthread_mutex_lock(&lock);
+    wb__once_run(&once, prepare);
+    take();
     if (!environment_read) load_from_environment();
 }
 
-void wb__registry_unlock(void) { pthread_mutex_unlock(&lock); }
+void wb__registry_unlock(void)
+{
+    if (!--depth) wb__mutex_unlock(&lock);
+}
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
@@ -254,7 +259,7 @@ wb_device_list wb__row_devices(int row)
  * shutdown calls stop() again. */
 static void stop_all(void)
 {
-    pthread_mutex_lock(&lock);
+    take();
     wb__selection_forget_device();
     for (int i = 0; i < WB__ROWS; i++) {
         if (state[i].started) state[i].backend->stop();
@@ -264,7 +269,7 @@ static void stop_all(void)
         state[i].n = 0;
         state[i].reason[0] = 0;
     }
-    pthread_mutex_unlock(&lock);
+    wb__registry_unlock();
 }
 
 /* ---- loading ------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include "dist/dist.h"
 
 #include "base/environment.h"
+#include "base/mutex.h"
 #include "base/options.h"
 #include "base/parallel.h"
 #include "base/system.h"
@@ -11,12 +12,11 @@
 #include "weber/distributed.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* guards the fields below */
+static wb__mutex lock = WB__MUTEX_INIT;    /* guards the fields below */
 static const wb_distributed_backend *backend;               /* NULL: the ranks are not connected */
 static wb__communicator communicator;                       /* of the process */
 static wb__communicator ranks[WB__RANKS_HERE];              /* of its ranks that are threads */
@@ -163,9 +163,9 @@ int wb_distributed_initialise_with(const wb_distributed_backend *b,
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .devices is %d: it is the"
                         " number of ranks of this process, at most %d, or -1 for one on each"
                         " device", o.devices, WB__RANKS_HERE);
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     const int status = connect_ranks(b, &o);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return status;
 }
 
@@ -176,22 +176,22 @@ int wb_distributed_finalise(void)
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_finalise: wb_distributed_run has not"
                         " returned");
     int status = wb__end_pending_exchange();
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     if (backend) {
         const wb_distributed_backend *b = backend;
         forget_ranks();
         const int stopped = b->stop();
         if (!status) status = stopped;
     }
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return status;
 }
 
 const wb_distributed_backend *wb__ranks_backend(void)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     const wb_distributed_backend *b = backend;
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return b;
 }
 

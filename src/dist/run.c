@@ -1,6 +1,7 @@
 /* wb_distributed_run: the ranks of this process, each in a thread of its own. */
 #include "dist/dist.h"
 
+#include "base/mutex.h"
 #include "base/numbers/philox.h"
 #include "weber/distributed.h"
 
@@ -8,12 +9,12 @@
 #include <stdio.h>
 
 static struct {
-    pthread_mutex_t lock;               /* guards the fields below */
+    wb__mutex lock;                     /* guards the fields below */
     bool running;
     int status;                         /* of the rank that failed first; 0: none has */
     int failed, code;                   /* its number; the code of its error */
     char message[2048];
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} state = {.lock = WB__MUTEX_INIT};
 
 typedef struct {
     const wb_distributed_backend *backend;
@@ -27,24 +28,24 @@ typedef struct { const run *run; int index; pthread_t thread; } rank_thread;
 
 bool wb__ranks_running(void)
 {
-    pthread_mutex_lock(&state.lock);
+    wb__mutex_lock(&state.lock);
     const bool running = state.running;
-    pthread_mutex_unlock(&state.lock);
+    wb__mutex_unlock(&state.lock);
     return running;
 }
 
 void wb__ranks_forget(void)
 {
-    pthread_mutex_lock(&state.lock);
+    wb__mutex_lock(&state.lock);
     state.status = 0;
-    pthread_mutex_unlock(&state.lock);
+    wb__mutex_unlock(&state.lock);
 }
 
 /* A rank has failed.  The others would wait for it, so their operations are made to fail too.  Only
  * the error of the first is reported. */
 static void end_with(const run *r, int rank, int status, int code, const char *message)
 {
-    pthread_mutex_lock(&state.lock);
+    wb__mutex_lock(&state.lock);
     const bool first = !state.status;
     if (first) {
         state.status = status;
@@ -53,7 +54,7 @@ static void end_with(const run *r, int rank, int status, int code, const char *m
         snprintf(state.message, sizeof state.message, "rank %d of %d: %s", rank,
                  wb_distributed_size(), message);
     }
-    pthread_mutex_unlock(&state.lock);
+    wb__mutex_unlock(&state.lock);
     if (first) r->backend->give_up(state.message);
 }
 
@@ -62,6 +63,7 @@ static void *run_rank(void *given)
     const rank_thread *t = given;
     const run *r = t->run;
     wb__thread_rank = t->index + 1;
+    wb__mutex_helps();                  /* another rank may wait for this one */
     if (r->seeded) wb__rng_set_state(r->rng);
     int status = wb__comparing_agree();
     if (!status) {
@@ -81,7 +83,7 @@ static void *run_rank(void *given)
 static int begin(void)
 {
     int status = 0;
-    pthread_mutex_lock(&state.lock);
+    wb__mutex_lock(&state.lock);
     if (state.running)
         status = wb__fail(WB_ERROR_ARGUMENT, "distributed_run: the ranks are running: a rank cannot"
                           " run them again");
@@ -89,7 +91,7 @@ static int begin(void)
         status = wb__fail(WB_ERROR_ARGUMENT, "distributed_run: rank %d has failed, and the ranks"
                           " are not connected any more: start the program again", state.failed);
     else state.running = true;
-    pthread_mutex_unlock(&state.lock);
+    wb__mutex_unlock(&state.lock);
     return status;
 }
 
@@ -119,10 +121,10 @@ int wb_distributed_run(int (*rank)(void *ctx), void *ctx)
     if (status) return status;
     if (r.seeded) r.rng = wb__rng_get_state();
     run_all(&r, n);
-    pthread_mutex_lock(&state.lock);
+    wb__mutex_lock(&state.lock);
     state.running = false;
     const int first = state.status;
     if (first) wb__fail(state.code, "%s", state.message);
-    pthread_mutex_unlock(&state.lock);
+    wb__mutex_unlock(&state.lock);
     return first;
 }

@@ -1,13 +1,13 @@
 /* The plan cache, the arenas (memory for the intermediates of a run), and the running of plans. */
 #include "backend/collective.h"
+#include "base/mutex.h"
 #include "engine/plan_shapes.h"
 #include "engine/profile.h"
 #include "engine/request.h"
 
-#include <pthread.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex lock = WB__MUTEX_INIT;
 static wb__plan **plans;
 static int n_plans, plans_capacity, limit = 64;
 static uint64_t clock_now;
@@ -19,16 +19,16 @@ static _Atomic int64_t arena_bytes;     /* bytes of all arenas, idle or in use; 
 
 void wb_set_plan_cache(int n)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     limit = WB__MAX(n, 1);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
 }
 
 wb_engine_stats wb_stats(void)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     wb_engine_stats s = stats;
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     s.arena_bytes = arena_bytes;
     s.prepared_bytes = wb__forms_bytes();
     return s;
@@ -70,9 +70,9 @@ static void evict_to(int most)
         wb__plan *p = plans[oldest];
         plans[oldest] = plans[--n_plans];
         if (--p->uses) continue;
-        pthread_mutex_unlock(&lock);
+        wb__mutex_unlock(&lock);
         wb__plan_free(p);
-        pthread_mutex_lock(&lock);
+        wb__mutex_lock(&lock);
     }
 }
 
@@ -89,17 +89,17 @@ static bool add_plan(wb__plan *p)
 wb__plan *wb__plan_find(const wb__request *r)
 {
     uint64_t hash = 0;
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     wb__plan *p = lookup(r, &hash);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     if (p) return p;
     p = wb__plan_make(r, hash); /* two threads may build the same plan; both plans are valid */
     if (!p) return NULL;
     wb__plan_shapes_count(r);
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     stats.plans_built++;
     bool kept = add_plan(p);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     if (kept) return p;
     wb__plan_free(p);
     return NULL;
@@ -107,9 +107,9 @@ wb__plan *wb__plan_find(const wb__request *r)
 
 void wb__plan_done(wb__plan *p)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     bool last = --p->uses == 0;
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     if (last) wb__plan_free(p);
 }
 
@@ -117,14 +117,14 @@ void wb__plan_done(wb__plan *p)
  * wb__plan_done. */
 static void remove_plan(wb__plan *p)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     for (int i = 0; i < n_plans; i++) {
         if (plans[i] != p) continue;
         plans[i] = plans[--n_plans];
         p->uses--;
         break;
     }
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
 }
 
 /* ---- arenas: memory for intermediates; each run takes one and gives it back ------------------ */
@@ -135,14 +135,14 @@ static struct { const wb_device *device; void *memory; int64_t bytes; } idle[ARE
 /* Frees one idle arena of a device (NULL: of any device).  False: there is none. */
 static bool drop_idle(const wb_device *d)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     int i = 0;
     while (i < ARENAS && (!idle[i].memory || (d && idle[i].device != d))) i++;
     const wb_device *on = i < ARENAS ? idle[i].device : NULL;
     void *memory = i < ARENAS ? idle[i].memory : NULL;
     int64_t bytes = i < ARENAS ? idle[i].bytes : 0;
     if (memory) idle[i].memory = NULL;
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     if (!memory) return false;
     on->backend->release(on, memory, (size_t)bytes);
     arena_bytes -= bytes;
@@ -166,7 +166,7 @@ enum { LITTLE = 4096 };
 static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
 {
     void *memory = NULL;
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     int best = -1;
     for (int i = 0; i < ARENAS; i++) {
         if (!idle[i].memory || idle[i].device != d) continue;
@@ -182,7 +182,7 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
         *got = idle[best].bytes;
         idle[best].memory = NULL;
     }
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     if (memory && *got >= bytes) return memory;
     if (memory) {                                   /* too small for this plan: replaced by a larger
                                                        one */
@@ -198,7 +198,7 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
 static void arena_release(const wb_device *d, void *memory, int64_t bytes)
 {
     if (!memory) return;
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     for (int i = 0; i < ARENAS && memory; i++) {
         if (idle[i].memory) continue;
         idle[i].device = d;
@@ -206,7 +206,7 @@ static void arena_release(const wb_device *d, void *memory, int64_t bytes)
         idle[i].bytes = bytes;
         memory = NULL;
     }
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     if (!memory) return;
     d->backend->release(d, memory, (size_t)bytes);
     arena_bytes -= bytes;
@@ -217,10 +217,10 @@ static void arena_release(const wb_device *d, void *memory, int64_t bytes)
 static int64_t idle_bytes(const wb_device *d)
 {
     int64_t bytes = 0;
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     for (int i = 0; i < ARENAS; i++)
         if (idle[i].memory && idle[i].device == d) bytes += idle[i].bytes;
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return bytes;
 }
 
@@ -279,7 +279,7 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 {
     wb__plan_phase *phase = &p->phase[kind];
     if (!pays_as_graph(p, kind)) return NULL;
-    pthread_mutex_lock(&p->building);
+    wb__mutex_lock(&p->building);
     if (!phase->tried) {
         const int first = kind == WB__PHASE_WRITES ? p->n_compute : 0;
         const int end = kind == WB__PHASE_COMPUTE ? p->n_compute : p->n_steps;
@@ -301,7 +301,7 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
         }
     }
     wb__graph *graph = phase->graph;
-    pthread_mutex_unlock(&p->building);
+    wb__mutex_unlock(&p->building);
     return graph;
 }
 
@@ -392,20 +392,20 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__n
     if (p->waits) wb__collective_report("a plan");
     arena_release(p->device, arena, got);
     if (all != few) wb__free(all);
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     stats.steps++;
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return status;
 }
 
 void wb__cache_clear(void)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     evict_to(0);
     wb__free(plans);
     plans = NULL;
     plans_capacity = 0;
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     wb__plan_shapes_clear();
     while (drop_idle(NULL)) {}
 }

@@ -8,9 +8,9 @@
  * memory has no forms, since the program may write it without the library.  Nor has memory that was
  * lent, until the library writes it: it is given back at any time, from any thread, while other
  * threads may read its forms. */
+#include "base/mutex.h"
 #include "engine/request.h"
 
-#include <pthread.h>
 
 enum { FEWEST = 3, LENT = 1 << 30 };    /* of `reads`: LENT, and more, if it was lent */
 
@@ -22,7 +22,7 @@ struct wb__form {
     void *memory;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex lock = WB__MUTEX_INIT;
 static _Atomic int64_t total, limit = INT64_MAX;      /* in bytes, of all forms */
 static _Atomic uint64_t runs;
 
@@ -86,9 +86,9 @@ void *wb__form_of(const wb__plan *p, int i, const wb_tensor *leaf, uint64_t run)
     const int64_t offset = leaf->op == WB__OP_variable ? 0 : leaf->offset;
     void *form = find(s, k, offset);
     if (form || atomic_load_explicit(&s->reads, memory_order_relaxed) < FEWEST) return form;
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     form = find(s, k, offset);          /* another thread may have made it */
     if (!form) form = make(s, k, offset);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return form;
 }

@@ -2,11 +2,11 @@
  * object has wb__freed_class until its memory is used again.  With WEBER_DEBUG=check the memory is
  * filled with a pattern and a description of the object, and waits in a queue before it is used
  * again. */
+#include "base/mutex.h"
 #include "engine/object.h"
 
 #include "backend/backend.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ typedef struct freed {
     char was[];
 } freed;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex lock = WB__MUTEX_INIT;
 static struct { freed *first, *last; size_t bytes; } queue;
 
 /* Returns the number of bytes of an object's block that remain for the description `was`. */
@@ -51,20 +51,20 @@ void wb__quarantine(void *object, size_t bytes)
     f->bytes = bytes;
     f->scope = wb__this_thread()->closing;
     snprintf(f->was, note_bytes(bytes), "%s", was);
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     if (queue.last) queue.last->next = f;
     else queue.first = f;
     queue.last = f;
     queue.bytes += bytes;
     while (queue.bytes > QUEUE_BYTES) leave_queue();
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
 }
 
 void wb__quarantine_empty(void)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     while (queue.first) leave_queue();
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
 }
 
 static int open_scopes(void)

@@ -1,9 +1,9 @@
 /* The precision of products, and whether runs are deterministic: two settings of the process.  Both
  * are part of a plan's key (request.c) and of its steps (wb__step_blank in plan/stages.h). */
 #include "base/environment.h"
+#include "base/mutex.h"
 #include "engine/request.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static const char *const names[] = {
 
 static _Atomic int precision = WB__PRECISION_HIGHEST;
 static _Atomic bool deterministic;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static wb__once once = WB__ONCE_INIT;
 
 static int index_of(const char *name)
 {
@@ -35,7 +35,7 @@ static void read_environment(void)
     deterministic = wb__environment_switch("WEBER_DETERMINISTIC", false);
 }
 
-static void begin(void) { pthread_once(&once, read_environment); }
+static void begin(void) { wb__once_run(&once, read_environment); }
 
 int wb_set_matmul_precision(const char *name)
 {

@@ -2,6 +2,8 @@
 #include "engine/object.h"
 
 #include "base/environment.h"
+#include "base/mutex.h"
+#include "base/parallel.h"
 #include "engine/tensor.h"
 
 #include <pthread.h>
@@ -10,7 +12,7 @@
 
 _Thread_local wb__thread *wb__thread_now;
 static pthread_key_t thread_key;
-static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
+static wb__once thread_once = WB__ONCE_INIT;
 
 static void close_all(wb__thread *t)
 {
@@ -37,7 +39,7 @@ wb__thread *wb__thread_start(void)
 {
     static wb__thread
         spare; /* state of all threads for which calloc failed */
-    pthread_once(&thread_once, make_key);
+    wb__once_run(&thread_once, make_key);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
     t->eager = wb__environment_switch("WEBER_EAGER", false);
@@ -94,14 +96,16 @@ void wb_release(void *object)
 
 /* ---- shutdown -------------------------------------------------------------------------------- */
 
-void (*wb__at_shutdown)(void);
+void (*wb__before_shutdown)(void), (*wb__at_shutdown)(void);
 
 void wb_shutdown(void)
 {
     wb__thread *t = wb__thread_now;
     if (t) close_all(t);
+    if (wb__before_shutdown) wb__before_shutdown();
     wb__engine_shutdown();
     if (wb__at_shutdown) wb__at_shutdown();
+    wb__parallel_stop();
     wb__cpu.backend->trim(&wb__cpu);
     wb__quarantine_empty();
     wb__pool_trim();

@@ -198,6 +198,9 @@ static inline wb__thread *wb__this_thread(void)
     return wb__likely(wb__thread_now != NULL) ? wb__thread_now : wb__thread_start();
 }
 
+/* Called first by wb_shutdown, with the calling thread's scopes closed.  src/data sets it to the
+ * function that ends the threads of loaders. */
+extern void (*wb__before_shutdown)(void);
 /* Called by wb_shutdown after the calling thread's scopes are closed and all plans are freed.
  * src/device sets it to the function that stops all backends. */
 extern void (*wb__at_shutdown)(void);

@@ -4,9 +4,9 @@
 #define WB__PLAN_H
 
 #include "backend/backend.h"
+#include "base/mutex.h"
 #include "engine/graph.h"
 
-#include <pthread.h>
 
 /* A buffer that a plan reads: a tensor, or a slice of a tensor that is read in place
  * (leaf_slice.c). */
@@ -112,7 +112,7 @@ typedef struct {
     int n_forms, forms_capacity;
     bool library_writes;            /* one of the steps that write variables is not a fused one */
     _Atomic int runs;
-    pthread_mutex_t building;       /* guards the phases while their graphs are built */
+    wb__mutex building;             /* guards the phases while their graphs are built */
     wb__plan_phase phase[WB__PHASES];
     int uses;                       /* number of references that the cache, runs in progress and
                                        recordings of wb_compile hold */

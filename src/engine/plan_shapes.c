@@ -2,7 +2,8 @@
  * operations is counted when a plan is built for it, so that running plans costs nothing. */
 #include "engine/plan_shapes.h"
 
-#include <pthread.h>
+#include "base/mutex.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +23,7 @@ typedef struct {
 } sequence;
 
 /* Static, since a program must not fail because there is no memory for a warning. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex lock = WB__MUTEX_INIT;
 static sequence sequences[SEQUENCES];
 static atomic_bool warned;
 
@@ -122,9 +123,9 @@ void wb__plan_shapes_count(const wb__request *r)
 {
     char text[NAMED * 300];         /* 80 characters, 8 sizes, and the words between */
     if (atomic_load_explicit(&warned, memory_order_relaxed)) return;
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     const bool many = count(r, text, sizeof text);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     if (many && !atomic_exchange(&warned, true))
         wb__log(WB_LOG_WARN,
                 "%d plans were made for the same operations, since shapes change: %s.\n"
@@ -135,7 +136,7 @@ void wb__plan_shapes_count(const wb__request *r)
 
 void wb__plan_shapes_clear(void)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     for (int i = 0; i < SEQUENCES; i++) sequences[i].plans = 0;
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
 }

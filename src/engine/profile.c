@@ -6,7 +6,7 @@
 #include <string.h>
 
 _Atomic bool wb__profiling;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex lock = WB__MUTEX_INIT;
 static wb__profile profile;
 static double begun;
 static int threads;
@@ -15,11 +15,11 @@ static _Thread_local int thread;        /* number of this thread, from 1; 0: non
 int wb_profile_begin(void)
 {
     if (wb__unrecordable("profile_begin", WB__ACTS)) return wb_error_code();
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     const bool already = wb__profiling;
     if (!already) begun = wb__now();
     wb__profiling = true;
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     if (already)
         return wb__fail(WB_ERROR_ARGUMENT, "profile_begin: a profile has begun: wb_profile_end "
                         "ends it");
@@ -32,7 +32,7 @@ static bool add(const wb__plan *p, int i, double start, double end)
     char *name = p->text && p->text[i] ? wb__strdup(p->text[i])
                                        : wb__printf("step %d of a recorded plan {%s}", i,
                                                     p->kernels[i]->impl ? p->kernels[i]->impl : "");
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     if (!thread) thread = ++threads;
     const bool ok = name && wb__reserve(&profile.launches, &profile.capacity, profile.n + 1,
                                         sizeof *profile.launches);
@@ -40,7 +40,7 @@ static bool add(const wb__plan *p, int i, double start, double end)
         profile.launches[profile.n++] =
             (wb__launch_time){name, p->device, start - begun, end - start, thread};
     else wb__free(name);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return ok;
 }
 
@@ -60,12 +60,12 @@ int wb__profile_launch(const wb__plan *p, int i, void **buffers, const size_t *o
 
 bool wb__profile_take(wb__profile *out)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     const bool was = wb__profiling;
     wb__profiling = false;
     *out = profile;
     profile = (wb__profile){0};
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     if (was) return true;
     wb__fail(WB_ERROR_ARGUMENT, "profile_end: no profile has begun: wb_profile_begin begins one");
     return false;

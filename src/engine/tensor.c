@@ -1,7 +1,7 @@
 /* Creates tensors and describes them.  read.c reads their values; ops/ has the operations. */
+#include "base/mutex.h"
 #include "engine/request.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ wb__storage *wb__storage_new(const wb_device *device, size_t bytes)
     return NULL;
 }
 
-static pthread_mutex_t mirrors = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex mirrors = WB__MUTEX_INIT;
 
 const void *wb__storage_read(wb__storage *s)
 {
@@ -57,9 +57,9 @@ const void *wb__storage_read(wb__storage *s)
     const void *at = NULL;
     if (b->host_visible) return s->data;
     if (b->map && b->map(s->device, s->data, &at) != WB_ERROR_UNSUPPORTED) return at;
-    pthread_mutex_lock(&mirrors);
+    wb__mutex_lock(&mirrors);
     const void *values = s->mirror;
-    pthread_mutex_unlock(&mirrors);
+    wb__mutex_unlock(&mirrors);
     if (values) return values;
     /* Without the lock: the device may wait for a rank that waits for the lock. */
     void *copy = wb__alloc_aligned(s->bytes);
@@ -68,11 +68,11 @@ const void *wb__storage_read(wb__storage *s)
         copy = NULL;
     }
     if (!copy) return NULL;
-    pthread_mutex_lock(&mirrors);
+    wb__mutex_lock(&mirrors);
     void *spare = s->mirror ? copy : NULL;      /* another thread was faster */
     if (!spare) s->mirror = copy;
     values = s->mirror;
-    pthread_mutex_unlock(&mirrors);
+    wb__mutex_unlock(&mirrors);
     wb__free(spare);
     return values;
 }
@@ -80,9 +80,9 @@ const void *wb__storage_read(wb__storage *s)
 bool wb__storage_is_read(wb__storage *s)
 {
     if (s->device->backend->host_visible) return false;
-    pthread_mutex_lock(&mirrors);
+    wb__mutex_lock(&mirrors);
     const bool is = s->mirror != NULL;
-    pthread_mutex_unlock(&mirrors);
+    wb__mutex_unlock(&mirrors);
     return is;
 }
 
@@ -94,10 +94,10 @@ void wb__storage_set_read(wb__storage *s, const void *values)
         return;
     }
     memcpy(copy, values, s->bytes);
-    pthread_mutex_lock(&mirrors);
+    wb__mutex_lock(&mirrors);
     void *spare = s->mirror ? copy : NULL;
     if (!spare) s->mirror = copy;
-    pthread_mutex_unlock(&mirrors);
+    wb__mutex_unlock(&mirrors);
     wb__free(spare);
 }
 
@@ -105,10 +105,10 @@ void wb__storage_written(wb__storage *s)
 {
     wb__forms_drop(s);
     if (wb__likely(!s->mirror)) return;
-    pthread_mutex_lock(&mirrors);
+    wb__mutex_lock(&mirrors);
     wb__free(s->mirror);
     s->mirror = NULL;
-    pthread_mutex_unlock(&mirrors);
+    wb__mutex_unlock(&mirrors);
 }
 
 void wb__storage_unref(wb__storage *s)

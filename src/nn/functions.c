@@ -1,9 +1,9 @@
 /* The names of functions (activations, and functions used as layers) and of connections. Names are
  * printed and stored in files. One registry holds functions, another holds connections. Each
  * registry lists the library's names and the names that the program has added. */
+#include "base/mutex.h"
 #include "nn/layer.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ static registry functions = {"function", own_functions, WB__COUNT(own_functions)
                              0};
 static registry connections = {"connection", own_connections, WB__COUNT(own_connections),
                                added_connections, 0};
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex lock = WB__MUTEX_INIT;
 
 static const entry *find(const registry *r, const char *name, any f)
 {
@@ -55,9 +55,9 @@ static const entry *find(const registry *r, const char *name, any f)
 
 static const entry *look_up(const registry *r, const char *name, any f)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     const entry *e = find(r, name, f);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return e;
 }
 
@@ -67,7 +67,7 @@ static int add(registry *r, const char *name, any f)
         return wb__fail(WB_ERROR_ARGUMENT, "name_%s: %s", r->kind,
                         !f ? "no function" : "a name has 1 to 63 characters");
     int status = 0;
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     const entry *e = find(r, name, NULL);
     if (e && e->f != f)
         status = wb__fail(WB_ERROR_ARGUMENT, "name_%s: another %s is named \"%s\"", r->kind,
@@ -79,7 +79,7 @@ static int add(registry *r, const char *name, any f)
         snprintf(r->added[r->n_added].name, NAME, "%s", name);
         r->added[r->n_added++].f = f;
     }
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return status;
 }
 

@@ -3,9 +3,9 @@
  * Such a layer has the object fields of its struct as children. Its options are a copy of the whole
  * struct, in which the pointers to objects are not used: each call copies the struct and fills in
  * the children, which wb_set, wb_to and others replace. */
+#include "base/mutex.h"
 #include "nn/layer.h"
 
-#include <pthread.h>
 #include <string.h>
 
 /* A registered type. `rows` are the fields that are numbers and functions; `objects` are the
@@ -19,7 +19,7 @@ typedef struct own_type {
 } own_type;
 
 static own_type *registry;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex lock = WB__MUTEX_INIT;
 
 /* The layer of a struct that this thread is calling, innermost; NULL: none. */
 static _Thread_local wb_layer *calling;
@@ -208,11 +208,11 @@ static own_type *registered(const char *what, const wb_struct_type *of)
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "%s: a layer of the library is named %s: give the struct another name",
                              what, of->name);
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     own_type *own = find(of->name);
     const bool fits = !own || same_type(own->of, of);
     if (fits) own = find_or_add(of);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     if (fits) return own;
     return wb__fail_null(WB_ERROR_ARGUMENT,
                          "%s: another struct is named %s: give one of them another name", what,
@@ -226,9 +226,9 @@ int wb_name_struct_typed(const wb_struct_type *type)
 
 const wb__layer_type *wb__own_type_named(const char *name)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     const own_type *own = find(name);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return own ? &own->type : NULL;
 }
 

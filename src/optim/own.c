@@ -1,12 +1,12 @@
 /* Rules of the program's own: wb_rule_type as a wb__rule_kind. */
+#include "base/mutex.h"
 #include "optim/optim.h"
 
-#include <pthread.h>
 #include <string.h>
 
 enum { TYPES = 64 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex lock = WB__MUTEX_INIT;
 static wb__rule_kind kinds[TYPES];
 static int n_kinds;
 
@@ -89,8 +89,8 @@ wb_rule *wb_Rule_with(const wb_rule_type *type, const wb_Rule_options *o)
     if (wb__rule_known(type->name))
         return wb__fail_null(WB_ERROR_ARGUMENT, "Rule: \"%s\" is a rule of the library",
                              type->name);
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     const wb__rule_kind *kind = kind_of(type);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return kind ? wb__rule_of(kind, NULL, o) : NULL;
 }

@@ -1,11 +1,11 @@
 /* Copies and averages of parameters, and watched numbers. */
+#include "base/mutex.h"
 #include "base/options.h"
 #include "base/system.h"
 #include "engine/tensor.h"
 #include "tree/tree.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* ---- targets --------------------------------------------------------------------------------- */
@@ -13,7 +13,7 @@
 /* The models that have been made, copied or averaged as targets: the latest of these, by their
  * addresses.  A new model at the address of a freed one counts as known. */
 enum { TARGETS = 64 };
-static pthread_mutex_t targets_lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex targets_lock = WB__MUTEX_INIT;
 static const void *targets[TARGETS];
 static unsigned n_targets;
 
@@ -21,10 +21,10 @@ static unsigned n_targets;
 static bool note_target(const void *model)
 {
     bool known = false;
-    pthread_mutex_lock(&targets_lock);
+    wb__mutex_lock(&targets_lock);
     for (int i = 0; i < TARGETS && !known; i++) known = targets[i] == model;
     if (!known) targets[n_targets++ % TARGETS] = model;
-    pthread_mutex_unlock(&targets_lock);
+    wb__mutex_unlock(&targets_lock);
     return known;
 }
 

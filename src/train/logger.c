@@ -12,13 +12,13 @@
 #include "train/logger.h"
 
 #include "base/files/file.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "engine/object.h"
 #include "io/protobuf.h"
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static const double flush_after = 5;    /* seconds */
 struct wb_logger {
     wb__object object;
     wb_logger *next;                    /* in the list of open logs, which `logs_mutex` guards */
-    pthread_mutex_t mutex;              /* guards all that follows */
+    wb__mutex mutex;                    /* guards all that follows */
     FILE *events, *csv;                 /* NULL: closed */
     char *events_path, *csv_path;
     double flushed;                     /* when, in seconds of wb__now */
@@ -39,7 +39,7 @@ struct wb_logger {
     const char *failed;
 };
 
-static pthread_mutex_t logs_mutex = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex logs_mutex = WB__MUTEX_INIT;
 static wb_logger *logs;
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -182,40 +182,33 @@ static void flush(wb_logger *l)
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
+/* The locks of logs belong to fork, but for those that are never free.  What fails is noted by the
+ * next flush. */
 static void before_fork(void)
 {
-    pthread_mutex_lock(&logs_mutex);
-    for (wb_logger *l = logs; l; l = l->next) {
-        pthread_mutex_lock(&l->mutex);
-        if (l->events && l->csv) flush(l);
+    for (wb_logger *l = logs; l && logs_mutex.at_fork; l = l->next) {
+        if (!l->mutex.at_fork || !l->events || !l->csv) continue;
+        fflush(l->events);
+        fflush(l->csv);
     }
 }
 
-static void after_fork(void)
-{
-    for (wb_logger *l = logs; l; l = l->next) pthread_mutex_unlock(&l->mutex);
-    pthread_mutex_unlock(&logs_mutex);
-}
-
-static void notice_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
-
 static void add_to_logs(wb_logger *l)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, notice_forks);
-    pthread_mutex_lock(&logs_mutex);
+    wb__before_fork(before_fork);
+    wb__mutex_lock(&logs_mutex);
     l->next = logs;
     logs = l;
-    pthread_mutex_unlock(&logs_mutex);
+    wb__mutex_unlock(&logs_mutex);
 }
 
 static void remove_from_logs(const wb_logger *l)
 {
-    pthread_mutex_lock(&logs_mutex);
+    wb__mutex_lock(&logs_mutex);
     wb_logger **at = &logs;
     while (*at && *at != l) at = &(*at)->next;
     if (*at) *at = l->next;
-    pthread_mutex_unlock(&logs_mutex);
+    wb__mutex_unlock(&logs_mutex);
 }
 
 /* ---- logs, continued ------------------------------------------------------------------------- */
@@ -236,7 +229,7 @@ static void destroy(void *object)
     close_files(l);
     if (open && l->error)
         wb__log(WB_LOG_WARN, "logger: %s: cannot be written: %s", l->failed, strerror(l->error));
-    pthread_mutex_destroy(&l->mutex);
+    wb__mutex_destroy(&l->mutex);
     wb__free(l->events_path);
     wb__free(l->csv_path);
     wb__object_end(l, sizeof *l);
@@ -312,7 +305,7 @@ wb_logger *wb_logger_open(const char *folder)
     if (!folder || !*folder) return wb__fail_null(WB_ERROR_ARGUMENT, "logger_open: no path");
     wb_logger *l = wb__object_new_owned(&wb__logger_class, sizeof *l);
     if (!l) return NULL;
-    pthread_mutex_init(&l->mutex, NULL);
+    wb__mutex_init(&l->mutex);
     add_to_logs(l);
     if (open_files(l, folder)) {
         close_files(l);
@@ -326,9 +319,9 @@ wb_logger *wb_logger_open(const char *folder)
 static bool begin(const char *what, wb_logger *l)
 {
     if (!wb__expect(what, l, &wb__logger_class)) return false;
-    pthread_mutex_lock(&l->mutex);
+    wb__mutex_lock(&l->mutex);
     if (l->events) return true;
-    pthread_mutex_unlock(&l->mutex);
+    wb__mutex_unlock(&l->mutex);
     wb__fail(WB_ERROR_ARGUMENT, "%s: the log %s is closed", what, l->csv_path);
     return false;
 }
@@ -349,7 +342,7 @@ int wb_log_scalar(wb_logger *log, const char *tag, double value, int64_t step)
     if (!status) put_line(log->csv, at, step, tag, value);
     if (!status && wb__now() - log->flushed > flush_after) flush(log);
     if (!status) status = report(log);
-    pthread_mutex_unlock(&log->mutex);
+    wb__mutex_unlock(&log->mutex);
     return status;
 }
 
@@ -358,7 +351,7 @@ int wb_logger_flush(wb_logger *log)
     if (!begin("logger_flush", log)) return wb_error_code();
     flush(log);
     const int status = report(log);
-    pthread_mutex_unlock(&log->mutex);
+    wb__mutex_unlock(&log->mutex);
     return status;
 }
 
@@ -367,6 +360,6 @@ int wb_logger_close(wb_logger *log)
     if (!begin("logger_close", log)) return wb_error_code();
     close_files(log);
     const int status = report(log);
-    pthread_mutex_unlock(&log->mutex);
+    wb__mutex_unlock(&log->mutex);
     return status;
 }

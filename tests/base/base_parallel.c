@@ -2,8 +2,10 @@
 #include "test.h"
 
 #include "base/base.h"
+#include "base/modes.h"
 #include "base/parallel.h"
 
+#include <fenv.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -242,6 +244,65 @@ TEST(workers_belong_to_the_rank_of_the_caller)
     for (int i = 0; i < 1000; i++) wb__parallel(100, check_rank, &wrong);
     wb__thread_rank = 0;
     assert_int_equal(atomic_load(&wrong), 0);
+}
+
+/* Workers compute in the floating-point modes of the caller, and keep the flags and masks of
+ * exceptions that they have. */
+
+typedef struct { wb__modes expected; atomic_int wrong, elsewhere; pthread_t caller; } modes_check;
+
+static void check_modes(void *ctx, int64_t i)
+{
+    modes_check *c = ctx;
+    (void)i;
+    if (wb__modes_now() != c->expected) atomic_fetch_add(&c->wrong, 1);
+    if (!pthread_equal(pthread_self(), c->caller)) atomic_fetch_add(&c->elsewhere, 1);
+    for (volatile int k = 0; k < 100; k++) {}
+}
+
+TEST(workers_have_the_modes_of_the_caller)
+{
+    static const int directions[] = {FE_UPWARD, FE_TOWARDZERO, FE_DOWNWARD, FE_TONEAREST};
+    const wb__modes before = wb__modes_now();
+    modes_check c = {.caller = pthread_self()};
+    wb__set_threads(4);
+    for (int round = 0; round < 2000 && (round < 100 || !atomic_load(&c.elsewhere)); round++) {
+        fesetround(directions[round % 4]);
+#if defined(__x86_64__)
+        if (round % 3 == 0) wb__modes_take(wb__modes_now() | 0x8040);
+#elif defined(__aarch64__)
+        if (round % 3 == 0) wb__modes_take(wb__modes_now() | 1 << 24);
+#endif
+        c.expected = wb__modes_now();
+        wb__parallel(500, check_modes, &c);
+        if (wb__modes_now() != c.expected) atomic_fetch_add(&c.wrong, 1);
+        wb__modes_take(before);
+    }
+    fesetround(FE_TONEAREST);
+    assert_int_equal(atomic_load(&c.wrong), 0);
+    assert_true(atomic_load(&c.elsewhere) > 0);
+}
+
+/* wb__parallel_stop ends the workers; the next call starts others. */
+TEST(workers_end_and_begin_again)
+{
+    wb__set_threads(3);
+    for (int i = 0; i < 20; i++) {
+        assert_true(is_right(100));
+        wb__parallel_stop();
+        wb__parallel_stop();
+    }
+    atomic_bool end = false;
+    pthread_t other;                    /* while another thread has a job */
+    assert_int_equal(pthread_create(&other, NULL, call_until, &end), 0);
+    bool right = true;
+    for (int i = 0; i < 50; i++) {
+        wb__parallel_stop();
+        right = right && is_right(100);
+    }
+    atomic_store(&end, true);
+    pthread_join(other, NULL);
+    assert_true(right);
 }
 
 int main(void) { return run_all_cases(); }

@@ -3,7 +3,9 @@
 
 #include "backend/collective.h"
 
+#include <fenv.h>
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <weber.h>
 
@@ -11,6 +13,7 @@ static int64_t done[16];                /* n of each operation that was performe
 static int n_done;
 static int64_t fails_at;                /* n of the operation that fails; 0: none */
 static pthread_t performer;             /* the thread of the last operation */
+static wb__modes modes;                 /* in which it was performed */
 
 /* Operations wait while it is shut. */
 static struct {
@@ -33,6 +36,7 @@ static int perform(const wb__collective *c)
     while (gate.shut) pthread_cond_wait(&gate.opens, &gate.lock);
     pthread_mutex_unlock(&gate.lock);
     performer = pthread_self();
+    modes = wb__modes_now();
     done[n_done++] = c->n;
     if (c->n != fails_at) return 0;
     return wb__fail(WB_ERROR_DEVICE, "operation %d fails", (int)c->n);
@@ -76,6 +80,43 @@ TEST(operations_in_order)
         for (int i = 0; i < 8; i++) assert_int_equal(done[i], i + 1);
         assert_int_equal(pthread_equal(performer, pthread_self()) != 0, !overlap);
     }
+}
+
+/* An operation sums in the floating-point modes of the thread that began it. */
+TEST(modes_of_the_caller)
+{
+    static const int directions[] = {FE_UPWARD, FE_DOWNWARD, FE_TONEAREST};
+    start(true, 0);
+    set_gate(false);
+    for (int i = 0; i < 3; i++) {
+        fesetround(directions[i]);
+        const wb__modes mine = wb__modes_now();
+        const uint64_t number = begin(i + 1);
+        fesetround(FE_TONEAREST);
+        assert_int_equal(wb__collective_end(number), 0);
+        assert_true(modes == mine);
+        assert_false(pthread_equal(performer, pthread_self()));
+    }
+}
+
+/* A child of fork is no rank: what its parent had begun is an error in it, and nothing waits. */
+TEST(children_of_fork)
+{
+    start(true, 0);
+    const uint64_t number = begin(1);
+    const pid_t child = fork();
+    if (!child) {
+        alarm(60);
+        const bool right = wb__collective_end(number) == WB_ERROR_UNSUPPORTED &&
+                           HAS_FACTS(wb_error(), "fork", "rank") && !wb__collective_busy();
+        wb__collective_stop();
+        _exit(!right);
+    }
+    set_gate(false);
+    assert_int_equal(wb__collective_end(number), 0);
+    int status = 1;
+    assert_true(waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
 }
 
 /* After a failure no later operation is performed, and each of them has the same error. */

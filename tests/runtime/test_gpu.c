@@ -564,7 +564,7 @@ static void drop_graph(void *g) { GIVEN_BACK(alive[GRAPHS]--; gpu_drop_graph(g))
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
+static wb__gpu_state state = {.starting = WB__MUTEX_INIT};
 
 #define ALL_DRIVERS                                                                                \
     .backend = &test_gpu, .state = &state, .dlpack = 1, .choosing = "TEST_GPU_CHOSEN",             \

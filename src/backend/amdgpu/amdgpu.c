@@ -182,7 +182,7 @@ static int compile(wb__gpu_device *base, const char *text, const char *list, voi
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
+static wb__gpu_state state = {.starting = WB__MUTEX_INIT};
 
 static const wb__gpu_hook *const libraries[] = {&wb__hip_blas, &wb__hip_miopen, &wb__nccl_ranks,
                                               NULL};

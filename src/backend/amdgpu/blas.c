@@ -171,7 +171,7 @@ static wb__gpu_vendor library = {
     .problem_bytes = sizeof(problem), .find = find,
     .reasons = {"rocBLAS is not used", "rocBLAS: it does not work here",
                 "rocBLAS: it does not take this product", "rocBLAS: it refused this one"},
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .lock = WB__MUTEX_INIT,
 };
 
 bool wb__hip_blas_works(void)
@@ -179,9 +179,9 @@ bool wb__hip_blas_works(void)
     const wb__gpu_state *s = wb__hip_driver.state;
     bool works = false;
     for (int i = 0; i < s->n && !works && wb__gpu_vendor_works(&library); i++) {
-        pthread_mutex_lock(&s->device[i]->lock);
+        wb__mutex_lock(&s->device[i]->lock);
         works = has_kernels(wb__hip_of(s->device[i]));
-        pthread_mutex_unlock(&s->device[i]->lock);
+        wb__mutex_unlock(&s->device[i]->lock);
     }
     if (works) wb_clear_error();
     return works;

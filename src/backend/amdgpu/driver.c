@@ -142,11 +142,11 @@ static int open_compiler(void)
 
 const wb__hip_compiler *wb__hip_compiler_get(void)
 {
-    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&one);
+    static wb__mutex one = WB__MUTEX_INIT;
+    wb__mutex_lock(&one);
     compiler_works = compiler_works || !open_compiler();
     const bool works = compiler_works;
-    pthread_mutex_unlock(&one);
+    wb__mutex_unlock(&one);
     return works ? &compiler : NULL;
 }
 

@@ -230,7 +230,7 @@ static wb__gpu_vendor library = {
     .problem_bytes = sizeof(problem), .find = find, .drop = drop,
     .reasons = {"MIOpen is not used", "MIOpen: it does not work here", "MIOpen: it has no solution",
                 "MIOpen: it refused this one"},
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .lock = WB__MUTEX_INIT,
 };
 
 bool wb__hip_miopen_works(void) { return wb__gpu_vendor_works(&library); }

@@ -27,7 +27,7 @@ static wb__gpu_vendor library = {
     .search = &wb__hip_search,
     .files = (const wb__gpu_file[]){{"librccl.so.1", 0}, {"librccl.so", 0}, {NULL, 0}},
     .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &rccl, .suits = suits,
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .lock = WB__MUTEX_INIT,
 };
 
 static void *stream(wb__gpu_device *d, wb__gpu_queue q) { return wb__hip_of(d)->stream[q]; }

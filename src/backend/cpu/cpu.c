@@ -4,9 +4,9 @@
 #include "backend/cpu/cpu.h"
 
 #include "base/environment.h"
+#include "base/mutex.h"
 #include "base/system.h"
 
-#include <pthread.h>
 #include <string.h>
 
 /* ---- memory ----
@@ -21,10 +21,10 @@ enum { LEAST = 8, OCTAVES = 48, A_CLASS = 4 };          /* the smallest block: 2
 typedef struct block { struct block *next; } block;
 
 static struct {
-    pthread_mutex_t lock;
+    wb__mutex lock;
     block *free[OCTAVES * A_CLASS];
     int64_t bytes;                      /* total of all free blocks */
-} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} cache = {.lock = WB__MUTEX_INIT};
 
 /* The size class of a size, with the size of its blocks in *bytes; -1: too large. */
 static int class_of(size_t size, size_t *bytes)
@@ -41,7 +41,7 @@ static int class_of(size_t size, size_t *bytes)
 
 static void empty_cache(void)
 {
-    pthread_mutex_lock(&cache.lock);
+    wb__mutex_lock(&cache.lock);
     cache.bytes = 0;
     for (int c = 0; c < OCTAVES * A_CLASS; c++) {
         while (cache.free[c]) {
@@ -50,7 +50,7 @@ static void empty_cache(void)
             wb__free(b);
         }
     }
-    pthread_mutex_unlock(&cache.lock);
+    wb__mutex_unlock(&cache.lock);
 }
 
 static void cpu_trim(const wb_device *d)
@@ -67,13 +67,13 @@ static void *cpu_allocate(const wb_device *d, size_t size)
     if (c < 0)
         return wb__fail_null(WB_ERROR_MEMORY, "cpu: %zu bytes are more than can be allocated",
                              size);
-    pthread_mutex_lock(&cache.lock);
+    wb__mutex_lock(&cache.lock);
     block *b = cache.free[c];
     if (b) {
         cache.free[c] = b->next;
         cache.bytes -= (int64_t)bytes;
     }
-    pthread_mutex_unlock(&cache.lock);
+    wb__mutex_unlock(&cache.lock);
     if (b) return b;
     b = wb__alloc_aligned(bytes);
     if (!b) {                               /* freeing blocks of other sizes may help */
@@ -91,11 +91,11 @@ static void cpu_release(const wb_device *d, void *memory, size_t size)
     if (!memory) return;
     const int c = class_of(size, &bytes);
     block *b = memory;
-    pthread_mutex_lock(&cache.lock);
+    wb__mutex_lock(&cache.lock);
     b->next = cache.free[c];
     cache.free[c] = b;
     cache.bytes += (int64_t)bytes;
-    pthread_mutex_unlock(&cache.lock);
+    wb__mutex_unlock(&cache.lock);
 }
 
 static int cpu_upload(const wb_device *d, void *to, size_t at, const void *from, size_t bytes)
@@ -231,10 +231,10 @@ static int cpu_memory(const wb_device *d, wb_device_memory *m)
     (void)d;
     int64_t total, free;
     wb__system_memory(&total, &free);
-    pthread_mutex_lock(&cache.lock);
+    wb__mutex_lock(&cache.lock);
     *m = (wb_device_memory){.total = total, .free = free, .used = wb_memory_used() - cache.bytes,
                             .peak = wb_memory_peak(), .cached = cache.bytes};
-    pthread_mutex_unlock(&cache.lock);
+    wb__mutex_unlock(&cache.lock);
     return 0;
 }
 

@@ -127,7 +127,7 @@ static void trim(wb__gpu_device *base)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
+static wb__gpu_state state = {.starting = WB__MUTEX_INIT};
 
 static const wb__gpu_hook *const libraries[] = {&wb__cu_lt, &wb__cu_dnn, &wb__nccl_ranks, NULL};
 

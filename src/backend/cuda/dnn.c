@@ -122,7 +122,7 @@ static wb__gpu_vendor library = {
     .drop = drop,
     .reasons = {"cuDNN is not used", "cuDNN: it does not work here", "cuDNN: it has no engine",
                 "cuDNN: it refused this one"},
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .lock = WB__MUTEX_INIT,
 };
 
 bool wb__cu_dnn_works(void) { return wb__gpu_vendor_works(&library); }

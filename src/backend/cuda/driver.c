@@ -167,13 +167,13 @@ static int begin_compiler(wb__cu_compiler *c)
 
 const wb__cu_compiler *wb__cu_compiler_at(int i)
 {
-    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    static wb__mutex one = WB__MUTEX_INIT;
     int status = 0;
-    pthread_mutex_lock(&one);
+    wb__mutex_lock(&one);
     if (i == n_compilers && i < MAX_COMPILERS) status = open_nvrtc();
     if (!status && i < n_compilers && !compilers[i].version) status = begin_compiler(&compilers[i]);
     const bool there = !status && i < n_compilers;
-    pthread_mutex_unlock(&one);
+    wb__mutex_unlock(&one);
     if (status && i) wb_clear_error();
     return there ? &compilers[i] : NULL;
 }

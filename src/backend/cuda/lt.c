@@ -107,7 +107,7 @@ static wb__gpu_vendor library = {
     .problem_bytes = sizeof(wb__lt_problem), .find = find,
     .reasons = {"cuBLASLt is not used", "cuBLASLt: it does not work here",
                 "cuBLASLt: it has no algorithm", "cuBLASLt: it refused this one"},
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .lock = WB__MUTEX_INIT,
 };
 
 bool wb__cu_lt_works(void) { return wb__gpu_vendor_works(&library); }

@@ -18,7 +18,7 @@ static wb__gpu_vendor library = {
     .search = &wb__cu_search,
     .files = (const wb__gpu_file[]){{"libnccl.so.2", 0}, {"libnccl.so", 0}, {NULL, 0}},
     .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &nccl, .suits = suits,
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .lock = WB__MUTEX_INIT,
 };
 
 static void *stream(wb__gpu_device *d, wb__gpu_queue q) { return wb__cu_of(d)->stream[q]; }

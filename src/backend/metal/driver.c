@@ -247,11 +247,11 @@ int wb__mtl_open(wb__gpu_device *base)
     int code = wb__mtl_enter(base);
     const int n = base->staged ? WB__GPU_RECORDING : 1;
     const bool entered = !code;
-    pthread_mutex_init(&d->copying, NULL);
+    wb__mutex_init(&d->copying);
     for (int i = 0; i < n && !code; i++) {
         wb__mtl_queue *q = &d->queue[i];
         memset(q, 0, sizeof *q);
-        pthread_mutex_init(&q->lock, NULL);
+        wb__mutex_init(&q->lock);
         q->queue = MAKE(newCommandQueue, d->device);
         if (q->queue && n > 1) q->event = MAKE(newEvent, d->device);
         if (!q->queue || (n > 1 && !q->event)) code = wb__mtl_failed(WB__MTL_NO_OBJECT, NULL);
@@ -271,10 +271,10 @@ void wb__mtl_close(wb__gpu_device *base)
     for (int q = WB__GPU_RECORDING - 1; q >= 0; q--) wb__mtl_driver.sync(base, (wb__gpu_queue)q);
     if (d->copy_pipeline) mtl_release(d->copy_pipeline);
     d->copy_pipeline = NULL;
-    pthread_mutex_destroy(&d->copying);
+    wb__mutex_destroy(&d->copying);
     for (size_t i = 0; i < WB__COUNT(d->queue); i++) {
         wb__mtl_queue *q = &d->queue[i];
-        if (q->queue) pthread_mutex_destroy(&q->lock);
+        if (q->queue) wb__mutex_destroy(&q->lock);
         if (q->event) mtl_release(q->event);
         if (q->queue) mtl_release(q->queue);
         q->queue = q->event = NULL;

@@ -11,6 +11,7 @@
  * through blocks in shared memory. */
 #include "backend/metal/metal.h"
 
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,12 +113,12 @@ static int failure_of(wb__mtl_device *d)
     int failed = 0;
     for (size_t i = 0; i < WB__COUNT(d->queue) && d->queue[i].queue; i++) {
         wb__mtl_queue *q = &d->queue[i];
-        pthread_mutex_lock(&q->lock);
+        wb__mutex_lock(&q->lock);
         retire_completed(q);
         if (q->failed && !failed) {
             failed = wb__mtl_failed_because(q->failed, q->reason);
         }
-        pthread_mutex_unlock(&q->lock);
+        wb__mutex_unlock(&q->lock);
     }
     wb__gpu_call = "commit";
     return failed;
@@ -126,9 +127,9 @@ static int failure_of(wb__mtl_device *d)
 static int flush(wb__gpu_device *d)
 {
     wb__mtl_queue *q = queue_of(d, WB__GPU_COMPUTE);
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     commit(q);
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     return 0;
 }
 
@@ -137,10 +138,10 @@ static int sync_queue(wb__gpu_device *d, wb__gpu_queue which)
 {
     wb__mtl_queue *q = queue_of(d, which);
     if (!q->queue) return 0;
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     commit(q);
     const id last = q->n_running ? mtl_retain(q->running[q->n_running - 1]) : NULL;
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     if (last) mtl_waitUntilCompleted(last);
     if (last) mtl_release(last);
     return failure_of(wb__mtl_of(d));
@@ -188,23 +189,23 @@ static int record(wb__gpu_device *d, wb__gpu_queue which, void **event)
 {
     wb__mtl_queue *q = queue_of(d, which);
     point *p = NULL;
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     int code = begin_buffer(q);
     if (!code) code = new_point(event, &p);
     if (!code) {
         signal_event(wb__mtl_of(d), q, p, event);
         commit(q);                      /* other queues may wait for the event from now on */
     }
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     return code;
 }
 
 /* Commits the event's command buffer if it is still open, so that waiting for it ends. */
 static void commit_event(const point *p)
 {
-    pthread_mutex_lock(&p->queue->lock);
+    wb__mutex_lock(&p->queue->lock);
     if (p->queue->buffer == p->buffer) commit(p->queue);
-    pthread_mutex_unlock(&p->queue->lock);
+    wb__mutex_unlock(&p->queue->lock);
 }
 
 static int wait_event(wb__gpu_device *d, wb__gpu_queue which, void *event)
@@ -213,13 +214,13 @@ static int wait_event(wb__gpu_device *d, wb__gpu_queue which, void *event)
     const point *p = event;
     if (p->queue == q) return 0;
     commit_event(p);
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     const int code = begin_buffer(q);
     if (!code) {
         end_encoder(q);
         mtl_encodeWaitForEvent(q->buffer, p->queue->event, p->value);
     }
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     return code;
 }
 
@@ -247,10 +248,10 @@ int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue which, void **event,
     point *p = NULL;
     int code = new_point(event, &p);
     if (code) return code;
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     code = begin_buffer(q);
     if (code) {
-        pthread_mutex_unlock(&q->lock);
+        wb__mutex_unlock(&q->lock);
         wb__free(p);
         return code;
     }
@@ -269,7 +270,7 @@ void wb__mtl_encode_end(wb__gpu_device *d, const wb__mtl_encoding *e, id now, bo
     }
     if (encoded) signal_event(wb__mtl_of(d), q, e->point, e->event);
     else wb__free(e->point);
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -337,9 +338,9 @@ static int encode_kernel_copy(wb__mtl_device *d, wb__mtl_queue *q, id to, size_t
                               size_t from_at, size_t bytes)
 {
     const uint64_t place[] = {from_at, to_at, bytes};
-    pthread_mutex_lock(&d->copying);
+    wb__mutex_lock(&d->copying);
     int code = d->copy_pipeline ? 0 : wb__mtl_pipeline_of(d, copy_text, &d->copy_pipeline);
-    pthread_mutex_unlock(&d->copying);
+    wb__mutex_unlock(&d->copying);
     if (!code) code = begin_encoder(q, false);
     if (code) return code;
     mtl_setPipeline(q->encoder, d->copy_pipeline);
@@ -358,7 +359,7 @@ static int copy_bytes(wb__mtl_device *d, wb__gpu_queue which, id to, size_t to_a
     point *p = NULL;
     int code = new_point(event, &p);
     if (code) return code;
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     if ((to_at | from_at | bytes) % 4) {
         code = encode_kernel_copy(d, q, to, to_at, from, from_at, bytes);
     } else if (!(code = begin_encoder(q, true))) {
@@ -366,7 +367,7 @@ static int copy_bytes(wb__mtl_device *d, wb__gpu_queue which, id to, size_t to_a
     }
     if (!code) signal_event(d, q, p, event);
     else wb__free(p);
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     return code;
 }
 
@@ -468,7 +469,7 @@ static int launch(wb__gpu_device *d, wb__gpu_queue which, void *object, const ui
     (void)local, (void)arguments;
     int code = new_point(event, &p);
     if (code) return code;
-    pthread_mutex_lock(&q->lock);
+    wb__mutex_lock(&q->lock);
     code = begin_encoder(q, false);
     if (!code) {
         mtl_setPipeline(q->encoder, k->pipeline);
@@ -479,14 +480,14 @@ static int launch(wb__gpu_device *d, wb__gpu_queue which, void *object, const ui
     } else {
         wb__free(p);
     }
-    pthread_mutex_unlock(&q->lock);
+    wb__mutex_unlock(&q->lock);
     return code;
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static const wb__gpu_hook *const libraries[] = {&wb__mtl_mps, &wb__mtl_mpsgraph, NULL};
-static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
+static wb__gpu_state state = {.starting = WB__MUTEX_INIT};
 
 const wb__gpu_driver wb__mtl_driver = {
     .backend = &wb__mtl_backend, .state = &state, .dlpack = 8, .objects = true,

@@ -42,7 +42,7 @@ enum {
  * command buffers that are not completed; we wait at 32, since MPSGraph may commit some too. */
 enum { WB__MTL_MAX_RUNNING = 32 };
 typedef struct {
-    pthread_mutex_t lock;       /* guards the fields below; taken after the device's lock */
+    wb__mutex lock;             /* guards the fields below; taken after the device's lock */
     id queue, event;            /* event: signalled with increasing values; NULL without staging */
     uint64_t value;             /* the last value that the event will be signalled with */
     id buffer, encoder;         /* not committed yet, or NULL; its open encoder, or NULL */
@@ -57,7 +57,7 @@ typedef struct {
     wb__gpu_device gpu;
     id device;
     wb__mtl_queue queue[WB__GPU_RECORDING];     /* only the first is used without staging */
-    pthread_mutex_t copying;    /* guards copy_pipeline; taken after the lock of a queue */
+    wb__mutex copying;          /* guards copy_pipeline; taken after the lock of a queue */
     id copy_pipeline;           /* copies any number of bytes; NULL: not needed yet */
 } wb__mtl_device;
 

@@ -31,8 +31,8 @@ static void register_selectors(void)
 
 bool wb__mps_classes(const char *const *names, size_t n, char *reason, size_t capacity)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, register_selectors);
+    static wb__once once = WB__ONCE_INIT;
+    wb__once_run(&once, register_selectors);
     for (size_t i = 0; i < n; i++)
         if (!wb__mtl_class(names[i])) {
             snprintf(reason, capacity, "it has no class %s: it is too old", names[i]);
@@ -144,7 +144,7 @@ static wb__gpu_vendor library = {
     .find = find, .drop = drop,
     .reasons = {"MPS is not used", "MPS: it does not work here",
                 "MPS: it does not take this product", "MPS: it refused this one"},
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .lock = WB__MUTEX_INIT,
 };
 
 bool wb__mtl_mps_works(void) { return wb__gpu_vendor_works(&library); }

@@ -208,7 +208,7 @@ static wb__gpu_vendor library = {
     .entry_bytes = sizeof(entry), .problem_bytes = sizeof(problem), .find = find, .drop = drop,
     .reasons = {"MPSGraph is not used", "MPSGraph: it does not work here",
                 "MPSGraph: it does not take this one", "MPSGraph: it refused this one"},
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .lock = WB__MUTEX_INIT,
 };
 
 bool wb__mtl_mpsgraph_works(void) { return wb__gpu_vendor_works(&library); }

@@ -9,6 +9,8 @@
  * thread, has failed, it ends the operations of the other ranks instead. */
 #include "backend/nccl/ranks.h"
 
+#include "base/mutex.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +22,9 @@ typedef struct {
     wb__communicator *self;             /* its `context` is the rank while it is connected */
     wb__gpu_device *device;
     ncclComm_t comm;                    /* NULL: not connected */
-    pthread_mutex_t calling;            /* held by calls of NCCL that begin an operation */
+    wb__mutex calling;                  /* held by calls of NCCL that begin an operation */
     _Atomic bool aborted;               /* `comm` is not used any more; set with `calling` held */
-    pthread_mutex_t lock;               /* guards the fields below */
+    wb__mutex lock;                     /* guards the fields below */
     pthread_cond_t changed;
     pthread_t thread;                   /* which watches */
     _Atomic bool running;
@@ -44,11 +46,11 @@ static double timeout;
 
 enum { GRACE = 1 };                     /* seconds in which the other ranks may end by themselves */
 static struct {
-    pthread_mutex_t lock;
+    wb__mutex lock;
     _Atomic bool set;                   /* a rank has failed; then the others do not change */
     double since;
     char why[1024];
-} given_up = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} given_up = {.lock = WB__MUTEX_INIT};
 
 /* The rank for which this thread performs an operation; else it is that of wb__world. */
 static _Thread_local rank *performing;
@@ -72,18 +74,18 @@ static int fail(const rank *r, const char *call, wb__nccl_enum result)
 static bool is_over(double waits_since)
 {
     if (!given_up.set) return false;
-    pthread_mutex_lock(&given_up.lock);
+    wb__mutex_lock(&given_up.lock);
     const bool over = given_up.set && wb__now() - WB__MAX(given_up.since, waits_since) > GRACE;
-    pthread_mutex_unlock(&given_up.lock);
+    wb__mutex_unlock(&given_up.lock);
     return over;
 }
 
 /* Sets the error of the rank that has failed. */
 static int fail_as_failed_rank(void)
 {
-    pthread_mutex_lock(&given_up.lock);
+    wb__mutex_lock(&given_up.lock);
     const int status = wb__fail(WB_ERROR_DEVICE, "%s: %s", used->name, given_up.why);
-    pthread_mutex_unlock(&given_up.lock);
+    wb__mutex_unlock(&given_up.lock);
     return status;
 }
 
@@ -111,20 +113,20 @@ void wb__nccl_wait_begins(void)
 {
     rank *r = rank_of_thread();
     if (!r || !r->running) return;
-    pthread_mutex_lock(&r->lock);
+    wb__mutex_lock(&r->lock);
     r->waiting++;
     r->since = wb__now();
-    pthread_mutex_unlock(&r->lock);
+    wb__mutex_unlock(&r->lock);
 }
 
 int wb__nccl_wait_ends(int code, int lost)
 {
     rank *r = rank_of_thread();
     if (!r || !r->running) return code;
-    pthread_mutex_lock(&r->lock);
+    wb__mutex_lock(&r->lock);
     if (r->waiting) r->waiting--;
     r->since = wb__now();
-    pthread_mutex_unlock(&r->lock);
+    wb__mutex_unlock(&r->lock);
     return r->aborted ? lost : code;
 }
 
@@ -161,28 +163,28 @@ static void end_all(const rank *r, wb__nccl_enum error)
 static void abort_rank(rank *r)
 {
     if (r->aborted) return;
-    pthread_mutex_lock(&given_up.lock);
+    wb__mutex_lock(&given_up.lock);
     wb__gpu_lose_because(r->device, given_up.why);
-    pthread_mutex_unlock(&given_up.lock);
-    pthread_mutex_unlock(&r->lock);
-    pthread_mutex_lock(&r->calling);    /* acquired before r->lock */
+    wb__mutex_unlock(&given_up.lock);
+    wb__mutex_unlock(&r->lock);
+    wb__mutex_lock(&r->calling);    /* acquired before r->lock */
     r->aborted = true;
-    pthread_mutex_unlock(&r->calling);
+    wb__mutex_unlock(&r->calling);
     nccl->CommAbort(r->comm);
-    pthread_mutex_lock(&r->lock);
+    wb__mutex_lock(&r->lock);
 }
 
 static void *watch(void *given)
 {
     rank *r = given;
-    pthread_mutex_lock(&r->lock);
+    wb__mutex_lock(&r->lock);
     while (!r->stop) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += 50000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&r->changed, &r->lock, &until);
+        wb__mutex_timedwait(&r->changed, &r->lock, &until);
         if (r->stop) break;
         wb__nccl_enum error = ncclSuccess;
         if (given_up.set) {
@@ -193,16 +195,16 @@ static void *watch(void *given)
         if (error && error != ncclInProgress) end_all(r, error);
         if (r->waiting && wb__now() - r->since > timeout) end_all(r, ncclSuccess);
     }
-    pthread_mutex_unlock(&r->lock);
+    wb__mutex_unlock(&r->lock);
     return NULL;
 }
 
 static void note(rank *r, const char *what, size_t bytes)
 {
-    pthread_mutex_lock(&r->lock);
+    wb__mutex_lock(&r->lock);
     r->what = what;
     r->bytes = (int64_t)bytes;
-    pthread_mutex_unlock(&r->lock);
+    wb__mutex_unlock(&r->lock);
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
@@ -265,10 +267,10 @@ static int put(rank *r, const wb__collective *c, void *stream)
 {
     const char *call = "";
     wb__nccl_enum result = ncclSuccess;
-    pthread_mutex_lock(&r->calling);
+    wb__mutex_lock(&r->calling);
     const bool aborted = r->aborted;
     if (!aborted) result = begin(r, c, stream, &call);
-    pthread_mutex_unlock(&r->calling);
+    wb__mutex_unlock(&r->calling);
     return aborted ? fail_as_failed_rank() : settle(r, r->comm, call, result);
 }
 
@@ -279,13 +281,13 @@ static int enqueue(rank *r, const wb__collective *c, wb__gpu_memory *from, wb__g
     wb__collective on_device = *c;
     on_device.from = (const void *)(uintptr_t)from->at;
     on_device.to = (void *)(uintptr_t)to->at;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     int status = wb__gpu_uses(d, from);
     if (!status) status = wb__gpu_uses(d, to);
     if (!status) status = put(r, &on_device, used->stream(d, WB__GPU_COMPUTE));
     if (!status) wb__gpu_issued(d, NULL);
     from->used = to->used = d->issued;
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     return status;
 }
 
@@ -367,18 +369,18 @@ static int stop_rank(rank *r)
     if (r->running && !given_up.set)
         status = wb__nccl_ranks_perform(&(wb__collective){.communicator = r->self,
                                                           .kind = WB__COLLECT_BARRIER});
-    pthread_mutex_lock(&r->lock);
+    wb__mutex_lock(&r->lock);
     r->stop = true;
     pthread_cond_signal(&r->changed);
-    pthread_mutex_unlock(&r->lock);
+    wb__mutex_unlock(&r->lock);
     if (r->running) pthread_join(r->thread, NULL);
     r->running = false;
     status = disconnect_rank(r, status);
     r->comm = NULL;
     r->device->holders--;
     pthread_cond_destroy(&r->changed);
-    pthread_mutex_destroy(&r->lock);
-    pthread_mutex_destroy(&r->calling);
+    wb__mutex_destroy(&r->lock);
+    wb__mutex_destroy(&r->calling);
     return status;
 }
 
@@ -391,8 +393,8 @@ static int start_rank(rank *r)
     if (status) return status;
     r->device->holders++;
     r->self->perform = wb__nccl_ranks_perform;
-    pthread_mutex_init(&r->calling, NULL);
-    pthread_mutex_init(&r->lock, NULL);
+    wb__mutex_init(&r->calling);
+    wb__mutex_init(&r->lock);
     pthread_cond_init(&r->changed, NULL);
     r->running = !pthread_create(&r->thread, NULL, watch, r);
     if (r->running) return 0;
@@ -404,11 +406,11 @@ static int start_rank(rank *r)
 
 void wb__nccl_ranks_give_up(const char *why)
 {
-    pthread_mutex_lock(&given_up.lock);
+    wb__mutex_lock(&given_up.lock);
     if (!given_up.set) snprintf(given_up.why, sizeof given_up.why, "%s", why);
     if (!given_up.set) given_up.since = wb__now();
     given_up.set = true;
-    pthread_mutex_unlock(&given_up.lock);
+    wb__mutex_unlock(&given_up.lock);
 }
 
 typedef int rank_function(rank *r);

@@ -62,7 +62,7 @@ static wb__gpu_vendor library = {
     .search = &(const wb__gpu_search){.tag = "opencl"},
     .files = (const wb__gpu_file[]){{"libclblast.so.1", 1}, {NULL, 0}}, .functions = names,
     .n_functions = WB__COUNT(names), .table = &blast, .suits = suits,
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .lock = WB__MUTEX_INIT,
 };
 
 bool wb__cl_blast_works(void)

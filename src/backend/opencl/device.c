@@ -197,7 +197,7 @@ int wb__cl_find(wb__gpu_device **list, int *n_list)
     for (cl_uint i = 0; i < n; i++) {
         wb__cl_platform *p = &platforms[n_platforms++];
         *p = (wb__cl_platform){.id = ids[i]};
-        pthread_mutex_init(&p->lock, NULL);
+        wb__mutex_init(&p->lock);
         const int before = *n_list;
         if (!list_devices(p, list, n_list)) continue;
         failed = wb_error_code();
@@ -216,7 +216,7 @@ void wb__cl_forget(void)
     wb__cl_blast_stop();
     for (cl_uint i = 0; i < n_platforms; i++) {
         if (platforms[i].context) cl.ReleaseContext(platforms[i].context);
-        pthread_mutex_destroy(&platforms[i].lock);
+        wb__mutex_destroy(&platforms[i].lock);
     }
     n_platforms = 0;
     n_devices = 0;
@@ -228,19 +228,19 @@ static void driver_said(const char *message, const void *data, size_t bytes, voi
 {
     (void)data, (void)bytes;
     wb__cl_platform *p = context;
-    pthread_mutex_lock(&p->lock);
+    wb__mutex_lock(&p->lock);
     snprintf(p->message, sizeof p->message, "%s", message);
-    pthread_mutex_unlock(&p->lock);
+    wb__mutex_unlock(&p->lock);
 }
 
 static int open_context(wb__cl_platform *p)
 {
     const cl_property properties[] = {CL_CONTEXT_PLATFORM, (cl_property)p->id, 0};
-    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    static wb__mutex one = WB__MUTEX_INIT;
     cl_device_id members[MAX_DEVICES];          /* the platform's devices that we use */
     cl_uint n = 0;
     cl_int code = 0;
-    pthread_mutex_lock(&one);
+    wb__mutex_lock(&one);
     for (int i = 0; i < wb__cl_driver.state->n; i++) {
         const wb__cl_device *d = wb__cl_of(wb__cl_driver.state->device[i]);
         if (d->platform == p) members[n++] = d->id;
@@ -248,7 +248,7 @@ static int open_context(wb__cl_platform *p)
     if (!p->context)
         p->context = MAKE(&code, CreateContext, properties, n, members, driver_said, p);
     if (code) p->context = NULL;
-    pthread_mutex_unlock(&one);
+    wb__mutex_unlock(&one);
     return code;
 }
 

@@ -70,8 +70,8 @@ void wb__cl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity)
     wb__cl_platform *p = d ? wb__cl_of(d)->platform : NULL;
     (void)code;
     if (!p) return;
-    pthread_mutex_lock(&p->lock);
+    wb__mutex_lock(&p->lock);
     snprintf(text, capacity, "%s", p->message);
     p->message[0] = 0;
-    pthread_mutex_unlock(&p->lock);
+    wb__mutex_unlock(&p->lock);
 }

@@ -180,7 +180,7 @@ static int launch(wb__gpu_device *d, wb__gpu_queue q, void *object, const uint32
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
+static wb__gpu_state state = {.starting = WB__MUTEX_INIT};
 
 static const wb__gpu_hook *const libraries[] = {&wb__cl_blast, NULL};
 

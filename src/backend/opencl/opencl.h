@@ -29,7 +29,7 @@
 typedef struct {
     cl_platform_id id;
     char name[96];
-    pthread_mutex_t lock;
+    wb__mutex lock;
     cl_context context;         /* created when the first device of the platform is opened */
     char message[400];          /* the driver's latest message */
 } wb__cl_platform;

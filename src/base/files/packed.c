@@ -1,6 +1,8 @@
 /* Checksums and the decompression of gzip (packed.h). */
 #include "base/files/packed.h"
 
+#include "base/mutex.h"
+
 #ifdef WB_HAVE_ZLIB
 
 #include <limits.h>
@@ -72,7 +74,6 @@ wb__unpack_outcome wb__unpack(wb__unpacker *u, wb__unpacking *all)
 
 #else
 
-#include <pthread.h>
 
 /* Bits are reversed: the highest bit of a sum is the coefficient of x^0. */
 #define POLYNOMIAL 0xedb88320u
@@ -81,7 +82,7 @@ wb__unpack_outcome wb__unpack(wb__unpacker *u, wb__unpacking *all)
 /* table[k][b]: the checksum of the byte b and k zero bytes behind it, which starts from 0 and is
  * not inverted at the end. */
 static uint32_t table[8][256];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static wb__once once = WB__ONCE_INIT;
 
 static uint32_t times_x(uint32_t a) { return a >> 1 ^ (a & 1 ? POLYNOMIAL : 0); }
 
@@ -100,7 +101,7 @@ static void make_table(void)
 uint32_t wb__crc32(uint32_t sum, const void *data, size_t n)
 {
     const uint8_t *p = data;
-    pthread_once(&once, make_table);
+    wb__once_run(&once, make_table);
     sum = ~sum;
     for (; n >= 8; n -= 8, p += 8) {
         uint32_t next = 0;

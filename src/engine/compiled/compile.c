@@ -6,13 +6,13 @@
  *   - the source of each number of the plan that a replay sets: the random state, an input, or a
  *     callback that gives, for example, an optimiser's step count;
  *   - its notes (recording.h), which decide whether the recording can still be replayed. */
+#include "base/mutex.h"
 #include "base/parallel.h"
 #include "base/numbers/philox.h"
 #include "engine/compiled/apart.h"
 #include "engine/compiled/signature.h"
 #include "engine/request.h"
 
-#include <pthread.h>
 #include <string.h>
 
 enum {
@@ -79,7 +79,7 @@ struct wb_compiled {
     wb_recordable f;
     void *ctx;
     int rank;                           /* wb__thread_rank of the thread that made it */
-    pthread_mutex_t lock;               /* guards the fields below and the buffers of replays */
+    wb__mutex lock;                     /* guards the fields below and the buffers of replays */
     int n;
     recording *recordings[RECORDINGS];
 };
@@ -109,7 +109,7 @@ static void compiled_destroy(void *object)
 {
     wb_compiled *c = object;
     for (int i = 0; i < c->n; i++) recording_free(c->recordings[i]);
-    pthread_mutex_destroy(&c->lock);
+    wb__mutex_destroy(&c->lock);
     wb__object_end(c, sizeof *c);
 }
 
@@ -123,7 +123,7 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
     c->f = f;
     c->ctx = ctx;
     c->rank = wb__thread_rank;
-    pthread_mutex_init(&c->lock, NULL);
+    wb__mutex_init(&c->lock);
     return c;
 }
 
@@ -577,11 +577,11 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     }
     int status = t->n_pending ? wb__evaluate_pending() : 0;
     if (status) return status;
-    pthread_mutex_lock(&c->lock);
+    wb__mutex_lock(&c->lock);
     wb__error_kept kept;                /* set again if the call succeeds */
     wb__error_keep(&kept);
     while ((status = call(c, n_in, in, n_out, out)) == WB__PLAN_AGAIN) wb_clear_error();
     if (!status) wb__error_restore(&kept);
-    pthread_mutex_unlock(&c->lock);
+    wb__mutex_unlock(&c->lock);
     return status;
 }

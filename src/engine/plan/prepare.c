@@ -227,7 +227,7 @@ wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
     const wb__request *r = a->request;
     wb__plan *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return NULL;
-    pthread_mutex_init(&p->building, NULL);
+    wb__mutex_init(&p->building);
     p->device = a->device;
     p->arena = placement->arena_buffer;
     p->arena_bytes = programs->arena_bytes;
@@ -257,7 +257,7 @@ void wb__plan_free(wb__plan *p)
     wb__free(p->forms);
     wb__free(p->words);
     wb__free(p->constants);
-    pthread_mutex_destroy(&p->building);
+    wb__mutex_destroy(&p->building);
     wb__free(p->buffers);
     wb__free(p);
 }

@@ -4,9 +4,9 @@
 
 #include "base/environment.h"
 #include "base/files/file.h"
+#include "base/mutex.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ typedef struct {
     bool is_open;                               /* guarded by `lock`, as the table is before */
 } library;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex lock = WB__MUTEX_INIT;
 static library libpng = {
     "libpng 1.6", "libpng16-16", "WEBER_PNG_LIBRARY",
     {"libpng16.so.16", "libpng16.16.dylib", NULL},
@@ -94,9 +94,9 @@ static int open_file(const char *what, library *l)
 
 static int open_library(const char *what, library *l)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     const int status = l->is_open ? 0 : open_file(what, l);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     return status;
 }
 

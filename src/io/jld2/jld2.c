@@ -10,18 +10,18 @@
 #include "io/jld2/jld2.h"
 
 #include "base/files/file.h"
+#include "base/mutex.h"
 #include "engine/tensor.h"
 #include "io/flux/read.h"
 #include "io/jld2/hdf5.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { DEEPEST = 64, VISITS = 1 << 17, MOST_LINKS = 1 << 14, MOST_BYTES = 1 << 20 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* of libhdf5 */
+static wb__mutex lock = WB__MUTEX_INIT;        /* of libhdf5 */
 
 typedef struct {
     const wb__hdf5 *h;
@@ -530,7 +530,7 @@ int wb__jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
 {
     reading r = {.m = m, .values = values, .out = out};
     *out = (wb__table){0};
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     r.h = wb__hdf5_open(m->path);
     r.file = r.h ? r.h->H5Fopen(m->path, 0, 0) : -1;
     int status = !r.h ? (int)wb_error_code()
@@ -538,7 +538,7 @@ int wb__jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
                                          "file, or a damaged one", m->path)
                               : visit_file(&r, key);
     if (r.file >= 0) r.h->H5Fclose(r.file);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
     if (!status) wb__table_sort(out);
     for (int i = 1; !status && i < out->n; i++)
         if (!strcmp(out->entries[i - 1].name, out->entries[i].name))

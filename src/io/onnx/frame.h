@@ -4,11 +4,11 @@
 #ifndef WB__ONNX_FRAME_H
 #define WB__ONNX_FRAME_H
 
+#include "base/mutex.h"
 #include "base/pointer_map.h"
 #include "engine/compiled/apart.h"
 #include "io/onnx/run.h"
 
-#include <pthread.h>
 
 /* What a value depends on.  A value that depends on several others has the least of their kinds.
  * Nodes whose results do not vary are computed on the CPU, outside of a recording of wb_compile. */
@@ -55,7 +55,7 @@ typedef struct {
     int n_parameters;
     int *parameters;                    /* the graph's values that are the layer's children */
     bool *frozen;                       /* for each parameter: running statistics */
-    pthread_mutex_t lock;               /* guards the fields below */
+    wb__mutex lock;                     /* guards the fields below */
     /* Constants by device, and by the address of the wb__onnx_tensor, wb__onnx_value or
      * wb__onnx_attr that they are the value of (references) */
     struct { const wb_device *device; wb__pointer_map tensors; } constants[WB__ONNX_DEVICES];

@@ -7,7 +7,7 @@
 
 bool wb__onnx_state_init(wb__onnx_state *s)
 {
-    if (!pthread_mutex_init(&s->lock, NULL)) return true;
+    if (!wb__mutex_init(&s->lock)) return true;
     wb__fail(WB_ERROR_MEMORY, NULL);
     return false;
 }
@@ -26,23 +26,23 @@ static wb__pointer_map *constants_on(wb__onnx_state *s, const wb_device *d)
 
 wb_tensor *wb__onnx_cached(wb__onnx_state *s, const wb_device *d, const void *key)
 {
-    pthread_mutex_lock(&s->lock);
+    wb__mutex_lock(&s->lock);
     const wb__pointer_map *map = constants_on(s, d);
     wb_tensor *x = NULL;
     if (map && map->n) x = map->values[wb__pointer_map_index(map, key)];
-    pthread_mutex_unlock(&s->lock);
+    wb__mutex_unlock(&s->lock);
     return x;
 }
 
 wb_tensor *wb__onnx_cache(wb__onnx_state *s, const wb_device *d, const void *key, wb_tensor *x)
 {
     if (!x) return NULL;
-    pthread_mutex_lock(&s->lock);
+    wb__mutex_lock(&s->lock);
     wb__pointer_map *map = constants_on(s, d);
     void **at = map ? wb__pointer_map_at(map, key) : NULL;
     if (at && !*at) *at = wb__ref(x);
     wb_tensor *kept = at ? *at : map ? NULL : x;
-    pthread_mutex_unlock(&s->lock);
+    wb__mutex_unlock(&s->lock);
     return kept;
 }
 
@@ -75,7 +75,7 @@ void wb__onnx_state_clear(wb__onnx_state *s)
             if (map->keys[k]) wb__unref(map->values[k]);
         wb__pointer_map_free(map);
     }
-    pthread_mutex_destroy(&s->lock);
+    wb__mutex_destroy(&s->lock);
 }
 
 static wb__onnx_trace *trace_new(const wb_device *d, int n, wb_tensor *const *inputs)
@@ -103,13 +103,13 @@ wb__onnx_trace *wb__trace_take(wb__onnx_state *s, const wb_device *d, int n,
 {
     wb__onnx_trace *made = trace_new(d, n, inputs), *found = NULL;
     if (!made) return NULL;
-    pthread_mutex_lock(&s->lock);
+    wb__mutex_lock(&s->lock);
     for (int i = 0; i < WB__ONNX_TRACES && !found; i++) {
         if (!s->traces[i] || !same_key(s->traces[i], made)) continue;
         found = s->traces[i];
         s->traces[i] = NULL;
     }
-    pthread_mutex_unlock(&s->lock);
+    wb__mutex_unlock(&s->lock);
     if (!found) return made;
     trace_free(made);
     found->at = 0;
@@ -118,7 +118,7 @@ wb__onnx_trace *wb__trace_take(wb__onnx_state *s, const wb_device *d, int n,
 
 void wb__trace_give(wb__onnx_state *s, wb__onnx_trace *t)
 {
-    pthread_mutex_lock(&s->lock);
+    wb__mutex_lock(&s->lock);
     int to = -1;
     for (int i = 0; i < WB__ONNX_TRACES; i++)
         if (s->traces[i] && same_key(s->traces[i], t)) to = i;      /* another thread's call */
@@ -129,7 +129,7 @@ void wb__trace_give(wb__onnx_state *s, wb__onnx_trace *t)
     }
     wb__onnx_trace *old = s->traces[to];
     s->traces[to] = t;
-    pthread_mutex_unlock(&s->lock);
+    wb__mutex_unlock(&s->lock);
     trace_free(old);
 }
 

@@ -15,9 +15,9 @@
 #include "backend/cpu/onednn/dnnl_api.h"
 #include "backend/cpu/tile/tile.h"
 #include "base/environment.h"
+#include "base/mutex.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,10 +57,10 @@ typedef struct {
 } dnnl_op;
 
 static dnnl_engine_t engine;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static wb__once once = WB__ONCE_INIT;
+static wb__mutex creating = WB__MUTEX_INIT;     /* around oneDNN's own locks, for fork */
 
-/* The functions of the OpenMP that oneDNN was linked with.  NULL: without. */
-static int (*omp_threads)(void);
+static int (*omp_threads)(void);        /* of the OpenMP that oneDNN was linked with, or NULL */
 static void (*omp_set_threads)(int n);
 
 static void make_engine(void)
@@ -83,7 +83,7 @@ static bool is_enabled(const char **reason)
         return false;
     }
     if (!wb__dnnl_has_memory(reason)) return false;
-    pthread_once(&once, make_engine);
+    wb__once_run(&once, make_engine);
     if (!engine) *reason = "oneDNN has no CPU engine";
     return engine;
 }
@@ -118,8 +118,8 @@ static run_set *make_set(const dnnl_op *p)
     if (!s) return NULL;
     bool bad = dnnl_stream_create(&s->stream, engine, dnnl_stream_default_flags);
     for (int i = 0; i < p->count; i++) {
-        bad =
-            bad || dnnl_memory_create(&s->memory[i], p->operands[i].desc, engine, DNNL_MEMORY_NONE);
+        bad = bad || dnnl_memory_create(&s->memory[i], p->operands[i].desc, engine,
+                                        DNNL_MEMORY_NONE);
         s->args[i] = (dnnl_exec_arg_t){ p->operands[i].arg, s->memory[i] };
     }
     if (p->reorder) {
@@ -200,7 +200,6 @@ static void row_behind(const dnnl_op *p, void *at)
     wb__parallel(parts, one_part, &r);
 }
 
-/* Sets the address of memory object i. */
 static void set_address(run_set *s, int i, const void *at)
 {
     if (at == s->pointer[i]) return;
@@ -342,6 +341,7 @@ static dnnl_op *begin(void)
     p->op.run = run_dnnl;
     p->op.destroy = destroy_dnnl;
     p->threads_before = use_one_thread();
+    wb__mutex_lock(&creating);          /* until finish */
     return p;
 }
 
@@ -360,6 +360,7 @@ static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char *
     if (!refusal && (dnnl_primitive_create(&p->primitive, p->pd)
                      || (p->reorder_pd && dnnl_primitive_create(&p->reorder, p->reorder_pd))))
         refusal = "oneDNN could not make the primitive";
+    wb__mutex_unlock(&creating);
     use_threads(p->threads_before);
     if (!refusal) {
         if (wb__dnnl_piece_reserve(&p->op, 1)) {

@@ -3,8 +3,9 @@
  * compute queue.  The finish is a join: the compute queue waits for an event behind the routine. */
 #include "backend/gpu/runtime/aside.h"
 
+
 typedef struct wb__gpu_aside {
-    pthread_mutex_t lock;               /* held from a launch to its finish */
+    wb__mutex lock;                     /* held from a launch to its finish */
     void *before, *after;               /* events before and after the routine */
     void *const *buffers;               /* of the launch that goes on */
 } wb__gpu_aside;
@@ -13,7 +14,7 @@ int wb__gpu_aside_make(wb__gpu_device *d, wb__gpu_aside **made)
 {
     wb__gpu_aside *a = wb__alloc_zero(1, sizeof *a);
     if (!a) return WB_ERROR_MEMORY;
-    pthread_mutex_init(&a->lock, NULL);
+    wb__mutex_init(&a->lock);
     *made = a;
     int code = d->driver->open_queue(d, WB__GPU_ASIDE);
     if (!code) code = d->driver->new_event(&a->before);
@@ -26,7 +27,7 @@ void wb__gpu_aside_drop(wb__gpu_device *d, wb__gpu_aside *a)
     if (!a) return;
     if (a->before) d->driver->drop_event(a->before);
     if (a->after) d->driver->drop_event(a->after);
-    pthread_mutex_destroy(&a->lock);
+    wb__mutex_destroy(&a->lock);
     wb__free(a);
 }
 
@@ -54,23 +55,23 @@ int wb__gpu_join(wb__gpu_device *d, const wb__gpu_kernel *k)
 
 void wb__gpu_aside_begins(const wb__gpu_kernel *k, void *const *buffers)
 {
-    pthread_mutex_lock(&k->aside->lock);
+    wb__mutex_lock(&k->aside->lock);
     k->aside->buffers = buffers;
 }
 
-void wb__gpu_aside_ends(const wb__gpu_kernel *k) { pthread_mutex_unlock(&k->aside->lock); }
+void wb__gpu_aside_ends(const wb__gpu_kernel *k) { wb__mutex_unlock(&k->aside->lock); }
 
 /* The join is the last use of the routine's memory. */
 int wb__gpu_aside_finish(wb__gpu_device *d, const wb__gpu_kernel *k)
 {
     int status = wb__gpu_enter(d);
     if (!status) {
-        pthread_mutex_lock(&d->lock);
+        wb__mutex_lock(&d->lock);
         status = wb__gpu_join(d, k);
         wb__gpu_issued(d, NULL);
         for (int i = 0; i < k->n_used; i++)
             ((wb__gpu_memory *)k->aside->buffers[k->used[i]])->used = d->issued;
-        pthread_mutex_unlock(&d->lock);
+        wb__mutex_unlock(&d->lock);
         wb__gpu_leave(d);
     }
     wb__gpu_aside_ends(k);

@@ -6,7 +6,7 @@
 #include "backend/gpu/runtime/collective.h"
 
 struct wb__gpu_collective {
-    pthread_mutex_t lock;               /* held from a launch to its finish */
+    wb__mutex lock;                     /* held from a launch to its finish */
     wb__view x, y;
     size_t from_bytes, to_bytes;
     bool direct;                        /* the operation is on the device's memory */
@@ -73,7 +73,7 @@ int wb__gpu_collective_prepare(wb__gpu_device *d, const wb__step *s, wb__gpu_col
     wb__gpu_collective *a = wb__alloc_zero(1, sizeof *a);
     *made = NULL;
     if (!a) return WB_ERROR_MEMORY;
-    pthread_mutex_init(&a->lock, NULL);
+    wb__mutex_init(&a->lock);
     const int status = prepare(d, a, s);
     if (status) wb__gpu_collective_destroy(d, a);
     else *made = a;
@@ -83,7 +83,7 @@ int wb__gpu_collective_prepare(wb__gpu_device *d, const wb__step *s, wb__gpu_col
 void wb__gpu_collective_destroy(wb__gpu_device *d, wb__gpu_collective *a)
 {
     if (!a) return;
-    pthread_mutex_destroy(&a->lock);
+    wb__mutex_destroy(&a->lock);
     if (a->ready) d->driver->drop_event(a->ready);
     free_host_memory(d, &a->from, a->pinned);
     free_host_memory(d, &a->to, a->pinned);
@@ -126,9 +126,9 @@ static int launch_direct(wb__gpu_device *d, wb__gpu_collective *a, void *const *
     wb__gpu_memory *x = buffers[a->x.buffer], *y = buffers[a->y.buffer];
     int status = wb__gpu_enter(d);
     if (status) return status;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     status = put_ready(d, a, x, y);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     wb__gpu_leave(d);
     a->operation.from = (void *)(uintptr_t)(x->at + offset_of(&a->x, offsets));
     a->operation.to = (void *)(uintptr_t)(y->at + offset_of(&a->y, offsets));
@@ -151,10 +151,10 @@ static int launch_staged(const wb_device *base, wb__gpu_collective *a, void *con
 int wb__gpu_collective_launch(const wb_device *base, wb__gpu_collective *a, void *const *buffers,
                               const size_t *offsets)
 {
-    pthread_mutex_lock(&a->lock);
+    wb__mutex_lock(&a->lock);
     const int status = a->direct ? launch_direct(base->state, a, buffers, offsets)
                                  : launch_staged(base, a, buffers, offsets);
-    if (status) pthread_mutex_unlock(&a->lock);
+    if (status) wb__mutex_unlock(&a->lock);
     else a->begun = wb__collective_begin(&a->operation);
     return status;
 }
@@ -166,6 +166,6 @@ int wb__gpu_collective_finish(const wb_device *base, wb__gpu_collective *a)
         status = wb__gpu_upload_pinned(base, a->y_memory, a->y_at, a->result, a->to_bytes);
     else if (!status && !a->direct)
         status = wb__gpu_upload(base, a->y_memory, a->y_at, a->result->at, a->to_bytes);
-    pthread_mutex_unlock(&a->lock);
+    wb__mutex_unlock(&a->lock);
     return status;
 }

@@ -15,20 +15,20 @@ _Thread_local const char *wb__gpu_call = "";
 
 void wb__gpu_lose(wb__gpu_device *d, int code, const char *what)
 {
-    pthread_mutex_lock(&d->losing);
+    wb__mutex_lock(&d->losing);
     if (!d->lost)
         snprintf(d->lost_because, sizeof d->lost_because, "%s: %s (%d): %.300s", wb__gpu_call,
                  d->driver->error_name(code), code, what);
     d->lost = true;
-    pthread_mutex_unlock(&d->losing);
+    wb__mutex_unlock(&d->losing);
 }
 
 void wb__gpu_lose_because(wb__gpu_device *d, const char *why)
 {
-    pthread_mutex_lock(&d->losing);
+    wb__mutex_lock(&d->losing);
     if (!d->lost) snprintf(d->lost_because, sizeof d->lost_because, "%.430s", why);
     d->lost = true;
-    pthread_mutex_unlock(&d->losing);
+    wb__mutex_unlock(&d->losing);
 }
 
 bool wb__gpu_is_lost(const wb_device *base)
@@ -39,10 +39,10 @@ bool wb__gpu_is_lost(const wb_device *base)
 
 static int report_lost(wb__gpu_device *d)
 {
-    pthread_mutex_lock(&d->losing);
+    wb__mutex_lock(&d->losing);
     char because[sizeof d->lost_because];
     memcpy(because, d->lost_because, sizeof because);
-    pthread_mutex_unlock(&d->losing);
+    wb__mutex_unlock(&d->losing);
     return wb__fail(WB_ERROR_DEVICE, "%s:%d: the device is lost: %s; restart the process to"
                     " use it; other devices still work", d->driver->backend->tag,
                     d->base.ordinal, because);
@@ -75,27 +75,24 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
 enum { MAX_DRIVERS = 8 };
 static wb__gpu_state *guarded[MAX_DRIVERS];
 static _Atomic int n_guarded;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void in_child(void)
 {
     for (int i = 0; i < n_guarded; i++) guarded[i]->child = true;
 }
 
-static void notice_forks(void) { pthread_atfork(NULL, NULL, in_child); }
-
 /* Called when the driver's library is open: from then on, a forked child gets an error. */
 static void guard(wb__gpu_state *s)
 {
-    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
-    pthread_once(&once, notice_forks);
-    pthread_mutex_lock(&one);
+    static wb__mutex one = WB__MUTEX_INIT;
+    wb__at_fork(in_child);
+    wb__mutex_lock(&one);
     if (!s->guarded && n_guarded < MAX_DRIVERS) {
         guarded[n_guarded] = s;
         n_guarded++;
         s->guarded = true;
     }
-    pthread_mutex_unlock(&one);
+    wb__mutex_unlock(&one);
 }
 
 int wb__gpu_check_fork(const wb__gpu_driver *v)
@@ -111,11 +108,11 @@ int wb__gpu_check_fork(const wb__gpu_driver *v)
 /* Initialises the device's locks if `made` is true, else destroys them. */
 static void set_locks(wb__gpu_device *d, bool made)
 {
-    pthread_mutex_t *const locks[] = {&d->opening, &d->losing, &d->lock, &d->programs.lock,
+    wb__mutex *const locks[] = {&d->opening, &d->losing, &d->lock, &d->programs.lock,
                                       &d->to.lock, &d->from.lock};
     for (size_t i = 0; i < WB__COUNT(locks); i++)
-        if (made) pthread_mutex_init(locks[i], NULL);
-        else pthread_mutex_destroy(locks[i]);
+        if (made) wb__mutex_init(locks[i]);
+        else wb__mutex_destroy(locks[i]);
 }
 
 static int push(wb__gpu_device *d)
@@ -185,10 +182,10 @@ int wb__gpu_enter(wb__gpu_device *d)
         /* the backend may have been stopped after d was found */
         int status = d->base.backend->start();
         if (status) return status;
-        pthread_mutex_lock(&d->opening);
+        wb__mutex_lock(&d->opening);
         if (!d->open) status = open_device(d);
         if (!status) d->open = true;
-        pthread_mutex_unlock(&d->opening);
+        wb__mutex_unlock(&d->opening);
         if (status) return status;
     }
     return wb__unlikely(d->lost) ? report_lost(d) : push(d);
@@ -321,14 +318,14 @@ int wb__gpu_start(const wb__gpu_driver *v)
     wb__gpu_state *s = v->state;
     int status = wb__gpu_check_fork(v);
     if (status) return status;
-    pthread_mutex_lock(&s->starting);
+    wb__mutex_lock(&s->starting);
     if (!s->started) status = v->load();
     if (!s->started && !status) {
         guard(s);
         status = find(v);
     }
     if (!status) s->started = true;
-    pthread_mutex_unlock(&s->starting);
+    wb__mutex_unlock(&s->starting);
     return status;
 }
 
@@ -343,7 +340,7 @@ void wb__gpu_stop(const wb__gpu_driver *v)
 {
     wb__gpu_state *s = v->state;
     if (s->child) return;
-    pthread_mutex_lock(&s->starting);
+    wb__mutex_lock(&s->starting);
     /* the user still has objects of the backend, so the backend stays started */
     if (s->started && in_use(s)) {
         for (int i = 0; i < s->n; i++) wb__gpu_trim(&s->device[i]->base);
@@ -351,7 +348,7 @@ void wb__gpu_stop(const wb__gpu_driver *v)
         forget(v);
         s->started = false;
     }
-    pthread_mutex_unlock(&s->starting);
+    wb__mutex_unlock(&s->starting);
 }
 
 int wb__gpu_count(const wb__gpu_driver *v) { return v->state->n; }

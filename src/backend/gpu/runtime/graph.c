@@ -55,7 +55,7 @@ struct wb__graph {
     segment *segments;
     void **execs;               /* memory for `exec` of all instances */
     wb__gpu_tables tables;
-    pthread_mutex_t lock;       /* guards the fields below; acquired before the device's lock */
+    wb__mutex lock;             /* guards the fields below; acquired before the device's lock */
     uint64_t clock, runs, created;  /* created: number of instances ever created */
     uint64_t *addresses;     /* memory for `now`, and for `address` of all instances */
     uint64_t *now;           /* the addresses in this run */
@@ -116,13 +116,13 @@ static int list_segments(wb__graph *g)
 static bool open_branch(wb__gpu_device *d, const wb__sequence *s)
 {
     if (!s->after || s->waits || !d->driver->open_queue) return false;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     int code = d->driver->open_queue(d, WB__GPU_BRANCH);
     for (int i = 0; i < 2 * WB__GPU_MARKS && !code; i++) {
         void **event = &d->branch_events[i];
         if (!*event) code = d->driver->new_event(event);
     }
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     if (!code) return true;
     wb__gpu_fail(d->driver, d, code, "a branch of graphs");
     if (wb__debug("plan"))
@@ -137,7 +137,7 @@ static int make(wb__gpu_device *d, const wb__sequence *s, wb__graph **graph)
     const size_t n = (size_t)s->n_buffers + 1;
     wb__graph *g = wb__alloc_zero(1, sizeof *g);
     if (!g) return WB_ERROR_MEMORY;
-    pthread_mutex_init(&g->lock, NULL);
+    wb__mutex_init(&g->lock);
     *graph = g;
     g->s = s;
     g->arena = -1;
@@ -203,7 +203,7 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
     wb__free(g->execs);
     wb__free(g->own);
     wb__free(g->used);
-    pthread_mutex_destroy(&g->lock);
+    wb__mutex_destroy(&g->lock);
     wb__free(g);
     if (entered) wb__gpu_leave(d);
 }
@@ -302,9 +302,9 @@ static int make_exec(wb__gpu_device *d, const wb__graph *g, const segment *p, ui
 {
     void *recorded = NULL;
     if (p->aside) return 0;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     int status = record(d, g, p, block, at, &recorded);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     if (!status) {
         const int code = d->driver->instantiate(recorded, exec);
         if (code) *exec = NULL;
@@ -559,7 +559,7 @@ int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
                                   .branch_at = g->s->branch_at, .numbers = numbers};
     int status = wb__gpu_enter(d);
     if (status) return status;
-    pthread_mutex_lock(&g->lock);
+    wb__mutex_lock(&g->lock);
     instance *in = NULL;
     g->runs++;
     if (!g->broken && choose(d, g, &at, &in)) {
@@ -568,12 +568,12 @@ int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
         wb_clear_error();
         g->broken = true;
     } else if (in) {
-        pthread_mutex_lock(&d->lock);
+        wb__mutex_lock(&d->lock);
         status = launch(d, g, in, &at);
-        pthread_mutex_unlock(&d->lock);
+        wb__mutex_unlock(&d->lock);
     }
     const bool each = g->broken || !in;
-    pthread_mutex_unlock(&g->lock);
+    wb__mutex_unlock(&g->lock);
     wb__gpu_leave(d);
     return each ? launch_each(base, g, &at) : status;
 }

@@ -110,18 +110,18 @@ static int prepare_routine(wb__gpu_device *d, const wb__step *step, wb__gpu_rout
         *reason = library->vendor->reasons[WB__GPU_UNUSED];
         return WB_ERROR_UNSUPPORTED;
     }
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     const int status = library->prepare(d, step, r, reason);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     return status;
 }
 
 static void destroy_routine(wb__gpu_device *d, wb__gpu_routine *r)
 {
     if (!r) return;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     r->library->destroy(d, r);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
 }
 
 /* Prepares the step without its epilogue by a vendor library, and creates the launches of the
@@ -318,9 +318,9 @@ static bool call_locked(const wb_device *base, const wb__gpu_hook *library, cons
         wb_clear_error();
         return false;
     }
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     const bool answer = function(d, step);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     wb__gpu_leave(d);
     return answer;
 }
@@ -437,9 +437,9 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
     int status = wb__gpu_enter(d);
     if (status) return status;
     if (k->aside) wb__gpu_aside_begins(k, buffers);
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     status = launch(d, k, &at);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     if (k->aside && status) wb__gpu_aside_ends(k);
     wb__gpu_leave(d);
     return status;

@@ -75,9 +75,9 @@ static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
     char wanted[32], all[32], used[32], cached[32], message[96] = "";
     const wb__gpu_cache *c = &d->cache;
     const char *tag = d->driver->backend->tag;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     const int64_t in_use = c->used, kept = c->cached;
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     const int64_t size = (int64_t)WB__MIN(bytes, (size_t)INT64_MAX);
     if (code)
         snprintf(message, sizeof message, "; the driver reports %s (%d)",
@@ -120,10 +120,10 @@ static void empty_class(wb__gpu_device *d, size_t k)
 static void empty_cache(wb__gpu_device *d)
 {
     wb__gpu_cache *c = &d->cache;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     const bool any = c->cached != 0;
     for (size_t i = 0; i < WB__COUNT(c->free); i++) empty_class(d, i);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     if (any && d->driver->trim) d->driver->trim(d);
 }
 
@@ -146,7 +146,7 @@ void wb__gpu_release(const wb_device *base, void *memory, size_t size)
     if (!m || wb__gpu_is_child(d)) return;
     size_t bytes = 0;
     const int k = size_class(size, &bytes);
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     wb__gpu_memory **first = &d->cache.free[k].first, **last = &d->cache.free[k].last;
     d->cache.used -= (int64_t)m->bytes;
     d->cache.cached += (int64_t)m->bytes;
@@ -155,7 +155,7 @@ void wb__gpu_release(const wb_device *base, void *memory, size_t size)
     if (behind) (*last)->next = m;
     else *first = m;
     if (!m->next) *last = m;
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
 }
 
 /* ---- allocating ------------------------------------------------------------------------------ */
@@ -186,10 +186,10 @@ static wb__gpu_memory *new_block(wb__gpu_device *d, size_t bytes, int *code)
     wb__gpu_cache *c = &d->cache;
     *code = 0;
     if (bytes > (size_t)c->limit || (d->most && bytes > (size_t)d->most)) return NULL;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     const bool fits = c->used + c->cached + (int64_t)bytes <= c->limit;
     if (fits) c->used += (int64_t)bytes;
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     if (!fits) return NULL;
     wb__gpu_memory *m = wb__alloc_zero(1, sizeof *m);
     bool made = false;
@@ -198,14 +198,14 @@ static wb__gpu_memory *new_block(wb__gpu_device *d, size_t bytes, int *code)
         *code = d->driver->allocate(d, bytes, &m->at);
         made = !*code;
     }
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     if (!made) c->used -= (int64_t)bytes;
     else c->peak = WB__MAX(c->peak, c->used);
     if (made && d->allocates_in_order) {
         wb__gpu_issued(d, NULL);
         m->used = d->issued;
     }
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     if (made) return m;
     wb__free(m);
     return NULL;
@@ -220,10 +220,10 @@ static bool is_full(const wb__gpu_device *d, int code)
 static wb__gpu_memory *allocate(wb__gpu_device *d, size_t size, int k, size_t bytes)
 {
     int code = 0;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     wb__gpu_memory *m = reuse_block(&d->cache, k, size);
     if (!m) empty_class(d, (size_t)k);  /* a larger block takes the place of those of the class */
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     if (!m) m = new_block(d, bytes, &code);
     /* free all cached blocks and try again; then try the exact size, which is not rounded up */
     if (!m && is_full(d, code)) {
@@ -266,12 +266,12 @@ int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
     }
     *m = (wb_device_memory){.total = d->total, .free = (int64_t)left};
     if (base->ordinal >= d->driver->state->n) return 0;     /* not started: it has no lock */
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     const wb__gpu_cache *c = &d->cache;
     const int64_t allowed = c->limit - c->used - c->cached;
     *m = (wb_device_memory){.total = d->total, .free = WB__MIN(allowed, (int64_t)left),
                             .used = c->used, .peak = c->peak, .cached = c->cached};
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     return 0;
 }
 

@@ -121,12 +121,12 @@ wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int fl
     wb__gpu_programs *all = &d->programs;
     if (!strstr(text, "COUNTERS(")) flags &= ~WB__GPU_APART;
     const uint64_t hash = wb__gpu_text_hash(text, flags);
-    pthread_mutex_lock(&all->lock);
+    wb__mutex_lock(&all->lock);
     wb__gpu_program *p = all->program[hash % WB__GPU_BUCKETS];
     while (p && !(p->hash == hash && p->flags == flags && !strcmp(p->text, text))) p = p->next;
     if (!p) p = add(d, text, flags, hash);
     else if (!p->users++) all->idle--;
-    pthread_mutex_unlock(&all->lock);
+    wb__mutex_unlock(&all->lock);
     return p;
 }
 
@@ -134,10 +134,10 @@ void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p)
 {
     wb__gpu_programs *all = &d->programs;
     if (!p) return;
-    pthread_mutex_lock(&all->lock);
+    wb__mutex_lock(&all->lock);
     p->last = ++all->clock;
     if (!--p->users && ++all->idle > MAX_IDLE) drop_oldest(d);
-    pthread_mutex_unlock(&all->lock);
+    wb__mutex_unlock(&all->lock);
 }
 
 void wb__gpu_programs_free(wb__gpu_device *d)

@@ -48,10 +48,10 @@ int wb__gpu_begin_read(const wb_device *base, const void *memory, size_t at, siz
                         d->driver->backend->tag, d->base.ordinal, bytes, at, m->bytes);
     int status = wb__gpu_enter(d);
     if (status) return status;
-    pthread_mutex_lock(&d->from.lock);
+    wb__mutex_lock(&d->from.lock);
     if (d->staged) status = wb__gpu_make_staging(d, &d->from);
-    pthread_mutex_unlock(&d->from.lock);
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_unlock(&d->from.lock);
+    wb__mutex_lock(&d->lock);
     int i = 0;
     while (i < WB__GPU_READS && d->read[i].busy) i++;
     wb__gpu_read *r = &d->read[i];
@@ -62,7 +62,7 @@ int wb__gpu_begin_read(const wb_device *base, const void *memory, size_t at, siz
         status = begin(d, r, m, at);
         r->busy = !status;
     }
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     wb__gpu_leave(d);
     if (!status) *read = r;
     return status;
@@ -99,9 +99,9 @@ int wb__gpu_end_read(const wb_device *base, void *read, void *to)
         if (d->staged) d->driver->sync(d, WB__GPU_DOWN);
     }
     if (!status) status = wb__gpu_ended(d, r->count);
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     r->busy = false;
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     wb__gpu_leave(d);
     return status;
 }

@@ -23,8 +23,8 @@
 
 #include "backend/gpu/gpu.h"
 #include "backend/gpu/runtime/files.h"
+#include "base/mutex.h"
 
-#include <pthread.h>
 
 typedef struct wb__gpu_device wb__gpu_device;
 typedef struct wb__gpu_driver wb__gpu_driver;
@@ -57,7 +57,7 @@ typedef struct {
  * large one. */
 enum { WB__GPU_HALF = 4 << 20, WB__GPU_SMALL = 64 << 10 };
 typedef struct {
-    pthread_mutex_t lock;
+    wb__mutex lock;
     unsigned char *at;          /* NULL: not allocated yet */
     void *object;               /* the driver's object */
     void *event[2];             /* reached when a half's last transfer has ended */
@@ -110,7 +110,7 @@ static inline uint64_t wb__gpu_text_hash(const char *text, int flags)
     return h ^ h >> 29;
 }
 typedef struct {
-    pthread_mutex_t lock;       /* guards the fields below and the driver's compiler */
+    wb__mutex lock;             /* guards the fields below and the driver's compiler */
     wb__gpu_program *program[WB__GPU_BUCKETS];
     uint64_t clock;
     int idle;
@@ -134,16 +134,16 @@ struct wb__gpu_device {
     bool allocates_in_order;    /* allocating a block is a command of the compute queue */
 
     bool debug_sync, recording;         /* recording: commands are being recorded as a graph */
-    pthread_mutex_t opening;
+    wb__mutex opening;
     _Atomic bool open;
     _Atomic int holders;        /* kernels, graphs and adopted memory that are not freed yet */
 
     /* Set when the device has become unusable. */
-    pthread_mutex_t losing;
+    wb__mutex losing;
     _Atomic bool lost;
     char lost_because[440];
 
-    pthread_mutex_t lock;       /* guards the queues, and all fields below without their own lock */
+    wb__mutex lock;             /* guards the queues, and all fields below without their own lock */
     /* numbers of the last compute command, and of the last one that is known to be completed */
     uint64_t issued, completed;
     /* numbers of the last upload, and of the last upload that the compute queue waits for */
@@ -178,7 +178,7 @@ typedef struct wb__gpu_hook wb__gpu_hook;
 
 /* The state of a backend. */
 typedef struct {
-    pthread_mutex_t starting;
+    wb__mutex starting;
     bool started;
     _Atomic bool guarded, child;        /* a fork handler is set; this process is a forked child */
     int n;

@@ -134,12 +134,12 @@ static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_lau
     uint64_t rows = 0;
     uint32_t n = 0;
     void *arguments[] = {&rows, &n};
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     static const uint32_t one[3] = {1, 1, 1};
     const int code = d->driver->launch(d, WB__GPU_COMPUTE, t->function, one, l->items, l->local,
                                        arguments, NULL);
     if (!code) wb__gpu_issued(d, NULL);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     return code ? wb__gpu_fail(d->driver, d, code, "a table without rows") : 0;
 }
 

@@ -80,9 +80,9 @@ static bool compile(trial *t)
         good = !wb__gpu_kernel_of(t->d, &t->step, t->work[i], &t->kernel[i]);
         t->work[i] = NULL;                      /* the kernel has it */
     }
-    pthread_mutex_lock(&t->d->lock);
+    wb__mutex_lock(&t->d->lock);
     t->d->timing_seconds += wb__now() - begun;
-    pthread_mutex_unlock(&t->d->lock);
+    wb__mutex_unlock(&t->d->lock);
     return good;
 }
 
@@ -101,16 +101,16 @@ static int try_one(void *ctx, int i)
 static int choose(trial *t)
 {
     wb__gpu_device *d = t->d;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     const uint64_t kept = wb__gpu_kept(d, &t->c);
     const bool may = wb__gpu_may_time(d);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     for (int i = 0; i < t->c.n; i++)
         if (t->c.fingerprint[i] == kept) return i;
     if (!may || !compile(t)) return 0;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     const int best = wb__gpu_fastest(d, &t->c);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     return best;
 }
 

@@ -111,20 +111,20 @@ static void update_progress(wb__gpu_device *d)
  * at its end. */
 static uint64_t begin(wb__gpu_device *d)
 {
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     const uint64_t count = d->issued;
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     return count;
 }
 
 int wb__gpu_ended(wb__gpu_device *d, uint64_t count)
 {
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     done_up_to(d, count);
     const int failed = d->failed;
     d->failed = 0;
     if (d->issued == count) d->waiting = 0, d->flush_interval = 1;
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     if (!failed) return 0;
     static const char what[] = "a command that was enqueued earlier failed";
     wb__gpu_lose(d, failed, what);      /* its results are missing */
@@ -249,11 +249,11 @@ static int upload_large(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const u
         status = wait_half(d, s, half);
         if (status) break;
         memcpy(s->at + (size_t)half * WB__GPU_HALF, from + done, n);
-        pthread_mutex_lock(&d->lock);
+        wb__mutex_lock(&d->lock);
         if (!done) status = upload_after_uses(d, m);
         if (!status) status = put_piece(d, s, half, m, at + done, n);
         if (!status && done + n == bytes) status = uploaded(d, m);
-        pthread_mutex_unlock(&d->lock);
+        wb__mutex_unlock(&d->lock);
         s->next = !half;
     }
     return status;
@@ -269,37 +269,37 @@ static int upload_small(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const v
     int code = d->upload[slot].count ? d->driver->sync_event(d->upload[slot].event) : 0;
     if (code) return fail(d, code, "an upload");
     memcpy(piece, from, bytes);
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     int status = upload_after_uses(d, m);
     if (!status && (code = d->driver->up(d, WB__GPU_UP, m->at, at, piece, bytes, false)))
         status = fail_bytes(d, code, bytes);
     if (!status) status = uploaded(d, m);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     return status;
 }
 
 static int upload_staged(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const void *from,
                          size_t bytes)
 {
-    pthread_mutex_lock(&d->to.lock);
+    wb__mutex_lock(&d->to.lock);
     int status = wb__gpu_make_staging(d, &d->to);
     if (!status)
         status = bytes <= WB__GPU_SMALL ? upload_small(d, m, at, from, bytes)
                                         : upload_large(d, m, at, from, bytes);
     /* on failure, wait: no event follows the chunks that are already enqueued */
     if (status) d->driver->sync(d, WB__GPU_UP);
-    pthread_mutex_unlock(&d->to.lock);
+    wb__mutex_unlock(&d->to.lock);
     return status;
 }
 
 static int upload_direct(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, const void *from,
                          size_t bytes)
 {
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     if (m->used > d->completed) update_progress(d);
     const wb__gpu_queue queue = m->used > d->completed ? WB__GPU_COMPUTE : WB__GPU_UP;
     const uint64_t count = d->issued;
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     const int code = d->driver->up(d, queue, m->at, at, from, bytes, true);
     if (code) return fail_bytes(d, code, bytes);
     return queue == WB__GPU_COMPUTE ? wb__gpu_ended(d, count) : 0;
@@ -332,7 +332,7 @@ int wb__gpu_upload(const wb_device *base, void *to, size_t at, const void *from,
 static int download_queue(wb__gpu_device *d, wb__gpu_memory *m, size_t bytes, wb__gpu_queue *queue)
 {
     *queue = bytes <= WB__GPU_SMALL ? WB__GPU_COMPUTE : WB__GPU_DOWN;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     int status = wb__gpu_uses(d, m);
     if (!status && *queue == WB__GPU_COMPUTE) {
         wb__gpu_issued(d, NULL);
@@ -341,7 +341,7 @@ static int download_queue(wb__gpu_device *d, wb__gpu_memory *m, size_t bytes, wb
         const int code = mark ? d->driver->wait_event(d, WB__GPU_DOWN, mark->event) : 0;
         status = code ? fail(d, code, "before a download") : mark ? 0 : WB_ERROR_DEVICE;
     }
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     return status;
 }
 
@@ -399,9 +399,9 @@ int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t a
     if ((status = wb__gpu_enter(d))) return status;
     const uint64_t count = begin(d);
     if (d->staged) {
-        pthread_mutex_lock(&d->from.lock);
+        wb__mutex_lock(&d->from.lock);
         status = download_staged(d, to, m, at, bytes);
-        pthread_mutex_unlock(&d->from.lock);
+        wb__mutex_unlock(&d->from.lock);
     } else if ((code = d->driver->down(d, WB__GPU_COMPUTE, to, m->at, at, bytes, true))) {
         status = fail_bytes(d, code, bytes);
     }
@@ -420,11 +420,11 @@ int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_st
     if (check_place(d, to, at, bytes)) return WB_ERROR_INTERNAL;
     int status = wb__gpu_enter(d);
     if (status) return status;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     status = upload_after_uses(d, to);
     if (!status) status = put_piece(d, s, 0, to, at, bytes);
     if (!status) status = uploaded(d, to);
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     if (status) d->driver->sync(d, WB__GPU_UP);
     wb__gpu_leave(d);
     return status;
@@ -472,7 +472,7 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
 {
     int status = wb__gpu_enter(d);
     if (status) return status;
-    pthread_mutex_lock(&d->lock);
+    wb__mutex_lock(&d->lock);
     status = wb__gpu_uses(d, from);
     if (!status) status = wb__gpu_uses(d, to);
     if (!status) {
@@ -481,7 +481,7 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
         if (code) status = fail_bytes(d, code, bytes);
         else wb__gpu_issued(d, event);
     }
-    pthread_mutex_unlock(&d->lock);
+    wb__mutex_unlock(&d->lock);
     wb__gpu_leave(d);
     return status;
 }
@@ -528,23 +528,23 @@ static int copy_across(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     void *ready = NULL, *copied = NULL;
     int status = wb__gpu_enter(source);
     if (status) return status;
-    pthread_mutex_lock(&source->lock);
+    wb__mutex_lock(&source->lock);
     status = wb__gpu_uses(source, from);
     if (!status) status = event_of(source, &ready);
-    pthread_mutex_unlock(&source->lock);
+    wb__mutex_unlock(&source->lock);
     wb__gpu_leave(source);
     if (!status && !(status = wb__gpu_enter(d))) {
-        pthread_mutex_lock(&d->lock);
+        wb__mutex_lock(&d->lock);
         status = copy_behind(d, to, to_at, source, from, from_at, bytes, ready, &copied);
-        pthread_mutex_unlock(&d->lock);
+        wb__mutex_unlock(&d->lock);
         wb__gpu_leave(d);
     }
     if (!status && !(status = wb__gpu_enter(source))) {
-        pthread_mutex_lock(&source->lock);
+        wb__mutex_lock(&source->lock);
         status = await_other(source, d, copied);
         wb__gpu_issued(source, NULL);
         from->used = source->issued;
-        pthread_mutex_unlock(&source->lock);
+        wb__mutex_unlock(&source->lock);
         wb__gpu_leave(source);
     }
     if (ready && wb__gpu_enter_to_release(source)) {

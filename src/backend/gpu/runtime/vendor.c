@@ -36,10 +36,10 @@ bool wb__gpu_vendor_works(wb__gpu_vendor *l)
                  l->variable);
         return false;
     }
-    pthread_mutex_lock(&l->lock);
+    wb__mutex_lock(&l->lock);
     if (!l->searched) l->works = open_next(l);
     l->searched = true;
-    pthread_mutex_unlock(&l->lock);
+    wb__mutex_unlock(&l->lock);
     if (!l->works)
         wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s", l->search->tag, l->name, l->reason);
     return l->works;
@@ -82,13 +82,13 @@ void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int s
  * exhausted or some device has a handle.  Returns 0, or the first version's status. */
 static int create(wb__gpu_vendor *l, void **handle)
 {
-    pthread_mutex_lock(&l->lock);
+    wb__mutex_lock(&l->lock);
     const int first = l->create(handle);
     int status = first;
     while (status && !l->is_memory(status) && !l->version_fixed && open_next(l))
         status = l->create(handle);
     l->version_fixed |= !status;
-    pthread_mutex_unlock(&l->lock);
+    wb__mutex_unlock(&l->lock);
     return status ? first : 0;
 }
 

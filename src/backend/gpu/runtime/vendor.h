@@ -44,7 +44,7 @@ struct wb__gpu_vendor {
     void (*drop)(wb__gpu_entry *e);
     const char *reasons[WB__GPU_REASONS];
 
-    pthread_mutex_t lock;                   /* guards the fields below, which the runtime sets */
+    wb__mutex lock;                         /* guards the fields below, which the runtime sets */
     bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
     _Atomic bool missing_logged, warned;    /* logged: library missing; handle missing */
     int from;

@@ -1,0 +1,170 @@
+/* Locks that fork knows; see mutex.h. */
+#include "base/mutex.h"
+
+#include "base/system.h"
+
+#include <time.h>
+
+_Thread_local WB__FAST_TLS int wb__mutexes_held;
+_Atomic int wb__forking;
+
+enum {
+    HANDLERS = 16,
+    SHORT = 50 * 1000,                  /* nanoseconds between the first tries of fork */
+    LONG = 1000 * 1000,                 /* and between the later ones */
+    TRIES = 10 * 1000,                  /* ten seconds */
+    WAITS = 1000                        /* a second */
+};
+
+/* What follows is guarded by list_lock, which is held during fork and otherwise briefly. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex *all;
+typedef struct { void (*f[HANDLERS])(void); int n; } handlers;
+static handlers before, children;
+static bool registered;
+
+static void sleep_for(long nanoseconds)
+{
+    nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL);
+}
+
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+/* Gives back the locks that fork has taken, up to `end`. */
+static void give_back(const wb__mutex *end)
+{
+    for (wb__mutex *m = all; m != end; m = m->next) {
+        if (m->at_fork) pthread_mutex_unlock(&m->mutex);
+        m->at_fork = false;
+    }
+}
+
+/* Takes the list and all locks, except those that this thread holds already.  If one is taken,
+ * keeps none and returns false; at the last try it leaves such a lock out. */
+static bool take_all(bool last)
+{
+    pthread_mutex_lock(&list_lock);
+    for (wb__mutex *m = all; m; m = m->next) {
+        if (wb__mutex_is_mine(m)) continue;
+        m->at_fork = pthread_mutex_trylock(&m->mutex) == 0;
+        if (m->at_fork || last) continue;
+        give_back(m);
+        pthread_mutex_unlock(&list_lock);
+        return false;
+    }
+    return true;
+}
+
+static void before_fork(void)
+{
+    atomic_fetch_add(&wb__forking, 1);
+    for (int i = 0; !take_all(i == TRIES); i++) sleep_for(i < 20 ? SHORT : LONG);
+    for (int i = 0; i < before.n; i++) before.f[i]();
+}
+
+static void in_parent(void)
+{
+    give_back(NULL);
+    pthread_mutex_unlock(&list_lock);
+    atomic_fetch_sub(&wb__forking, 1);
+}
+
+static void in_child(void)
+{
+    for (wb__mutex *m = all; m; m = m->next) {
+        if (m->at_fork || wb__mutex_is_mine(m)) continue;
+        pthread_mutex_init(&m->mutex, NULL);    /* its owner does not exist here */
+        atomic_store(&m->owner, NULL);
+    }
+    give_back(NULL);
+    pthread_mutex_unlock(&list_lock);
+    atomic_store(&wb__forking, 0);
+    for (int i = 0; i < children.n; i++) children.f[i]();
+}
+
+/* With the list's lock held. */
+static void register_handlers(void)
+{
+    if (!registered) registered = pthread_atfork(before_fork, in_parent, in_child) == 0;
+}
+
+static void add(handlers *to, void (*f)(void))
+{
+    pthread_mutex_lock(&list_lock);
+    register_handlers();
+    int i = 0;
+    while (i < to->n && to->f[i] != f) i++;
+    if (i == to->n && to->n < HANDLERS) to->f[to->n++] = f;
+    pthread_mutex_unlock(&list_lock);
+}
+
+void wb__at_fork(void (*in_child)(void)) { add(&children, in_child); }
+void wb__before_fork(void (*f)(void)) { add(&before, f); }
+
+/* ---- locks ----------------------------------------------------------------------------------- */
+
+static void list(wb__mutex *m)
+{
+    pthread_mutex_lock(&list_lock);
+    register_handlers();
+    if (!atomic_load(&m->listed)) {
+        m->link = &all;
+        m->next = all;
+        if (all) all->link = &m->next;
+        all = m;
+        atomic_store_explicit(&m->listed, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+void wb__mutex_enter(wb__mutex *m)
+{
+    if (!atomic_load(&m->listed)) {
+        wb__system_stay_loaded();       /* handlers, threads and keys call this library's code */
+        list(m);
+    }
+    for (int i = 0; !wb__mutexes_held && atomic_load(&wb__forking) && i < WAITS; i++)
+        sleep_for(LONG);
+}
+
+int wb__mutex_init(wb__mutex *m)
+{
+    *m = (wb__mutex){.listed = false};
+    return pthread_mutex_init(&m->mutex, NULL);
+}
+
+void wb__mutex_destroy(wb__mutex *m)
+{
+    if (atomic_load(&m->listed)) {
+        pthread_mutex_lock(&list_lock);
+        *m->link = m->next;
+        if (m->next) m->next->link = m->link;
+        pthread_mutex_unlock(&list_lock);
+    }
+    pthread_mutex_destroy(&m->mutex);
+}
+
+void wb__mutex_wait(pthread_cond_t *changed, wb__mutex *m)
+{
+    wb__mutex_given(m);
+    pthread_cond_wait(changed, &m->mutex);
+    wb__mutex_taken(m);
+}
+
+int wb__mutex_timedwait(pthread_cond_t *changed, wb__mutex *m, const struct timespec *until)
+{
+    wb__mutex_given(m);
+    const int status = pthread_cond_timedwait(changed, &m->mutex, until);
+    wb__mutex_taken(m);
+    return status;
+}
+
+void wb__once_now(wb__once *once, void (*f)(void))
+{
+    wb__mutex_lock(&once->lock);
+    if (!atomic_load_explicit(&once->done, memory_order_relaxed)) {
+        f();
+        atomic_store_explicit(&once->done, true, memory_order_release);
+    }
+    wb__mutex_unlock(&once->lock);
+}

@@ -1,0 +1,104 @@
+/* Locks that fork knows.
+ *
+ * After fork the child has only the thread that called fork.  A lock that another thread held at
+ * that moment would stay locked in it for ever, and what the lock guards may be half changed.  So
+ * fork waits until it has all locks of the library, and gives them back in the parent and in the
+ * child.  Each lock of the library is therefore a wb__mutex, and each function that runs once is a
+ * wb__once; `./run lint` refuses those of the system.
+ *
+ * The locks have no order.  Fork tries them all; if one is taken, it gives back those that it got,
+ * sleeps, and tries again, so that two locks are never waited for at a time.  Meanwhile threads of
+ * the program that hold no lock wait before they take one (briefly, so that nobody waits for ever
+ * for a thread that waits here).  A lock that is not free for ten seconds, such as that of a
+ * compiled function whose callback waits for the thread that forks, is not waited for any longer.
+ * Locks of the thread that forks stay its own, in the parent and in the child. */
+#ifndef WB__MUTEX_H
+#define WB__MUTEX_H
+
+#include "base/base.h"
+
+#include <pthread.h>
+
+typedef struct wb__mutex {
+    pthread_mutex_t mutex;
+    _Atomic(const void *) owner;        /* wb__mutex_me() of the thread that holds it, or NULL */
+    atomic_bool listed;                 /* fork knows it; since its first use */
+    bool at_fork;                       /* fork has taken it */
+    struct wb__mutex *next, **link;     /* in the list of all locks */
+} wb__mutex;
+#define WB__MUTEX_INIT {PTHREAD_MUTEX_INITIALIZER, NULL, false, false, NULL, NULL}
+
+/* Number of locks that this thread holds.  A thread of the library counts one more. */
+extern _Thread_local WB__FAST_TLS int wb__mutexes_held;
+extern _Atomic int wb__forking;         /* threads that are about to fork */
+void wb__mutex_enter(wb__mutex *m);     /* lists the lock; waits while the process forks */
+
+static inline const void *wb__mutex_me(void) { return &wb__mutexes_held; }
+
+/* Whether the calling thread holds the lock. */
+static inline bool wb__mutex_is_mine(wb__mutex *m)
+{
+    return atomic_load_explicit(&m->owner, memory_order_relaxed) == wb__mutex_me();
+}
+
+/* The two halves of taking and giving back a lock, for waiting on condition variables. */
+static inline void wb__mutex_taken(wb__mutex *m)
+{
+    wb__mutexes_held++;
+    atomic_store_explicit(&m->owner, wb__mutex_me(), memory_order_relaxed);
+}
+
+static inline void wb__mutex_given(wb__mutex *m)
+{
+    atomic_store_explicit(&m->owner, NULL, memory_order_relaxed);
+    wb__mutexes_held--;
+}
+
+static inline void wb__mutex_lock(wb__mutex *m)
+{
+    if (wb__unlikely(!atomic_load_explicit(&m->listed, memory_order_acquire)
+                     || atomic_load_explicit(&wb__forking, memory_order_relaxed)))
+        wb__mutex_enter(m);
+    pthread_mutex_lock(&m->mutex);
+    wb__mutex_taken(m);
+}
+
+static inline void wb__mutex_unlock(wb__mutex *m)
+{
+    wb__mutex_given(m);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+/* A lock in memory that is freed: the owner calls wb__mutex_destroy before.  Returns 0 or the
+ * system's error. */
+int wb__mutex_init(wb__mutex *m);
+void wb__mutex_destroy(wb__mutex *m);
+
+/* Wait for a condition variable with the lock held; the second returns ETIMEDOUT after the time of
+ * CLOCK_REALTIME. */
+void wb__mutex_wait(pthread_cond_t *changed, wb__mutex *m);
+int wb__mutex_timedwait(pthread_cond_t *changed, wb__mutex *m, const struct timespec *until);
+
+/* Called once by a thread that the library starts: others may wait for it while they hold locks, so
+ * it does not wait while the process forks. */
+static inline void wb__mutex_helps(void) { wb__mutexes_held++; }
+
+/* Adds a function that a forked child calls, with all locks free.  It forgets the threads that the
+ * child does not have.  A function is added once however often it is passed. */
+void wb__at_fork(void (*in_child)(void));
+/* The same of a function that is called before fork, by the thread that forks, with all locks taken
+ * that have `at_fork` set; it takes none. */
+void wb__before_fork(void (*f)(void));
+
+/* A function that runs once in a process.  If another thread runs it, the call waits. */
+typedef struct { wb__mutex lock; atomic_bool done; } wb__once;
+#define WB__ONCE_INIT {WB__MUTEX_INIT, false}
+void wb__once_now(wb__once *once, void (*f)(void));
+
+static inline void wb__once_run(wb__once *once, void (*f)(void))
+{
+    if (wb__unlikely(!atomic_load_explicit(&once->done, memory_order_acquire)))
+        wb__once_now(once, f);
+}
+
+#endif
