@@ -103,6 +103,27 @@ typedef enum {
     WB_KEEP = 255                   /* option of wb_to and wb_gpu: dtypes do not change */
 } wb_dtype;
 
+/* The numbers of the dtypes once more, as WB_DTYPE_F32_, ...: where a macro hides WB_F32. */
+enum {
+#define WB_DTYPE_NUMBER(NAME, ...) WB_DTYPE_##NAME##_ = WB_##NAME,
+    WB_DTYPES(WB_DTYPE_NUMBER)
+#undef WB_DTYPE_NUMBER
+};
+/* The C types of numbers in memory, as X(type, dtypes): a bit 1 << dtype for each dtype that they
+ * may have.  Bytes (char) may have any, and are not listed. */
+#define WB_C_TYPES_(X)                                                                      \
+    X(float, 1 << WB_DTYPE_F32_) X(double, 1 << WB_DTYPE_F64_)                              \
+    X(int, 1 << WB_DTYPE_I32_) X(long long, 1 << WB_DTYPE_I64_)                             \
+    X(long, 1 << (sizeof(long) == 4 ? WB_DTYPE_I32_ : WB_DTYPE_I64_))                       \
+    X(bool, 1 << WB_DTYPE_BOOL_ | 1 << WB_DTYPE_U8_)                                        \
+    X(unsigned short, 1 << WB_DTYPE_F16_ | 1 << WB_DTYPE_BF16_) WB_C_HALF_(X)               \
+    X(short, 0) X(unsigned, 0) X(unsigned long, 0) X(unsigned long long, 0) X(long double, 0)
+#ifdef __FLT16_MAX__
+#define WB_C_HALF_(X) X(_Float16, 1 << WB_DTYPE_F16_)
+#else
+#define WB_C_HALF_(X)
+#endif
+
 /** The largest number of dimensions of a tensor. */
 enum { WB_MAX_DIMS = 8 };
 

@@ -64,6 +64,56 @@ inline wb_tensor *wb_truncated_normal(double mean, double std, double low, doubl
         },
         dims...);
 }
+/* The dtypes that data of the type T may have: a bit for each (WB_C_TYPES_); -1: any. */
+template <class T> constexpr const char *wb_c_name_ = "";
+template <class T> constexpr int wb_c_dtypes_ = -1;
+#define WB_C_TYPE_(type, dtypes)                                                                \
+    template <> inline constexpr const char *wb_c_name_<type> = #type " *";                     \
+    template <> inline constexpr int wb_c_dtypes_<type> = (dtypes);
+WB_C_TYPES_(WB_C_TYPE_)
+#undef WB_C_TYPE_
+template <class T> using wb_element_ = std::remove_cv_t<std::remove_all_extents_t<T>>;
+template <class T> constexpr bool wb_data_fit_(wb_dtype dtype)
+{
+    return wb_c_dtypes_<wb_element_<T>> >> dtype & 1;
+}
+/* clang refuses a call whose dtype does not fit; gcc, where it optimises; elsewhere the call fails. */
+#if defined(__clang__)
+#define WB_FITS_ __attribute__((diagnose_if(!wb_data_fit_<T>(dtype),                            \
+                     "the data have another type than the dtype", "error")))
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wgcc-compat"
+#else
+#define WB_FITS_
+#endif
+#if defined(__OPTIMIZE__) && !defined(__clang__)
+__attribute__((error("the data have another type than the dtype"))) void wb_data_do_not_fit_();
+#define WB_MUST_FIT_() \
+    if (__builtin_constant_p(dtype) && !wb_data_fit_<T>(dtype)) wb_data_do_not_fit_()
+#else
+#define WB_MUST_FIT_() (void)0
+#endif
+/** wb_from and wb_borrow look at the type of the data, as in C. */
+template <class T>
+inline wb_tensor *wb_from(const T *data, wb_dtype dtype, int ndim, const int64_t *dims) WB_FITS_
+{
+    WB_MUST_FIT_();
+    return wb_from_(data, dtype, ndim, dims, wb_c_name_<wb_element_<T>>,
+                    wb_c_dtypes_<wb_element_<T>>);
+}
+template <class T>
+inline wb_tensor *wb_borrow(T *data, wb_dtype dtype, int ndim, const int64_t *dims,
+                            void (*release)(void *, void *), void *context) WB_FITS_
+{
+    WB_MUST_FIT_();
+    return wb_borrow_(data, dtype, ndim, dims, release, context, wb_c_name_<wb_element_<T>>,
+                      wb_c_dtypes_<wb_element_<T>>);
+}
+#undef WB_FITS_
+#undef WB_MUST_FIT_
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
 template <class... I> inline double wb_at(wb_tensor *x, I... index)
 {
     return wb_with_dims_([=](int n, const int64_t *i) { return wb_at_array(x, n, i); }, index...);

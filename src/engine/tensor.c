@@ -418,7 +418,7 @@ static bool host_data(const char *what, const void *data, wb_dtype dtype, int nd
     return data || !*size;
 }
 
-wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims)
+wb_tensor *(wb_from)(const void *data, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     int64_t size;
     if (!host_data("from", data, dtype, ndim, dims, &size)) return NULL;
@@ -453,8 +453,8 @@ wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int n
     return x;
 }
 
-wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
-                     void (*release)(void *data, void *context), void *context)
+wb_tensor *(wb_borrow)(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
+                       void (*release)(void *data, void *context), void *context)
 {
     int64_t size;
     if (!host_data("borrow", data, dtype, ndim, dims, &size)) return NULL;
