@@ -370,6 +370,19 @@ WB_API int wb_threads(void);
  * shuffling.  A thread that does not call it uses a random seed from the operating system. */
 WB_API void wb_seed(uint64_t seed);
 
+/* ---- exceptions of C++ ------------------------------------------------------------------------ */
+
+/* How the library calls functions of a C++ program; cxx.h gives it one for each of its files.
+ * `call` runs f(arg), and returns NULL, or what f has thrown, with its text.  `again` throws that;
+ * `drop` frees it. */
+typedef struct wb_catcher_ {
+    void *(*call)(void (*f)(void *arg), void *arg, char *text, size_t bytes);
+    void (*again)(void *thrown);
+    void (*drop)(void *thrown);
+    struct wb_catcher_ *next;
+} wb_catcher_;
+WB_API void wb_catch_(wb_catcher_ *catcher, bool adds);
+
 #ifdef __cplusplus
 }
 #endif

@@ -57,6 +57,9 @@ _Thread_local int wb__thread_rank;
 static bool _Atomic without_info;
 void wb__log_without_info(bool without) { without_info = without; }
 
+WB__PROGRAM_CALL(handler, int, wb_log_handler f; wb_log_level level; const char *text; void *context;,
+                 (c->f(c->level, c->text, c->context), 0))
+
 void wb__log(wb_log_level level, const char *format, ...)
 {
     if (level == WB_LOG_INFO && (without_info || wb__thread_rank > 1)) return;
@@ -76,7 +79,7 @@ void wb__log(wb_log_level level, const char *format, ...)
     wb_log_handler call = handler.call;
     void *context = handler.context;
     pthread_mutex_unlock(&handler_lock);
-    if (call) call(level, all, context);
+    if (call) wb__call_caught(handler_run, &(handler_call){call, level, all, context, 0});
     else print(level, all);
     if (all != text) wb__free(all);
 }

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 /* ---- Linux ----------------------------------------------------------------------------------- */
 
@@ -238,3 +240,13 @@ bool wb__system_program(char *path, size_t capacity)
 }
 
 #endif
+
+long wb__system_thread(void)
+{
+#ifdef __linux__
+    return (long)syscall(SYS_gettid);
+#else
+    static atomic_long threads;
+    return atomic_fetch_add(&threads, 1) + 1;
+#endif
+}

@@ -2,6 +2,7 @@
 #include "engine/object.h"
 
 #include "base/environment.h"
+#include "base/system.h"
 #include "engine/tensor.h"
 
 #include <pthread.h>
@@ -40,6 +41,7 @@ wb__thread *wb__thread_start(void)
     pthread_once(&thread_once, make_key);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
+    t->number = wb__system_thread();
     t->eager = wb__environment_switch("WEBER_EAGER", false);
     if (wb__debug("check")) wb__checks = true;
     wb__thread_now = t;

@@ -16,6 +16,7 @@ void wb__request_free(wb__request *r)
     wb__free(r->writes);
     wb__free(r->targets);
     wb__free(r->leaf_of);
+    wb__free(r->reads);
     memset(r, 0, sizeof *r);
 }
 

@@ -57,6 +57,18 @@ static bool take_by_place(const char *rule, wb_Rule_options *o, const wb__given 
     return true;
 }
 
+/* Names of other libraries (WB_FOREIGN_NUMBERS_) that got a 0, which compiles. */
+static bool names_fit(const char *what, const wb__given *g)
+{
+    static const char *const names[][2] = {{"lr", "eta"}, {"learning_rate", "eta"},
+                                           {"momentum", "rho"}, {"weight_decay", "lambda"}};
+    for (size_t i = 0; i < WB__COUNT(names); i++)
+        if (!g->all && wb__is_given(g, names[i][0], -1))
+            return !wb__fail(WB_ERROR_ARGUMENT, "%s: .%s is called .%s here", what, names[i][0],
+                             names[i][1]);
+    return true;
+}
+
 bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
                    const wb_Rule_options *given)
 {
@@ -64,6 +76,7 @@ bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
     if (!wb__read_options(what, o, sizeof *o, given,
                           "eta rho beta eps lambda delta omega ell gamma", &g))
         return false;
+    if (!names_fit(what, &g)) return false;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         const wb__rule_field *f = &wb__rule_fields[i];
         if (f->offset >= g.size) continue;                  /* an older header has no such option */
