@@ -109,20 +109,33 @@ enum {
     WB_DTYPES(WB_DTYPE_NUMBER)
 #undef WB_DTYPE_NUMBER
 };
-/* The C types of numbers in memory, as X(type, dtypes): a bit 1 << dtype for each dtype that they
- * may have.  Bytes (char) may have any, and are not listed. */
+/* The C types of numbers in memory, as X(name, type, dtypes): a bit 1 << dtype for each dtype that
+ * they may have.  Bytes (char) may have any, and are not listed.  Rows are only added, at the end. */
 #define WB_C_TYPES_(X)                                                                      \
-    X(float, 1 << WB_DTYPE_F32_) X(double, 1 << WB_DTYPE_F64_)                              \
-    X(int, 1 << WB_DTYPE_I32_) X(long long, 1 << WB_DTYPE_I64_)                             \
-    X(long, 1 << (sizeof(long) == 4 ? WB_DTYPE_I32_ : WB_DTYPE_I64_))                       \
-    X(bool, 1 << WB_DTYPE_BOOL_ | 1 << WB_DTYPE_U8_)                                        \
-    X(unsigned short, 1 << WB_DTYPE_F16_ | 1 << WB_DTYPE_BF16_) WB_C_HALF_(X)               \
-    X(short, 0) X(unsigned, 0) X(unsigned long, 0) X(unsigned long long, 0) X(long double, 0)
+    X(FLOAT, float, 1 << WB_DTYPE_F32_) X(DOUBLE, double, 1 << WB_DTYPE_F64_)               \
+    X(INT, int, 1 << WB_DTYPE_I32_) X(LLONG, long long, 1 << WB_DTYPE_I64_)                 \
+    X(LONG, long, 1 << (sizeof(long) == 4 ? WB_DTYPE_I32_ : WB_DTYPE_I64_))                 \
+    X(BOOL, bool, 1 << WB_DTYPE_BOOL_ | 1 << WB_DTYPE_U8_)                                  \
+    X(USHORT, unsigned short, 1 << WB_DTYPE_F16_ | 1 << WB_DTYPE_BF16_)                     \
+    X(SHORT, short, 0) X(UINT, unsigned, 0) X(ULONG, unsigned long, 0)                      \
+    X(ULLONG, unsigned long long, 0) X(LDOUBLE, long double, 0) WB_C_HALF_(X)
 #ifdef __FLT16_MAX__
-#define WB_C_HALF_(X) X(_Float16, 1 << WB_DTYPE_F16_)
+#define WB_C_HALF_(X) X(HALF, _Float16, 1 << WB_DTYPE_F16_)
 #else
 #define WB_C_HALF_(X)
 #endif
+enum {
+#define WB_C_ROW(name, type, dtypes) WB_C_ROW_##name##_,
+    WB_C_TYPES_(WB_C_ROW)
+#undef WB_C_ROW
+    WB_C_ROWS_
+};
+/* A row and its dtypes in one number; -1: another type, which may have any dtype. */
+enum {
+#define WB_C_TYPE(name, type, dtypes) WB_C_##name##_ = WB_C_ROW_##name##_ << 16 | (dtypes),
+    WB_C_TYPES_(WB_C_TYPE)
+#undef WB_C_TYPE
+};
 
 /** The largest number of dimensions of a tensor. */
 enum { WB_MAX_DIMS = 8 };

@@ -122,18 +122,16 @@ inline wb_tensor *wb_truncated_normal(double mean, double std, double low, doubl
         },
         dims...);
 }
-/* The dtypes that data of the type T may have: a bit for each (WB_C_TYPES_); -1: any. */
-template <class T> constexpr const char *wb_c_name_ = "";
-template <class T> constexpr int wb_c_dtypes_ = -1;
-#define WB_C_TYPE_(type, dtypes)                                                                \
-    template <> inline constexpr const char *wb_c_name_<type> = #type " *";                     \
-    template <> inline constexpr int wb_c_dtypes_<type> = (dtypes);
+/* The number of the type T in WB_C_TYPES_; -1: another. */
+template <class T> constexpr int wb_c_type_ = -1;
+#define WB_C_TYPE_(name, type, dtypes) \
+    template <> inline constexpr int wb_c_type_<type> = WB_C_##name##_;
 WB_C_TYPES_(WB_C_TYPE_)
 #undef WB_C_TYPE_
 template <class T> using wb_element_ = std::remove_cv_t<std::remove_all_extents_t<T>>;
 template <class T> constexpr bool wb_data_fit_(wb_dtype dtype)
 {
-    return wb_c_dtypes_<wb_element_<T>> >> dtype & 1;
+    return wb_c_type_<wb_element_<T>> >> dtype & 1;
 }
 /* clang refuses a call whose dtype does not fit; gcc, where it optimises; elsewhere the call fails. */
 #if defined(__clang__)
@@ -156,16 +154,14 @@ template <class T>
 inline wb_tensor *wb_from(const T *data, wb_dtype dtype, int ndim, const int64_t *dims) WB_FITS_
 {
     WB_MUST_FIT_();
-    return wb_from_(data, dtype, ndim, dims, wb_c_name_<wb_element_<T>>,
-                    wb_c_dtypes_<wb_element_<T>>);
+    return wb_from_(data, dtype, ndim, dims, wb_c_type_<wb_element_<T>>);
 }
 template <class T>
 inline wb_tensor *wb_borrow(T *data, wb_dtype dtype, int ndim, const int64_t *dims,
                             void (*release)(void *, void *), void *context) WB_FITS_
 {
     WB_MUST_FIT_();
-    return wb_borrow_(data, dtype, ndim, dims, release, context, wb_c_name_<wb_element_<T>>,
-                      wb_c_dtypes_<wb_element_<T>>);
+    return wb_borrow_(data, dtype, ndim, dims, release, context, wb_c_type_<wb_element_<T>>);
 }
 #undef WB_FITS_
 #undef WB_MUST_FIT_

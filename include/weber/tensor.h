@@ -31,43 +31,40 @@ WB_API wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int6
 WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                             void (*release)(void *data, void *context), void *context);
 
-/* wb_from and wb_borrow of data whose C type has a name, such as "double *", and may have the
- * dtypes whose bits are set in `dtypes`.  The macros and C++ call them. */
+/* wb_from and wb_borrow of data of a C type: a number of WB_C_TYPES_, or -1.  The macros and C++ call
+ * them. */
 WB_API wb_tensor *wb_from_(const void *data, wb_dtype dtype, int ndim, const int64_t *dims,
-                           const char *type, int dtypes);
+                           int type);
 WB_API wb_tensor *wb_borrow_(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
-                             void (*release)(void *data, void *context), void *context,
-                             const char *type, int dtypes);
+                             void (*release)(void *data, void *context), void *context, int type);
 #ifndef __cplusplus
 #define wb_from(...) WB_DATA_(wb_from_, __VA_ARGS__)
 #define wb_borrow(...) WB_DATA_(wb_borrow_, __VA_ARGS__)
-/* f(arguments of the call, name of the data's type, its dtypes).  In the block each dtype that the
- * data cannot have is hidden by an object of the same name that is a struct: no argument for a
- * dtype. */
+/* f(arguments of the call, number of the data's type).  In the block each dtype that the data cannot
+ * have is hidden by an object of the same name that is a struct: no argument for a dtype. */
 #define WB_DATA_(f, ...)                                                                    \
     __extension__({                                                                         \
         _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"")       \
-        enum { wb_dtypes_ = WB_OF_DATA_(WB_C_DTYPES_, -1, WB_DATA_TYPE_(__VA_ARGS__, )) };   \
+        typedef __typeof__(WB_DECAY_(WB_DATA_TYPE_(__VA_ARGS__, ))) wb_p_;                       \
+        typedef __typeof__(WB_ELEMENT_(wb_p_)) wb_q_;                                       \
+        enum { wb_c_ = _Generic(WB_ELEMENT_(wb_q_), WB_C_TYPES_(WB_C_CASE_) default: -1) }; \
         WB_DTYPES(WB_DTYPE_OF_DATA_)                                                        \
-        _Pragma("GCC diagnostic pop")                                                       \
-        f(__VA_ARGS__, WB_OF_DATA_(WB_C_NAME_, "", WB_DATA_TYPE_(__VA_ARGS__, )), wb_dtypes_); \
+        _Pragma("GCC diagnostic pop") f(__VA_ARGS__, wb_c_);                                \
     })
 #define WB_DTYPE_OF_DATA_(NAME, ...)                                                        \
     __attribute__((unused)) const __typeof__(__builtin_choose_expr(                         \
-        wb_dtypes_ >> WB_DTYPE_##NAME##_ & 1, (wb_dtype)0,                                  \
-        (struct wb_data_has_another_type){0})) WB_##NAME = {(wb_dtype)WB_DTYPE_##NAME##_};
-struct wb_data_has_another_type { int none; };
-/* The row of WB_C_TYPES_ for the type of x, which is a pointer or an array, of one dimension to
- * three, else `other`. */
-#define WB_OF_DATA_(row, other, x)                                                          \
-    _Generic(x, WB_C_TYPES_(row) default: _Generic(WB_AT_(x), WB_C_TYPES_(row)              \
-        default: _Generic(WB_AT_(WB_AT_(x)), WB_C_TYPES_(row) default: other)))
-#define WB_C_DTYPES_(type, dtypes) type *: dtypes, const type *: dtypes,
-#define WB_C_NAME_(type, dtypes) type *: #type " *", const type *: #type " *",
-/* *x, if x can be followed. */
-#define WB_AT_(x)                                                                           \
-    (*__builtin_choose_expr(__builtin_classify_type(x) == 5,                                \
-                            _Generic(x, void *: "", const void *: "", default: x), ""))
+        wb_c_ >> WB_DTYPE_##NAME##_ & 1, wb_fits_, wb_fits_not_)) WB_##NAME = {             \
+        (wb_dtype)WB_DTYPE_##NAME##_};
+extern const wb_dtype wb_fits_;             /* these two are not defined: only their types count */
+extern const struct wb_data_has_another_type { int none; } wb_fits_not_;
+#define WB_C_CASE_(name, type, dtypes) type *: WB_C_##name##_, const type *: WB_C_##name##_,
+/* A pointer of the type T; if it points to arrays, or pointers, what it points to. */
+#define WB_ELEMENT_(T)                                                                      \
+    WB_DECAY_(__builtin_choose_expr(__builtin_classify_type(WB_AT_(T)) == 5, WB_AT_(T), *(T *)0))
+#define WB_DECAY_(x) (1 ? x : x)            /* an array as a pointer */
+#define WB_AT_(T) (*_Generic(*(T *)0, void *: "", const void *: "",                         \
+                             default: __builtin_choose_expr(                                \
+                                 __builtin_classify_type(*(T *)0) == 5, *(T *)0, "")))
 /* An expression, not to be evaluated, of the type of the first argument.  The commas of a compound
  * literal separate arguments: of (double[]){1, 2} the first is (double[]){1, and what is in
  * the parentheses is the type.  Of a cast it is the type, of (p) the pointer. */

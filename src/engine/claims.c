@@ -42,6 +42,13 @@ wb__reading wb__read_begin(wb_tensor *v, const char *what)
 
 void wb__read_end(wb_tensor *v) { atomic_fetch_sub_explicit(&v->readers, 1, memory_order_release); }
 
+int wb__read_input(wb_tensor *x, wb__reading *reads)
+{
+    *reads = WB__READS_OWN;
+    if (x && x->op == WB__OP_variable) *reads = wb__read_begin(x, "call_compiled");
+    return *reads ? 0 : (int)wb_error_code();
+}
+
 /* Waits until no other thread reads v. */
 static bool wait_for_readers(const wb_tensor *v)
 {
@@ -93,7 +100,8 @@ int wb__leaves_begin(wb__request *r)
     r->n_reads = 0;
     for (int i = 0; i < r->n_leaves; i++) {
         const wb_tensor *x = r->leaves[i].tensor;
-        wb_tensor *v = x->flags & WB__GONE ? NULL : wb__variable_of(x);
+        if (x->flags & WB__GONE) return wb__gone(x);    /* another thread has overwritten it */
+        wb_tensor *v = wb__variable_of(x);
         if (!v) continue;
         const wb__reading reads = wb__read_begin(v, "evaluation");
         if (!reads) return wb_error_code();
@@ -103,7 +111,7 @@ int wb__leaves_begin(wb__request *r)
             return WB_ERROR_MEMORY;
         }
         r->reads[r->n_reads++] = v;
-        if (x->flags & WB__GONE) return wb__gone(x);    /* it has been overwritten just now */
+        if (x->flags & WB__GONE) return wb__gone(x);
     }
     return 0;
 }

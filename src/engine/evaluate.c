@@ -87,6 +87,7 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
 static void end_version(wb_tensor *old, const wb_tensor *v)
 {
     old->flags |= WB__GONE;
+    atomic_thread_fence(memory_order_release);      /* request.c: encode */
     old->name = v->name;
     wb__storage_unref(old->storage);
     old->storage = NULL;

@@ -306,7 +306,6 @@ TEST(refusals)
     REFUSED(wb_ClipNorm(1, .omega = 2), WB_ERROR_ARGUMENT, "ClipNorm", "by place is .omega");
     REFUSED(wb_ClipNorm(1, 2), WB_ERROR_ARGUMENT, "ClipNorm", "by place is .omega");
     REFUSED(wb_AdaDelta(0.9, 0.5), WB_ERROR_ARGUMENT, "AdaDelta", "by place is .rho");
-    REFUSED(wb_ClipGrad(0.5, .eta = 2), WB_ERROR_ARGUMENT, "ClipGrad", "by place is .delta");
     REFUSED(wb_Adam(.lr = 0), WB_ERROR_ARGUMENT, "Adam", ".lr is called .eta");
     REFUSED(wb_AdamW(.weight_decay = 0), WB_ERROR_ARGUMENT, ".weight_decay is called .lambda");
     REFUSED(wb_Momentum(.omega = 2), WB_ERROR_ARGUMENT, "no omega", "it has .eta, .rho");

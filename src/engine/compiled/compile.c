@@ -141,7 +141,6 @@ static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
 
 WB__PROGRAM_CALL(recordable, int, const wb_compiled *of; wb_tensor *const *in; wb_tensor **out;,
                  c->of->f(c->in, c->out, c->of->ctx))
-
 /* Calls f.  An error that was set before the call is set again if f sets none. */
 static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, int *n,
                          wb_tensor **out)
@@ -542,14 +541,6 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     return status;
 }
 
-static int begin_leaf(const leaf *l, wb__reading *reads)
-{
-    wb_tensor *x = l->input == NO_INPUT ? l->tensor : NULL;
-    *reads = WB__READS_OWN;
-    if (x && x->op == WB__OP_variable) *reads = wb__read_begin(x, "call_compiled");
-    return *reads ? 0 : (int)wb_error_code();
-}
-
 /* As replay.  Claims the variables that it writes, and reads the others (claims.c). */
 static int replay_claimed(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
@@ -557,7 +548,7 @@ static int replay_claimed(recording *r, wb_tensor *const *in, wb_tensor **made)
     for (; claimed < r->n_writes; claimed++)
         if ((status = wb__claim(r->writes[claimed].variable, "call_compiled"))) break;
     for (; !status && begun < r->n_leaves; begun++)
-        if ((status = begin_leaf(&r->leaves[begun], &r->leaves[begun].reads))) break;
+        if ((status = wb__read_input(r->leaves[begun].tensor, &r->leaves[begun].reads))) break;
     if (!status) status = replay(r, in, made);
     while (begun--)
         if (r->leaves[begun].reads == WB__READS_COUNTED) wb__read_end(r->leaves[begun].tensor);
