@@ -154,14 +154,14 @@ template <class T>
 inline wb_tensor *wb_from(const T *data, wb_dtype dtype, int ndim, const int64_t *dims) WB_FITS_
 {
     WB_MUST_FIT_();
-    return wb_from_(data, dtype, ndim, dims, wb_c_type_<wb_element_<T>>);
+    return wb_from_typed_(data, dtype, ndim, dims, wb_c_type_<wb_element_<T>>);
 }
 template <class T>
 inline wb_tensor *wb_borrow(T *data, wb_dtype dtype, int ndim, const int64_t *dims,
                             void (*release)(void *, void *), void *context) WB_FITS_
 {
     WB_MUST_FIT_();
-    return wb_borrow_(data, dtype, ndim, dims, release, context, wb_c_type_<wb_element_<T>>);
+    return wb_borrow_typed_(data, dtype, ndim, dims, release, context, wb_c_type_<wb_element_<T>>);
 }
 #undef WB_FITS_
 #undef WB_MUST_FIT_
