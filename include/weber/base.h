@@ -110,7 +110,7 @@ enum {
 #undef WB_DTYPE_NUMBER
 };
 /* The C types of numbers in memory, as X(name, type, dtypes): a bit 1 << dtype for each dtype that
- * they may have.  Bytes (char) may have any, and are not listed.  Rows are only added, at the end. */
+ * they may have.  Bytes (char) may have any, and are not listed.  Rows are added at the end only. */
 #define WB_C_TYPES_(X)                                                                      \
     X(FLOAT, float, 1 << WB_DTYPE_F32_) X(DOUBLE, double, 1 << WB_DTYPE_F64_)               \
     X(INT, int, 1 << WB_DTYPE_I32_) X(LLONG, long long, 1 << WB_DTYPE_I64_)                 \
@@ -383,7 +383,7 @@ WB_API int wb_threads(void);
  * shuffling.  A thread that does not call it uses a random seed from the operating system. */
 WB_API void wb_seed(uint64_t seed);
 
-/* ---- exceptions of C++ ------------------------------------------------------------------------ */
+/* ---- exceptions of C++ ----------------------------------------------------------------------- */
 
 /* How the library calls functions of a C++ program; cxx.h gives it one for each of its files.
  * `call` runs f(arg), and returns NULL, or what f has thrown, with its text.  `again` throws that;

@@ -17,8 +17,8 @@
  * throws the exception again from the call of the program: wb_train, wb_call, wb_loader_next, ...
  * The thread is then in the mode that it had before, and the program can go on.  An exception in a
  * thread of a loader, or of wb_distributed_run, reaches the thread that waits for it.  Functions
- * that only free or close (wb_free, wb_scope_close, wb_loader_stop, ...) throw nothing: an exception
- * that is caught in them comes from the next call. */
+ * that only free or close (wb_free, wb_scope_close, wb_loader_stop, ...) throw nothing: an
+ * exception that is caught in them comes from the next call. */
 #ifndef WEBER_CXX_H
 #define WEBER_CXX_H
 
@@ -133,7 +133,7 @@ template <class T> constexpr bool wb_data_fit_(wb_dtype dtype)
 {
     return wb_c_type_<wb_element_<T>> >> dtype & 1;
 }
-/* clang refuses a call whose dtype does not fit; gcc, where it optimises; elsewhere the call fails. */
+/* clang refuses a call whose dtype does not fit; gcc if it optimises; elsewhere the call fails. */
 #if defined(__clang__)
 #define WB_FITS_ __attribute__((diagnose_if(!wb_data_fit_<T>(dtype),                            \
                      "the data have another type than the dtype", "error")))

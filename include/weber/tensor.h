@@ -31,8 +31,8 @@ WB_API wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int6
 WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                             void (*release)(void *data, void *context), void *context);
 
-/* wb_from and wb_borrow of data of a C type: a number of WB_C_TYPES_, or -1.  The macros and C++ call
- * them. */
+/* wb_from and wb_borrow of data of a C type: a number of WB_C_TYPES_, or -1.  The macros and C++
+ * call them. */
 WB_API wb_tensor *wb_from_typed_(const void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                            int type);
 WB_API wb_tensor *wb_borrow_typed_(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
@@ -40,8 +40,8 @@ WB_API wb_tensor *wb_borrow_typed_(void *data, wb_dtype dtype, int ndim, const i
 #ifndef __cplusplus
 #define wb_from(...) WB_DATA_(wb_from_typed_, __VA_ARGS__)
 #define wb_borrow(...) WB_DATA_(wb_borrow_typed_, __VA_ARGS__)
-/* f(arguments of the call, number of the data's type).  In the block each dtype that the data cannot
- * have is hidden by an object of the same name that is a struct: no argument for a dtype. */
+/* f(arguments of the call, number of the data's type).  In the block each dtype that the data
+ * cannot have is hidden by an object of the same name that is a struct: no argument for a dtype. */
 #define WB_DATA_(f, ...)                                                                    \
     __extension__({                                                                         \
         _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"")       \

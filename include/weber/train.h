@@ -39,10 +39,11 @@ extern "C" {
     struct wb_the_weight_decay_is_lambda *weight_decay;
 
 /** Options of all rules and of wb_adjust.  A rule uses the numbers that its formula names.  The
- * comment of the rule gives their defaults.  A number by place is eta, or for a rule without eta the
- * number that its comment gives by place.  Errors: a number that the rule does not use, or that is
- * given twice; NaN; an infinite eta; a beta of 1 or more; a rho above 1; a negative number other than lambda; ell[0]
- * above 1, or ell[1] below 1; gamma[0] above gamma[1]; .centred in a rule other than wb_RMSProp. */
+ * comment of the rule gives their defaults.  A number by place is eta, or for a rule without eta
+ * the number that its comment gives by place.  Errors: a number that the rule does not use, or
+ * that is given twice; NaN; an infinite eta; a beta of 1 or more; a rho above 1; a negative number
+ * other than lambda; ell[0] above 1, or ell[1] below 1; gamma[0] above gamma[1]; .centred in a
+ * rule other than wb_RMSProp. */
 typedef struct wb_Rule_options {
     WB_OPTIONS_HEAD(wb_Rule_options)
 #ifndef __cplusplus

@@ -1,6 +1,7 @@
-/* Exceptions of C++.  Functions of the program are called through wb__call_caught.  If a C++ program
- * has given the library a catcher (cxx.h), an exception that the function throws is caught there and
- * kept for this thread, as an error is, until a call of the program ends (wb__edge_leave). */
+/* Exceptions of C++.  Functions of the program are called through wb__call_caught.  If a C++
+ * program has given the library a catcher (cxx.h), an exception that the function throws is caught
+ * there and kept for this thread, as an error is, until a call of the program ends
+ * (wb__edge_leave). */
 #include "base/base.h"
 
 #include <pthread.h>

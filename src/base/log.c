@@ -57,8 +57,8 @@ _Thread_local int wb__thread_rank;
 static bool _Atomic without_info;
 void wb__log_without_info(bool without) { without_info = without; }
 
-WB__PROGRAM_CALL(handler, int, wb_log_handler f; wb_log_level level; const char *text; void *context;,
-                 (c->f(c->level, c->text, c->context), 0))
+WB__PROGRAM_CALL(handler, int, wb_log_handler f; wb_log_level level; const char *text;
+                 void *context;, (c->f(c->level, c->text, c->context), 0))
 
 void wb__log(wb_log_level level, const char *format, ...)
 {

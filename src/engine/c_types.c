@@ -1,4 +1,4 @@
-/* wb_from and wb_borrow with the C type of the data, which the macros of the header and C++ know. */
+/* wb_from and wb_borrow with the C type of the data, which the macros and C++ know. */
 #include "engine/tensor.h"
 
 #include <stdio.h>
@@ -27,7 +27,8 @@ static bool data_fit(const char *what, wb_dtype dtype, int type)
                      c_types[dtype]);
 }
 
-wb_tensor *wb_from_typed_(const void *data, wb_dtype dtype, int ndim, const int64_t *dims, int type)
+wb_tensor *wb_from_typed_(const void *data, wb_dtype dtype, int ndim, const int64_t *dims,
+                          int type)
 {
     return data_fit("from", dtype, type) ? (wb_from)(data, dtype, ndim, dims) : NULL;
 }

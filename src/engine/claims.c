@@ -67,8 +67,8 @@ int wb__claim(wb_tensor *v, const char *what)
     if (!atomic_compare_exchange_strong(&v->writer, &none, t)) return taken(v, what);
     if (wb__unlikely(atomic_load(&v->readers)) && !wait_for_readers(v)) {
         atomic_store(&v->writer, NULL);
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: another thread has evaluated with %s for %d s", what,
-                        wb_describe(v), LONGEST);
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: another thread has evaluated with %s for %d s",
+                        what, wb_describe(v), LONGEST);
     }
     v->claims = 1;
     return 0;

@@ -170,11 +170,11 @@ bool wb__readable(const wb_tensor *v, const char *what);
 typedef enum { WB__READS_NOT, WB__READS_OWN, WB__READS_COUNTED } wb__reading;
 wb__reading wb__read_begin(wb_tensor *v, const char *what);
 void wb__read_end(wb_tensor *v);
-/* wb__read_begin of x if that is a variable, for wb_call_compiled; else *reads is WB__READS_OWN, also
- * if x is NULL.  Returns 0 or an error code. */
+/* wb__read_begin of x if that is a variable, for wb_call_compiled; else *reads is WB__READS_OWN,
+ * also if x is NULL.  Returns 0 or an error code. */
 int wb__read_input(wb_tensor *x, wb__reading *reads);
-/* Claims v for this thread, and waits until no other one uses it.  Returns 0 or an error code. Claims
- * of one thread are counted. */
+/* Claims v for this thread, and waits until no other one uses it.  Returns 0 or an error code.
+ * Claims of one thread are counted. */
 int wb__claim(wb_tensor *v, const char *what);
 void wb__unclaim(wb_tensor *v);
 /* The claim of the pending writes to v, one for all. */

@@ -31,7 +31,7 @@ static bool of_pair(const wb__rule_field *f, int at)
     return f->name[n] == '[' && f->name[n + 1] == '0' + at;
 }
 
-/* Returns the index of the number that the rule takes by place: eta, unless WB_RULES_ has another. */
+/* The index of the number that the rule takes by place: eta, unless WB_RULES_ has another. */
 static int by_place(const char *rule)
 {
     size_t at = offsetof(wb_Rule_options, eta);

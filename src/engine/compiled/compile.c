@@ -166,13 +166,6 @@ static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, i
     return status;
 }
 
-static int check_count(int n_out, int n)
-{
-    if (n_out <= n) return 0;
-    return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
-                    n_out, n);
-}
-
 /* Calls f while another function is recorded; f becomes a part of that recording. */
 static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, int n_out,
                        wb_tensor **result)
@@ -180,7 +173,7 @@ static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, 
     wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, given);
     const int pending = wb__pending_count();
     int n, status = in ? call_function(c, n_in, in, &n, out) : WB_ERROR_MEMORY;
-    if (!status) status = check_count(n_out, n);
+    if (!status) status = wb__check_count(n_out, n);
     if (!status) memcpy(result, out, (size_t)n_out * sizeof *out);
     else wb__forget_pending(pending);
     wb__free(in);
@@ -564,7 +557,7 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
     wb_tensor *made[OUTPUTS + 1];
     recording *r = recording_for(c, n_in, in);
     if (!r) return wb__error_or(WB_ERROR_MEMORY);
-    int status = check_count(n_out, r->n_out);
+    int status = wb__check_count(n_out, r->n_out);
     if (!status) status = replay_claimed(r, in, made);
     if (status == WB_ERROR_MEMORY) wb__plan_report_memory(r->plan);
     for (int i = 0; status == WB__PLAN_AGAIN && i < c->n; i++)
