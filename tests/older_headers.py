@@ -137,8 +137,9 @@ def make_older(folder):
         assert found == 1, f"{struct} has another last member"
         path.write_text(text[:begin] + body + text[end:])
     for path in folder.glob("weber/cxx*.h"):
-        text = path.read_text().replace("WB_RULE_(wb_AdaDelta, rho)", "")
-        path.write_text(re.sub(r"\bo\.(rho|activation) = [^;]*;", "", text))
+        path.write_text(re.sub(r"\bo\.(rho|activation) = [^;]*;", "", path.read_text()))
+    path = folder / "weber/train.h"
+    path.write_text(path.read_text().replace(" X(AdaDelta, rho)", ""))
 
 
 def make_newer(folder):

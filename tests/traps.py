@@ -44,6 +44,16 @@ C = [  # must fail, must compile
     ("wb_to(x, wb_cpu_device(), WB_F16, 1);", "wb_to(x, wb_cpu_device(), .dtype = WB_F16); wb_gpu(x);"),
     ("wb_get_device(true, true);", "wb_get_device(); wb_get_device(.verbose = true);"),
     ("wb_checkpoint_keep(p, NULL, 3, true);", "wb_checkpoint_keep(p, NULL, 3); wb_checkpoint_keep(p, NULL, .best = true);"),
+    ("wb_from((float[]){1, 2}, WB_F64, 1, dims);", "wb_from(fl, WB_F32, 1, dims); wb_from(fl + 1, WB_F32, 1, dims); wb_from(&fl[1], WB_F32, 1, dims); wb_from((const void *)fl, WB_I32, 1, dims);"),
+    ("wb_from((int[]){1, 2}, WB_I64, 1, dims);", "wb_from(dims, WB_I64, 1, dims); wb_from((int64_t[]){1, 2}, WB_I64, 1, (int64_t[]){2}); wb_from((const int[]){1, 2}, WB_I32, 1, dims);"),
+    ("wb_from(fl, WB_I32, 1, dims);", "wb_from(p, WB_I32, 1, dims); wb_from(p, WB_U8, 1, dims); wb_from((uint8_t[]){1}, WB_BOOL, 1, dims); wb_from((bool[]){1}, WB_U8, 1, dims);"),
+    ("float mm[2][2] = {{1, 2}, {3, 4}}; wb_from(mm, WB_F64, 2, dims);", "float mm[2][2] = {{1, 2}, {3, 4}}; wb_from(mm, WB_F32, 2, dims); wb_from(&mm[1][0], WB_F32, 1, dims); wb_from(*mm, WB_F32, 1, dims);"),
+    ("uint16_t h[2] = {0}; wb_from(h, WB_F32, 1, dims);", "uint16_t h[2] = {0}; wb_from(h, WB_F16, 1, dims); wb_from(h, WB_BF16, 1, dims);"),
+    ("wb_from((short[]){1, 2}, WB_F16, 1, dims);", "wb_from((int8_t[]){1, 2}, WB_I8, 1, dims); wb_from(NULL, WB_F16, 1, dims);"),
+    ("wb_from((unsigned[]){1, 2}, WB_I32, 1, dims);", "wb_dtype t = WB_F64; wb_from((float[]){1, 2}, t, 1, dims); wb_from(wb_data(x), WB_F64, 1, dims);"),
+    ("wb_borrow((double[]){1, 2}, WB_F32, 1, dims, NULL, NULL);", "wb_borrow((double[]){1, 2}, WB_F64, 1, dims, NULL, NULL); wb_borrow((void *)dims, WB_F64, 1, dims, NULL, NULL);"),
+    ("wb_from((double *)(void *)dims, WB_F32, 1, dims);", "wb_add(wb_from((double[]){1, 2}, WB_F64, 1, dims), wb_from(fl, WB_F32, 1, dims)); wb_from(wb_data(wb_from(fl, WB_F32, 1, dims)), WB_I32, 1, dims);"),
+    ("wb_ClipNorm(1, 0.5, 2);", "wb_ClipNorm(1); wb_ClipGrad(0.5); wb_WeightDecay(1e-4); wb_AdaDelta(0.9, .eps = 1e-6);"),
     ("wb_ConvTranspose(1, 6, 5, wb_relu);", "wb_ConvTranspose(1, 6, {5}, wb_relu, .outpad = {1, 0});"),
     ("wb_mse(x, x, WB_SUM);", "wb_mse(x, x, .agg = WB_SUM); wb_tensor *(*g)(wb_tensor *, wb_tensor *) = wb_mse; (void)g;"),
     ("wb_huber(x, x, 0.5, WB_SUM);", "wb_huber(x, x); wb_huber(x, x, 0.5); wb_huber(x, x, 0.5, .agg = WB_SUM);"),
@@ -62,9 +72,17 @@ NAMED = [
     ("wb_device_of(3);", "takes_an_object_of_the_library|wb_object_expected", "wb_device_of(x);"),
     ("wb_mul(x, m);", "takes_a_tensor_or_a_number|double", "wb_mul(wb_add(1, wb_mul(x, 0.5)), 2.0f);"),
     ("wb_where(x, x, p);", "takes_a_tensor_or_a_number|double", "wb_where(x, 0, wb_gt(x, 1));"),
-    ("wb_Chain(m, x);", "takes_layers_and_functions_of_one_tensor|layer_or_function_expected", "wb_Chain(m, wb_relu, wb_Chain(wb_Dense(2, 3), wb_softmax));"),
-    ("wb_Parallel(wb_add, wb_add);", "takes_layers_and_functions_of_one_tensor|layer_or_function_expected", "wb_Parallel(wb_add, m, wb_relu);"),
-    ("wb_SkipConnection(x, wb_add);", "takes_layers_and_functions_of_one_tensor|layer_or_function_expected", "wb_SkipConnection(wb_relu, wb_add);"),
+    ("wb_Chain(m, x);", "this takes layers and functions of one tensor", "wb_Chain(m, wb_relu, wb_Chain(wb_Dense(2, 3), wb_softmax));"),
+    ("wb_Parallel(wb_add, wb_add);", "this takes layers and functions of one tensor", "wb_Parallel(wb_add, m, wb_relu);"),
+    ("wb_Chain(m, wb_Chain(m, wb_Chain(wb_add, wb_relu)), m);", "this takes layers and functions of one tensor", "wb_Chain(m, wb_Chain(m, wb_Chain(wb_tanh, wb_relu)), m);"),
+    ("wb_Maxout(m, x);", "this takes layers and functions of one tensor", "wb_Maxout(m, wb_relu);"),
+    ('wb_named("a", x);', "this takes layers and functions of one tensor", 'wb_named("a", m); wb_named(p, wb_relu); wb_layer *(*g)(const char *, wb_layer *) = wb_named; (void)g;'),
+    ("wb_named(x, m);", "wb_named takes a name and a layer", 'wb_Chain(wb_named("a", wb_Dense(2, 3)), wb_named("b", wb_tanh));'),
+    ("wb_named(x);", "wb_named takes a name and a layer", 'char name[] = "a"; wb_named(name, m);'),
+    ("wb_Adam(.lr = 0.1);", "learning_rate_is_eta", "wb_Adam(.eta = 0.1, .beta = {0.9, 0.99}); wb_Adam(0.1, .beta = {0.9});"),
+    ("wb_Momentum(0.1, .momentum = 0.9);", "momentum_is_rho", "wb_Momentum(0.1, .rho = 0.9);"),
+    ("wb_AdamW(.weight_decay = 0.1);", "weight_decay_is_lambda", "wb_AdamW(.lambda = 0.1);"),
+    ("wb_SkipConnection(x, wb_add);", "this takes layers and functions of one tensor", "wb_SkipConnection(wb_relu, wb_add);"),
     ("wb_Dense(3, 4, .activaton = wb_relu);", "activaton", "wb_Dense(3, 4, .activation = wb_relu);"),
     ("wb_sum(x, .axis = 1);", "axis", "wb_sum(x, .axes = {1});"),
     ("wb_train(f, m, l, s, .epoch = 5);", "epoch", "wb_train(f, m, l, s, .epochs = 5, .keep_last = 2, .folder = p);"),
@@ -91,6 +109,14 @@ SHOWN = [
     ("wb_Conv(1, 6, 5, wb_relu);", r"sizes are in braces: \{3, 3\}"),
     ("wb_MaxPool(3, .stride = {2});", r"sizes are in braces: \{3, 3\}"),
 ]
+# What a compiler prints has at most so many lines, with the headers by -I and by -isystem.
+SHORT = [("wb_Chain(m, wb_Chain(m, wb_Chain(m, wb_add), wb_tanh), m);", 30)]
+# A call that no compiler may accept, or, where it is not known, an error at run time.  clang only.
+CLANG_CXX = [
+    ("double dd[2] = {1, 2}; wb_from(dd, WB_F32, 1, dims);", "double dd[2][1] = {{1}, {2}}; wb_from(dd, WB_F64, 1, dims); wb_from(&dd[0][0], WB_F64, 1, dims);"),
+    ("wb_borrow(fl, WB_I32, 1, dims, nullptr, nullptr);", "wb_borrow(fl, WB_F32, 1, dims, nullptr, nullptr); wb_from(p, WB_F32, 1, dims); wb_from((const void *)fl, WB_I32, 1, dims);"),
+    ("wb_from(dims, WB_I32, 1, dims);", "wb_from(dims, WB_I64, 1, dims); wb_dtype t = WB_F64; wb_from(fl, t, 1, dims); wb_from(nullptr, WB_F32, 1, dims);"),
+]
 CXX = [
     ("wb_MaxPool(3, 2);", "wb_MaxPool({3}); wb_MaxPool({3, 2});"),
     ("wb_Conv(1, 6, 5, wb_relu);", "wb_Conv(1, 6, {5, 5}, wb_relu); wb_Conv(1, 6, {5});"),
@@ -107,21 +133,22 @@ CXX = [
     ("wb_train(f, m, l, s, 5, true);", "wb_train_options o; o.epochs = 5; wb_train(f, m, l, s, o); wb_train(f, m, l, s, 5, o);"),
     ("wb_mse(x, x, 2.0);", "wb_loss_options o; o.agg = WB_SUM; wb_mse(x, x, o); wb_mse(x, x); wb_huber(x, x); wb_huber(x, x, 0.5); wb_label_smoothing(x, 0.1);"),
     ("wb_mse(x, x, 2.0);", "wb_tensor *(*g)(wb_tensor *, wb_tensor *) = wb_mse; (void)g; wb_huber_options h; h.delta = 2; wb_huber(x, x, h);"),
+    ("wb_ClipNorm(1, 0.5);", "wb_ClipNorm(1); wb_WeightDecay(1e-4); wb_AdaDelta(0.9f); wb_Muon(0.1, 0.9); wb_Momentum(1, 0.5);"),
     ("wb_Adam(0.1, 0.9);", "wb_Rule_options o; o.beta = {0.0, 0.5}; wb_Adam(0.0, o); wb_dataloader(d, 32, true);"),
 ]
 PROGRAM = """#include <weber.h>
-void f_(wb_tensor *x, wb_dataset *d, wb_layer *m, wb_loader *l, wb_opt_state *s, wb_rule *r, wb_loss f, const char *p);
-void f_(wb_tensor *x, wb_dataset *d, wb_layer *m, wb_loader *l, wb_opt_state *s, wb_rule *r, wb_loss f, const char *p)
+void f_(wb_tensor *x, wb_dataset *d, wb_layer *m, wb_loader *l, wb_opt_state *s, wb_rule *r, wb_loss f, const char *p, float *fl, int64_t *dims);
+void f_(wb_tensor *x, wb_dataset *d, wb_layer *m, wb_loader *l, wb_opt_state *s, wb_rule *r, wb_loss f, const char *p, float *fl, int64_t *dims)
 {
-    (void)x, (void)d, (void)m, (void)l, (void)s, (void)r, (void)f, (void)p;
+    (void)x, (void)d, (void)m, (void)l, (void)s, (void)r, (void)f, (void)p, (void)fl, (void)dims;
     %s
 }
 """
 
 
-def compiles(compiler, include, body, *flags):
+def compiles(compiler, include, body, *flags, by="-I"):
     cxx = "++" in compiler
-    command = [compiler, "-x", "c++" if cxx else "c", "-std=c++17" if cxx else "-std=c11", "-I", include,
+    command = [compiler, "-x", "c++" if cxx else "c", "-std=c++17" if cxx else "-std=c11", by, include,
                "-fsyntax-only", *flags, "-"]
     done = subprocess.run(command, input=PROGRAM % body, capture_output=True, text=True)
     return done.returncode == 0, done.stderr
@@ -137,7 +164,15 @@ def misnamed(compiler, include, body, names):
 def main(include, *compilers):
     wrong = looked = 0
     for compiler in filter(shutil.which, compilers):
-        for bad, good in CXX if "++" in compiler else C:
+        for body, most in () if "++" in compiler else SHORT:
+            for by in ("-I", "-isystem"):
+                looked += 1
+                lines = compiles(compiler, include, body, by=by)[1].count("\n")
+                if not 0 < lines <= most:
+                    wrong += 1
+                    print(f"{compiler} {by}: {lines} lines: {body}")
+        for bad, good in (CXX + (CLANG_CXX if "clang" in compiler else [])
+                          if "++" in compiler else C):
             looked += 1
             if compiles(compiler, include, bad)[0]:
                 wrong += 1

@@ -14,7 +14,7 @@ from pathlib import Path
 
 SKIPPED = ("each.h",)                   # programs do not use its macros
 NAME = r"(?:wb|WB)_(?!_)\w*\w(?<!_)"
-INTERNAL = re.compile(r"_$|_\d$|_ENUM$|_expected$|^wb_this_|^wb_\w+_takes_a_")
+INTERNAL = re.compile(r"_$|_\d$|_ENUM$|_expected$|^wb_this_|^wb_data_has_|^wb_\w+_takes_a_")
 # Comments of macros that have none in the headers.
 UNDOCUMENTED = {
     "WB_API": ["Marks a declaration that the library exports."],
@@ -353,6 +353,7 @@ def declared(code, doc):
 def members(code):
     """[(type, name, default, text, by place)] of a struct."""
     body = code[code.index("{") + 1:code.rindex("}")]
+    body = re.sub(r"union \{\n(.*?\n).*?\};", r"\1", body, flags=re.S)     # the first member counts
     found, at, lead, place = [], 0, [], False
     while True:
         at += len(re.match(r"\s*", body[at:]).group(0))

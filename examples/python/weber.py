@@ -90,6 +90,7 @@ class _Struct(c.Structure):
 def _struct(name):
     body = re.sub(r"WB_IS\((?:[^()]|\([^()]*\))*\)|WB_REQUIRED|WB_NO_MORE", "", _STRUCTS[name])
     body = re.sub(r"WB_OPTIONS_HEAD\(\w+\)", "size_t size; const char *given;", body)
+    body = re.sub(r"union \{(.*?;).*?\};", r"\1", body, flags=re.S)   # the first member counts
     body = body.replace("WB_BY_PLACE", "#char by_place_;")      # these are given by place too
     members, by_place = ([x for line in part.split(";") for x in _declared(line)]
                          for part in (body + "#").split("#")[:2])
@@ -209,15 +210,15 @@ def _options(name, by_place, named, keep, results):
         by_place, named = [], dict(axes=by_place if by_place[1:] else by_place[0], **named)
     if unknown := [*by_place[len(o._places):], *(named.keys() - o._kinds.keys())]:
         raise TypeError(f"{name} has no {unknown}; it has {[*o._kinds][2:]}, by place {o._places}")
-    for key, value in [*zip(o._places, by_place), *named.items()]:
-        kind = o._kinds[key]
+    for i, (key, value) in enumerate([*zip(o._places, by_place), *named.items()]):
+        kind, name = o._kinds[key], "" if len(given) == i < len(by_place) else f".{key} = "
         if kind.endswith("**") and value:       # True: a result, which is returned with the others
             results.append((kind[:-1], c.c_void_p()))
             value = c.addressof(results[-1][1])
         if value is not None:
             setattr(o, key, value)
             numbers = ", ".join("0" * len(value)) if hasattr(value, "__len__") else "0"
-            given.append(f".{key}" + f" = {{{numbers}}}" * ("[" in _LISTS.get(kind, kind)))
+            given.append(name + (f"{{{numbers}}}" if "[" in _LISTS.get(kind, kind) else "0"))
     o.size, o.given = c.sizeof(o), "=" + ", ".join(given)
     return keep.append(o) or c.addressof(o)
 

@@ -105,6 +105,40 @@ typedef enum {
     WB_KEEP = 255                   /* option of wb_to and wb_gpu: dtypes do not change */
 } wb_dtype;
 
+/* The numbers of the dtypes once more, as WB_DTYPE_F32_, ...: where a macro hides WB_F32. */
+enum {
+#define WB_DTYPE_NUMBER(NAME, ...) WB_DTYPE_##NAME##_ = WB_##NAME,
+    WB_DTYPES(WB_DTYPE_NUMBER)
+#undef WB_DTYPE_NUMBER
+};
+/* The C types of numbers in memory, as X(name, type, dtypes): a bit 1 << dtype for each dtype that
+ * they may have.  Bytes (char) may have any, and are not listed.  Rows are added at the end only. */
+#define WB_C_TYPES_(X)                                                                      \
+    X(FLOAT, float, 1 << WB_DTYPE_F32_) X(DOUBLE, double, 1 << WB_DTYPE_F64_)               \
+    X(INT, int, 1 << WB_DTYPE_I32_) X(LLONG, long long, 1 << WB_DTYPE_I64_)                 \
+    X(LONG, long, 1 << (sizeof(long) == 4 ? WB_DTYPE_I32_ : WB_DTYPE_I64_))                 \
+    X(BOOL, bool, 1 << WB_DTYPE_BOOL_ | 1 << WB_DTYPE_U8_)                                  \
+    X(USHORT, unsigned short, 1 << WB_DTYPE_F16_ | 1 << WB_DTYPE_BF16_)                     \
+    X(SHORT, short, 0) X(UINT, unsigned, 0) X(ULONG, unsigned long, 0)                      \
+    X(ULLONG, unsigned long long, 0) X(LDOUBLE, long double, 0) WB_C_HALF_(X)
+#ifdef __FLT16_MAX__
+#define WB_C_HALF_(X) X(HALF, _Float16, 1 << WB_DTYPE_F16_)
+#else
+#define WB_C_HALF_(X)
+#endif
+enum {
+#define WB_C_ROW(name, type, dtypes) WB_C_ROW_##name##_,
+    WB_C_TYPES_(WB_C_ROW)
+#undef WB_C_ROW
+    WB_C_ROWS_
+};
+/* A row and its dtypes in one number; -1: another type, which may have any dtype. */
+enum {
+#define WB_C_TYPE(name, type, dtypes) WB_C_##name##_ = WB_C_ROW_##name##_ << 16 | (dtypes),
+    WB_C_TYPES_(WB_C_TYPE)
+#undef WB_C_TYPE
+};
+
 /** The largest number of dimensions of a tensor. */
 enum { WB_MAX_DIMS = 8 };
 
@@ -358,6 +392,19 @@ WB_API int wb_threads(void);
 /** Seeds the random numbers of this thread: wb_rand, wb_randn, initial values of layers, dropout,
  * shuffling.  A thread that does not call it uses a random seed from the operating system. */
 WB_API void wb_seed(uint64_t seed);
+
+/* ---- exceptions of C++ ----------------------------------------------------------------------- */
+
+/* How the library calls functions of a C++ program; cxx.h gives it one for each of its files.
+ * `call` runs f(arg), and returns NULL, or what f has thrown, with its text.  `again` throws that;
+ * `drop` frees it. */
+typedef struct wb_catcher_ {
+    void *(*call)(void (*f)(void *arg), void *arg, char *text, size_t bytes);
+    void (*again)(void *thrown);
+    void (*drop)(void *thrown);
+    struct wb_catcher_ *next;
+} wb_catcher_;
+WB_API void wb_catch_(wb_catcher_ *catcher, bool adds);
 
 #ifdef __cplusplus
 }

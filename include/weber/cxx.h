@@ -9,7 +9,16 @@
  *
  * The comments of the functions are in the other chapters.  A loop over batches:
  *
- *     for (wb_batch b; wb_loader_next(loader, &b);) { ... } */
+ *     for (wb_batch b; wb_loader_next(loader, &b);) { ... }
+ *
+ * Exceptions may leave functions of the program that the library calls: losses, layers, .each and
+ * .metric, schedules, functions of datasets and all others.  The library catches the exception,
+ * closes the scopes that the function has opened, ends what it does as after any failure, and
+ * throws the exception again from the call of the program: wb_train, wb_call, wb_loader_next, ...
+ * The thread is then in the mode that it had before, and the program can go on.  An exception in a
+ * thread of a loader, or of wb_distributed_run, reaches the thread that waits for it.  Functions
+ * that only free or close (wb_free, wb_scope_close, wb_loader_stop, ...) throw nothing: an
+ * exception that is caught in them comes from the next call. */
 #ifndef WEBER_CXX_H
 #define WEBER_CXX_H
 
@@ -20,6 +29,55 @@
 #include "weber/images.h"
 #include "weber/pretrained.h"
 #include "weber/text.h"
+
+#ifdef __cpp_exceptions
+#include <cstdio>
+#include <exception>
+#ifdef __GLIBCXX__
+#include <cxxabi.h>
+#endif
+#endif
+
+/* ---- exceptions ------------------------------------------------------------------------------ */
+
+#ifdef __cpp_exceptions
+inline void *wb_thrown_(char *text, size_t bytes, const char *what)
+{
+    std::snprintf(text, bytes, "%s", what);
+    return new std::exception_ptr(std::current_exception());
+}
+inline void *wb_call_caught_(void (*f)(void *), void *arg, char *text, size_t bytes)
+{
+    try {
+        f(arg);
+        return nullptr;
+#ifdef __GLIBCXX__
+    } catch (abi::__forced_unwind &) {          // the thread is being ended
+        throw;
+#endif
+    } catch (const std::exception &e) {
+        return wb_thrown_(text, bytes, e.what());
+    } catch (...) {
+        return wb_thrown_(text, bytes, "no std::exception");
+    }
+}
+inline void wb_drop_thrown_(void *thrown) { delete static_cast<std::exception_ptr *>(thrown); }
+inline void wb_throw_again_(void *thrown)
+{
+    const std::exception_ptr e = *static_cast<std::exception_ptr *>(thrown);
+    wb_drop_thrown_(thrown);
+    std::rethrow_exception(e);
+}
+struct wb_catches_ : wb_catcher_ {
+    wb_catches_() : wb_catcher_{wb_call_caught_, wb_throw_again_, wb_drop_thrown_, nullptr}
+    {
+        wb_catch_(this, true);
+    }
+    ~wb_catches_() { wb_catch_(this, false); }
+    wb_catches_(const wb_catches_ &) = delete;
+};
+static const wb_catches_ wb_catches_here_;
+#endif
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
@@ -64,6 +122,52 @@ inline wb_tensor *wb_truncated_normal(double mean, double std, double low, doubl
         },
         dims...);
 }
+/* The number of the type T in WB_C_TYPES_; -1: another. */
+template <class T> constexpr int wb_c_type_ = -1;
+#define WB_C_TYPE_(name, type, dtypes) \
+    template <> inline constexpr int wb_c_type_<type> = WB_C_##name##_;
+WB_C_TYPES_(WB_C_TYPE_)
+#undef WB_C_TYPE_
+template <class T> using wb_element_ = std::remove_cv_t<std::remove_all_extents_t<T>>;
+template <class T> constexpr bool wb_data_fit_(wb_dtype dtype)
+{
+    return wb_c_type_<wb_element_<T>> >> dtype & 1;
+}
+/* clang refuses a call whose dtype does not fit; gcc if it optimises; elsewhere the call fails. */
+#if defined(__clang__)
+#define WB_FITS_ __attribute__((diagnose_if(!wb_data_fit_<T>(dtype),                            \
+                     "the data have another type than the dtype", "error")))
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wgcc-compat"
+#else
+#define WB_FITS_
+#endif
+#if defined(__OPTIMIZE__) && !defined(__clang__)
+__attribute__((error("the data have another type than the dtype"))) void wb_data_do_not_fit_();
+#define WB_MUST_FIT_() \
+    if (__builtin_constant_p(dtype) && !wb_data_fit_<T>(dtype)) wb_data_do_not_fit_()
+#else
+#define WB_MUST_FIT_() (void)0
+#endif
+/** wb_from and wb_borrow look at the type of the data, as in C. */
+template <class T>
+inline wb_tensor *wb_from(const T *data, wb_dtype dtype, int ndim, const int64_t *dims) WB_FITS_
+{
+    WB_MUST_FIT_();
+    return wb_from_typed_(data, dtype, ndim, dims, wb_c_type_<wb_element_<T>>);
+}
+template <class T>
+inline wb_tensor *wb_borrow(T *data, wb_dtype dtype, int ndim, const int64_t *dims,
+                            void (*release)(void *, void *), void *context) WB_FITS_
+{
+    WB_MUST_FIT_();
+    return wb_borrow_typed_(data, dtype, ndim, dims, release, context, wb_c_type_<wb_element_<T>>);
+}
+#undef WB_FITS_
+#undef WB_MUST_FIT_
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
 template <class... I> inline double wb_at(wb_tensor *x, I... index)
 {
     return wb_with_dims_([=](int n, const int64_t *i) { return wb_at_array(x, n, i); }, index...);

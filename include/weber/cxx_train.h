@@ -4,17 +4,19 @@
 
 #include "weber/cxx.h"
 
-/* Numbers by place are those of C: eta, rho.  A single number is that of the rule. */
-#define WB_RULE_(name, number)                                                                  \
-    inline wb_rule *name(wb_Rule_options o = {}) { return name##_with(&o); }                    \
+/* A number by place is that of WB_RULES_, as in C. */
+#define WB_RULE_(Name, number)                                                                  \
+    inline wb_rule *wb_##Name(wb_Rule_options o = {}) { return wb_##Name##_with(&o); }          \
     template <class N>                                                                          \
-    inline wb_if_number_<N, wb_rule *> name(N number, wb_Rule_options o = {})                   \
+    inline wb_if_number_<N, wb_rule *> wb_##Name(N n, wb_Rule_options o = {})                   \
     {                                                                                           \
-        o.number = double(number);                                                              \
-        return name##_with(&o);                                                                 \
+        o.number = double(n);                                                                   \
+        return wb_##Name##_with(&o);                                                            \
     }
+WB_RULES_(WB_RULE_)
+#undef WB_RULE_
+/* Rules with two numbers by place, as in C: eta, rho. */
 #define WB_RULE_RHO_(name)                                                                      \
-    WB_RULE_(name, eta)                                                                         \
     template <class N, class R>                                                                 \
     inline wb_if_number_<R, wb_if_number_<N, wb_rule *>> name(N eta, R rho,                     \
                                                               wb_Rule_options o = {})           \
@@ -22,33 +24,19 @@
         o.rho = double(rho);                                                                    \
         return name(eta, o);                                                                    \
     }
-WB_RULE_(wb_Descent, eta)
 WB_RULE_RHO_(wb_Momentum)
 WB_RULE_RHO_(wb_Nesterov)
 WB_RULE_RHO_(wb_RMSProp)
-WB_RULE_(wb_Adam, eta)
-WB_RULE_(wb_AdamW, eta)
-WB_RULE_(wb_Rprop, eta)
-WB_RULE_(wb_Lion, eta)
-WB_RULE_(wb_OAdam, eta)
-WB_RULE_(wb_AdaBelief, eta)
-WB_RULE_(wb_RAdam, eta)
-WB_RULE_(wb_AdaMax, eta)
-WB_RULE_(wb_NAdam, eta)
-WB_RULE_(wb_AMSGrad, eta)
-WB_RULE_(wb_AdaGrad, eta)
-WB_RULE_(wb_AdaDelta, rho)
-WB_RULE_(wb_SignDecay, lambda)
-WB_RULE_(wb_WeightDecay, lambda)
-WB_RULE_(wb_ClipGrad, delta)
-WB_RULE_(wb_ClipNorm, omega)
-WB_RULE_(wb_LAMB, eta)
-WB_RULE_(wb_Adafactor, eta)
 WB_RULE_RHO_(wb_Muon)
-#undef WB_RULE_
 #undef WB_RULE_RHO_
 inline wb_rule *wb_Rule(const wb_rule_type *type, wb_Rule_options o = {})
 {
+    return wb_Rule_with(type, &o);
+}
+template <class N> inline wb_if_number_<N, wb_rule *>
+wb_Rule(const wb_rule_type *type, N eta, wb_Rule_options o = {})
+{
+    o.eta = double(eta);
     return wb_Rule_with(type, &o);
 }
 

@@ -3,6 +3,12 @@
 #ifndef WEBER_EACH_H
 #define WEBER_EACH_H
 
+/* Compilers print no line for each macro of this file that a wrong argument passed through.  What
+ * they say about the arguments themselves, warnings too, they say as ever. */
+#if defined(__GNUC__)
+#pragma GCC system_header
+#endif
+
 #define WB_NARGS_(...) WB_NARGS_PICK_(__VA_ARGS__, WB_MORE_THAN_32_, 32, 31, 30, 29, 28, 27,   \
     26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3,   \
     2, 1, 0)
@@ -67,5 +73,23 @@
     WB_ONCE_2_(GENERIC, x, WB_PASTE_(wb_once_, __COUNTER__), __VA_ARGS__)
 #define WB_ONCE_2_(GENERIC, x, v, ...) \
     __extension__({ __auto_type v = (x); GENERIC(v, __VA_ARGS__); })
+
+/* A layer of x, for wb_Chain and others: x itself, or the layer of a function.  With another x the
+ * assertion fails, and the value is a layer all the same, so that macros around it add no error. */
+#define WB_LAYER_(x) WB_ONCE_(WB_LAYER_OF_, x, )
+#define WB_LAYER_OF_(x, _)                                                                  \
+    _Static_assert(_Generic(x, wb_layer *: 1, void *: 1, wb_function: 1, default: 0),       \
+                   "this takes layers and functions of one tensor");                        \
+    _Generic(x, wb_function: wb_layer_from_function, default: wb_as_layer_)                 \
+        (_Generic(x, wb_layer *: x, void *: x, wb_function: x, default: (void *)0))
+#define WB_LAYER_ROW_(x) WB_LAYER_(x),
+#define WB_LAYERS_(...) (wb_layer *[]){WB_EACH_(WB_LAYER_ROW_, __VA_ARGS__)}
+/* The first argument of wb_named. */
+#define WB_NAME_(x) WB_ONCE_(WB_NAME_OF_, x, )
+#define WB_NAME_OF_(x, _)                                                                   \
+    _Static_assert(_Generic(x, char *: 1, const char *: 1, void *: 1, default: 0),          \
+                   "wb_named takes a name and a layer: wb_named(\"encoder\", layer)");      \
+    _Generic(x, char *: x, const char *: x, default: (const char *)0)
+#define WB_NAMED_1(x) WB_NAMED_2(WB_NAME_(0 * sizeof(x)), (wb_layer *)0)
 
 #endif

@@ -184,23 +184,15 @@ WB_API int wb_name_function(const char *name, wb_function f);
 WB_API int wb_name_connection(const char *name, wb_connection f);
 
 #ifndef __cplusplus
-#define WB_LAYER_(x) WB_ONCE_(WB_LAYER_OF_, x, )
-#define WB_LAYER_OF_(x, _)                                                                  \
-    _Generic(x, wb_layer *: wb_as_layer_, void *: wb_as_layer_,                             \
-        wb_function: wb_layer_from_function,                                                \
-        default: wb_this_takes_layers_and_functions_of_one_tensor)(x)
-typedef struct { int none; } wb_layer_or_function_expected;
-wb_layer *wb_this_takes_layers_and_functions_of_one_tensor(wb_layer_or_function_expected);
 static inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
-#define WB_LAYER_ROW_(x) WB_LAYER_(x),
-#define WB_LAYERS_(...) (wb_layer *[]){WB_EACH_(WB_LAYER_ROW_, __VA_ARGS__)}
 #define wb_Chain(...) wb_Chain_array(WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
 #define wb_Parallel(connection, ...) \
     wb_Parallel_array((connection), WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
 #define wb_PairwiseFusion(connection, ...) \
     wb_PairwiseFusion_array((connection), WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
 #define wb_SkipConnection(layer, connection) wb_SkipConnection(WB_LAYER_(layer), (connection))
-#define wb_named(name, layer) wb_named((name), WB_LAYER_(layer))
+#define wb_named(...) WB_PASTE_(WB_NAMED_, WB_ONE_OR_MORE_(__VA_ARGS__))(__VA_ARGS__)
+#define WB_NAMED_2(name, layer) wb_named(WB_NAME_(name), WB_LAYER_(layer))
 #endif
 
 /** Sets train mode for a layer and all layers in it, and returns the layer.  The mode matters for

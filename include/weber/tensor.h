@@ -12,17 +12,74 @@ extern "C" {
 
 /** A tensor with a copy of `data`: prod(dims) elements of `dtype`, row-major, on the default device
  * (device.h).  With `ndim` 0 the tensor is one number.  A dimension may be 0; `data` may then be
- * NULL.  Errors: more than WB_MAX_DIMS dimensions, a negative dimension or one of 2^32 or more,
- * 2^40 elements or more. */
+ * NULL.
+ *
+ * The C type of `data` must be that of `dtype` (WB_DTYPES): with an array of double and WB_F32 the
+ * call does not compile, and fails if `dtype` is a variable.  Pointers to void and to char of any
+ * kind, and to structs, are taken as they are; uint16_t holds the bits of f16 and bf16, _Float16
+ * f16, bool bool and u8.  Other types need a cast to void *.
+ *
+ * Errors: data of another type; more than WB_MAX_DIMS dimensions, a negative dimension or one of
+ * 2^32 or more, 2^40 elements or more. */
 WB_API wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims);
 
 /** A tensor of the caller's memory, without a copy, on the CPU.  `data` has the alignment of the C
  * type of `dtype`.  The caller must not write to it until the library calls release(data, context),
  * once, on the thread where the last tensor that needs the memory is freed; `release` may be NULL.
  * `release` must not evaluate or assign tensors, because an evaluation may be running.
- * Errors as wb_from; then `release` is not called. */
+ * Errors as wb_from, also for the C type of `data`; then `release` is not called. */
 WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                             void (*release)(void *data, void *context), void *context);
+
+/* wb_from and wb_borrow of data of a C type: a number of WB_C_TYPES_, or -1.  The macros and C++
+ * call them. */
+WB_API wb_tensor *wb_from_typed_(const void *data, wb_dtype dtype, int ndim, const int64_t *dims,
+                           int type);
+WB_API wb_tensor *wb_borrow_typed_(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
+                             void (*release)(void *data, void *context), void *context, int type);
+#ifndef __cplusplus
+#define wb_from(...) WB_DATA_(wb_from_typed_, __VA_ARGS__)
+#define wb_borrow(...) WB_DATA_(wb_borrow_typed_, __VA_ARGS__)
+/* f(arguments of the call, number of the data's type).  In the block each dtype that the data
+ * cannot have is hidden by an object of the same name that is a struct: no argument for a dtype. */
+#define WB_DATA_(f, ...)                                                                    \
+    __extension__({                                                                         \
+        _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"")       \
+        typedef __typeof__(WB_DECAY_(WB_DATA_TYPE_(__VA_ARGS__, ))) wb_p_;                       \
+        typedef __typeof__(WB_ELEMENT_(wb_p_)) wb_q_;                                       \
+        enum { wb_c_ = _Generic(WB_ELEMENT_(wb_q_), WB_C_TYPES_(WB_C_CASE_) default: -1) }; \
+        WB_DTYPES(WB_DTYPE_OF_DATA_)                                                        \
+        _Pragma("GCC diagnostic pop") f(__VA_ARGS__, wb_c_);                                \
+    })
+#define WB_DTYPE_OF_DATA_(NAME, ...)                                                        \
+    __attribute__((unused)) const __typeof__(__builtin_choose_expr(                         \
+        wb_c_ >> WB_DTYPE_##NAME##_ & 1, wb_fits_, wb_fits_not_)) WB_##NAME = {             \
+        (wb_dtype)WB_DTYPE_##NAME##_};
+extern const wb_dtype wb_fits_;             /* these two are not defined: only their types count */
+extern const struct wb_data_has_another_type { int none; } wb_fits_not_;
+#define WB_C_CASE_(name, type, dtypes) type *: WB_C_##name##_, const type *: WB_C_##name##_,
+/* A pointer of the type T; if it points to arrays, or pointers, what it points to. */
+#define WB_ELEMENT_(T)                                                                      \
+    WB_DECAY_(__builtin_choose_expr(__builtin_classify_type(WB_AT_(T)) == 5, WB_AT_(T), *(T *)0))
+#define WB_DECAY_(x) (1 ? x : x)            /* an array as a pointer */
+#define WB_AT_(T) (*_Generic(*(T *)0, void *: "", const void *: "",                         \
+                             default: __builtin_choose_expr(                                \
+                                 __builtin_classify_type(*(T *)0) == 5, *(T *)0, "")))
+/* An expression, not to be evaluated, of the type of the first argument.  The commas of a compound
+ * literal separate arguments: of (double[]){1, 2} the first is (double[]){1, and what is in
+ * the parentheses is the type.  Of a cast it is the type, of (p) the pointer. */
+#define WB_DATA_TYPE_(first, ...) WB_PASTE_(WB_DATA_TYPE_, WB_IS_PAREN_(first))(first)
+#define WB_DATA_TYPE_0(first) (*(__typeof__(first) *)0)
+#define WB_DATA_TYPE_1(first) WB_FIRST_(WB_TYPE_IN_ first, )
+#define WB_TYPE_IN_(...) (*(__typeof__(__VA_ARGS__) *)0),
+#define WB_FIRST_(...) WB_FIRST_2_(__VA_ARGS__)
+#define WB_FIRST_2_(first, ...) first
+/* 1 if the argument begins with a parenthesis, else 0. */
+#define WB_IS_PAREN_(x) WB_SECOND_(WB_EAT_ x, 0, )
+#define WB_EAT_(...) 0, 1,
+#define WB_SECOND_(...) WB_SECOND_2_(__VA_ARGS__)
+#define WB_SECOND_2_(a, b, ...) b
+#endif
 
 /** A number as a tensor of no dimensions, which takes the dtype of the other operand (f32 if there
  * is none).  Its value is a run-time argument of plans (weber.h): another value needs no new plan.

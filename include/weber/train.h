@@ -31,14 +31,26 @@ extern "C" {
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
+/* Names of other libraries, which do not compile: .lr = 0.1 initialises a pointer to a struct whose
+ * name says what it is called here. */
+#define WB_FOREIGN_NUMBERS_                                                                 \
+    struct wb_the_learning_rate_is_eta *lr, *learning_rate;                                 \
+    struct wb_the_momentum_is_rho *momentum;                                                \
+    struct wb_the_weight_decay_is_lambda *weight_decay;
+
 /** Options of all rules and of wb_adjust.  A rule uses the numbers that its formula names.  The
- * comment of the rule gives their defaults.  Errors: a number that the rule does not use; NaN; an
- * infinite eta; a beta of 1 or more; a rho above 1; a negative number other than lambda; ell[0]
- * above 1, or ell[1] below 1; gamma[0] above gamma[1]; .centred in a rule other than wb_RMSProp. */
+ * comment of the rule gives their defaults.  A number by place is eta, or for a rule without eta
+ * the number that its comment gives by place.  Errors: a number that the rule does not use, or
+ * that is given twice; NaN; an infinite eta; a beta of 1 or more; a rho above 1; a negative number
+ * other than lambda; ell[0] above 1, or ell[1] below 1; gamma[0] above gamma[1]; .centred in a
+ * rule other than wb_RMSProp. */
 typedef struct wb_Rule_options {
     WB_OPTIONS_HEAD(wb_Rule_options)
 #ifndef __cplusplus
-    double beta[2];                         /* {b1, b2}, or {b1} with the default b2 */
+    union {
+        double beta[2];                     /* {b1, b2}, or {b1} with the default b2 */
+        WB_FOREIGN_NUMBERS_
+    };
     double ell[2];                          /* factors of step sizes: {shorter, longer} */
     double gamma[2];                        /* bounds of step sizes: {lowest, highest} */
 #else
@@ -56,6 +68,15 @@ typedef struct wb_Rule_options {
     double rho WB_IS(WB_DEFAULT);
     WB_NO_MORE
 } wb_Rule_options;
+
+/* The rules of the library, and the number that each takes by place: wb_ClipNorm(1) is
+ * wb_ClipNorm(.omega = 1), in C and in C++. */
+#define WB_RULES_(X)                                                                        \
+    X(Descent, eta) X(Momentum, eta) X(Nesterov, eta) X(RMSProp, eta) X(Rprop, eta)         \
+    X(Lion, eta) X(Adam, eta) X(AdamW, eta) X(OAdam, eta) X(AdaBelief, eta) X(RAdam, eta)   \
+    X(AdaMax, eta) X(NAdam, eta) X(AMSGrad, eta) X(AdaGrad, eta) X(AdaDelta, rho)           \
+    X(SignDecay, lambda) X(WeightDecay, lambda) X(ClipGrad, delta) X(ClipNorm, omega)       \
+    X(LAMB, eta) X(Adafactor, eta) X(Muon, eta)
 
 /* Rules update a parameter x with its gradient g in step t, which counts from 1.  Their states have
  * the shape of x, are f64 for f64 parameters and else f32, and start as 0 unless the comment names
@@ -129,20 +150,20 @@ WB_API wb_rule *wb_AMSGrad_with(const wb_Rule_options *o);
  * starts at 0.  (Duchi et al. 2011) */
 WB_API wb_rule *wb_AdaGrad_with(const wb_Rule_options *o);
 /** v <- rho v + (1 - rho) g²;  u = g sqrt(w + eps) / sqrt(v + eps);  x <- x - u;
- * w <- rho w + (1 - rho) u²: wb_AdaDelta(.rho = 0.9).  It has no eta.  Defaults: rho 0.9, eps 1e-8.
+ * w <- rho w + (1 - rho) u²: wb_AdaDelta(rho).  It has no eta.  Defaults: rho 0.9, eps 1e-8.
  * PyTorch has the same formula, with u times an eta of 1; its eps is 1e-6.  (Zeiler 2012) */
 WB_API wb_rule *wb_AdaDelta_with(const wb_Rule_options *o);
 /** g <- g + lambda sign(x), the gradient of an L1 penalty, in a wb_OptimiserChain before another
- * rule: wb_SignDecay(.lambda = 1e-3).  Default: lambda 1e-3. */
+ * rule: wb_SignDecay(lambda).  Default: lambda 1e-3. */
 WB_API wb_rule *wb_SignDecay_with(const wb_Rule_options *o);
-/** g <- g + lambda x, in a wb_OptimiserChain before another rule: wb_WeightDecay(.lambda = 5e-4).
+/** g <- g + lambda x, in a wb_OptimiserChain before another rule: wb_WeightDecay(lambda).
  * Default: lambda 5e-4. */
 WB_API wb_rule *wb_WeightDecay_with(const wb_Rule_options *o);
 /** g <- g with each element limited to [-delta, delta], in a wb_OptimiserChain before another rule:
- * wb_ClipGrad(.delta = 10).  Default: delta 10. */
+ * wb_ClipGrad(delta).  Default: delta 10. */
 WB_API wb_rule *wb_ClipGrad_with(const wb_Rule_options *o);
 /** g <- g omega / |g| if |g| > omega, in a wb_OptimiserChain before another rule:
- * wb_ClipNorm(.omega = 10).  |g| is the Euclidean norm over the gradients of all parameters
+ * wb_ClipNorm(omega).  |g| is the Euclidean norm over the gradients of all parameters
  * together.  Default: omega 10. */
 WB_API wb_rule *wb_ClipNorm_with(const wb_Rule_options *o);
 /** Rules in sequence: wb_OptimiserChain(wb_ClipNorm(), wb_Adam()).  Each rule takes the result of

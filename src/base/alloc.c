@@ -46,6 +46,17 @@ void wb_set_allocator(const wb_allocator *a)
 int64_t wb_memory_used(void) { return atomic_load_explicit(&used, memory_order_relaxed); }
 int64_t wb_memory_peak(void) { return atomic_load_explicit(&peak, memory_order_relaxed); }
 
+WB__PROGRAM_CALL(allocator, void *, void *block; size_t bytes;,
+                 allocator.reallocate(allocator.context, c->block, c->bytes))
+
+static void *reallocate(void *block, size_t bytes)
+{
+    if (wb__likely(allocator.reallocate == system_reallocate))
+        return system_reallocate(NULL, block, bytes);
+    allocator_call c = {block, bytes, NULL};
+    return wb__call_caught(allocator_run, &c) ? c.result : NULL;
+}
+
 static void account(int64_t bytes)
 {
     int64_t now = atomic_fetch_add_explicit(&used, bytes, memory_order_relaxed) + bytes;
@@ -109,7 +120,7 @@ void *wb__alloc(size_t bytes)
 {
     size_t total = bytes + HEADER;
     char *base =
-        total < bytes || must_fail() ? NULL : allocator.reallocate(allocator.context, NULL, total);
+        total < bytes || must_fail() ? NULL : reallocate(NULL, total);
     return base ? finish(base, total, HEADER) : no_memory(bytes);
 }
 
@@ -133,7 +144,7 @@ void *wb__alloc_aligned(size_t bytes)
 {
     size_t total = bytes + HEADER + ALIGN;
     char *base =
-        total < bytes || must_fail() ? NULL : allocator.reallocate(allocator.context, NULL, total);
+        total < bytes || must_fail() ? NULL : reallocate(NULL, total);
     if (!base) return no_memory(bytes);
     if (total >= LARGE && allocator.reallocate == system_reallocate)
         wb__system_huge_pages(base, total);
@@ -147,7 +158,7 @@ void *wb__realloc(void *block, size_t bytes)
     header old = *header_of(block);
     size_t total = bytes + HEADER;
     char *base = total < bytes || must_fail()
-        ? NULL : allocator.reallocate(allocator.context, (char *)block - old.distance, total);
+        ? NULL : reallocate((char *)block - old.distance, total);
     if (!base) return no_memory(bytes);                     /* the old block stays valid */
     account(-(int64_t)old.total);
     return finish(base, total, old.distance);
@@ -170,7 +181,7 @@ void wb__free(void *block)
     if (!block) return;
     header h = *header_of(block);
     account(-(int64_t)h.total);
-    allocator.reallocate(allocator.context, (char *)block - h.distance, 0);
+    reallocate((char *)block - h.distance, 0);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

@@ -172,6 +172,30 @@ static inline void wb__pool_put(void *block, size_t bytes)
     p->room[c]--;
 }
 
+/* catch.c: exceptions of C++, each the thread's until it is thrown again. */
+typedef struct {
+    void *what;                         /* NULL: none */
+    void (*again)(void *what), (*drop)(void *what);
+} wb__thrown;
+/* Runs run(arg), which calls a function of the program.  False, with the error set: that has thrown
+ * an exception, which is kept.  Where tensors are known, wb__call_program is called instead. */
+bool wb__call_caught(void (*run)(void *arg), void *arg);
+bool wb__has_thrown(void);
+/* Takes the exception from this thread, and gives it to this thread: for the thread that waits. */
+wb__thrown wb__thrown_take(void);
+void wb__thrown_give(wb__thrown thrown);
+void wb__thrown_drop(void);
+void wb__throw_again(void);             /* throws what is kept, through the caller's frame */
+/* Defines name_call, a struct of the `fields` and the result of `call`, an expression with `c`, a
+ * pointer to it; and name_run, for wb__call_program. */
+#define WB__PROGRAM_CALL(name, type, fields, call)          \
+    typedef struct { fields type result; } name##_call;     \
+    static void name##_run(void *arg)                       \
+    {                                                       \
+        name##_call *c = arg;                               \
+        c->result = call;                                   \
+    }
+
 /* dtypes */
 size_t wb__dtype_size(wb_dtype t);
 bool wb__dtype_float(wb_dtype t);

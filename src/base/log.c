@@ -74,6 +74,9 @@ static const char *cleaned(const char *text, char **clean)
     return *clean ? *clean : "a message that needs more memory than there is";
 }
 
+WB__PROGRAM_CALL(handler, int, wb_log_handler f; wb_log_level level; const char *text;
+                 void *context;, (c->f(c->level, c->text, c->context), 0))
+
 void wb__log(wb_log_level level, const char *format, ...)
 {
     if (level == WB_LOG_INFO && (without_info || wb__thread_rank > 1)) return;
@@ -95,7 +98,7 @@ void wb__log(wb_log_level level, const char *format, ...)
     wb__mutex_unlock(&handler_lock);
     char *clean;
     const char *safe = cleaned(all, &clean);
-    if (call) call(level, safe, context);
+    if (call) wb__call_caught(handler_run, &(handler_call){call, level, safe, context, 0});
     else print(level, safe);
     wb__free(clean);
     if (all != text) wb__free(all);

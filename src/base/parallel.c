@@ -107,6 +107,7 @@ typedef struct {
     wb__modes modes;                    /* the owner's */
     bool measured;                      /* the workers add up their time */
     atomic_int_fast64_t time;           /* processor time of the workers */
+    wb__thrown thrown;                  /* an exception of C++ in a worker; pool.lock guards it */
     range range[RANGES];
 } job;
 
@@ -218,6 +219,15 @@ static void take_shares(job *j, int first)
     inside = false;
 }
 
+/* An exception in a function of the program goes to the thread that owns the job. */
+static void leave_thrown(job *j)
+{
+    pthread_mutex_lock(&pool.lock);
+    if (!j->thrown.what) j->thrown = wb__thrown_take();
+    pthread_mutex_unlock(&pool.lock);
+    wb__thrown_drop();
+}
+
 /* Takes part in a job if it is open and needs one more worker. */
 static void join(job *j, int worker)
 {
@@ -232,6 +242,7 @@ static void join(job *j, int worker)
         wb__modes_take(j->modes);
         take_shares(j, worker);
         if (j->measured) atomic_fetch_add(&j->time, processor_time() - begun);
+        if (wb__unlikely(wb__has_thrown())) leave_thrown(j);
     }
     /* Another owner may have the job as soon as no worker is inside. */
     if (atomic_fetch_sub(&j->state, ONE_INSIDE) == ONE_INSIDE && atomic_load(&j->owner_sleeps)) {
@@ -413,6 +424,8 @@ static void run(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx, bool b
     const int64_t end = now(), wall = end - begun;
     if (!blocks && wall - own > own + STALL) set_crowded(end);
     check_preempted(end);
+    if (wb__unlikely(j->thrown.what)) wb__thrown_give(j->thrown);
+    j->thrown = (wb__thrown){0};
     if (measured) judge_workers(wall, processor + atomic_load(&j->time), end);
     atomic_store(&j->taken, false);     /* another caller may have the job now */
 }

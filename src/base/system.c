@@ -40,6 +40,7 @@ void wb__system_stay_loaded(void)
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 /* ---- Linux ----------------------------------------------------------------------------------- */
 
@@ -311,4 +312,14 @@ bool wb__system_random(void *bytes, size_t n)
     }
     if (file >= 0) close(file);
     return file >= 0 && !n;
+}
+
+long wb__system_thread(void)
+{
+#ifdef __linux__
+    return (long)syscall(SYS_gettid);
+#else
+    static atomic_long threads;
+    return atomic_fetch_add(&threads, 1) + 1;
+#endif
 }

@@ -20,6 +20,9 @@ void wb__system_stay_loaded(void);
 /* How often the calling thread has lost its processor to another one; 0 where that is unknown. */
 int64_t wb__system_preemptions(void);
 
+/* The number of the calling thread: on Linux that of debuggers and of top, elsewhere a count. */
+long wb__system_thread(void);
+
 /* The memory of the machine in bytes, and the part of it that no program uses; -1: unknown. */
 void wb__system_memory(int64_t *total, int64_t *free);
 

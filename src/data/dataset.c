@@ -483,10 +483,12 @@ static wb_tensor *whole(wb_dataset *d, int k, const char *what)
 
 wb_tensor *wb_dataset_x(wb_dataset *d)
 {
+    WB__EDGE;
     return wb__is_dataset(d, "dataset_x") ? whole(d, X, "dataset_x") : NULL;
 }
 wb_tensor *wb_dataset_y(wb_dataset *d)
 {
+    WB__EDGE;
     return wb__is_dataset(d, "dataset_y") ? whole(d, Y, "dataset_y") : NULL;
 }
 
@@ -522,6 +524,7 @@ static int n_names(const char *const *names)
 
 wb_tensor *wb_dataset_get(wb_dataset *d, const char *name)
 {
+    WB__EDGE;
     if (!wb__is_dataset(d, "dataset_get")) return NULL;
     const wb_dataset *root = wb__dataset_root(d);
     const int named = n_names(root->names);

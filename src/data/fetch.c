@@ -79,6 +79,10 @@ typedef struct {
 } calls;
 static wb__mutex failing = WB__MUTEX_INIT;      /* of all calls: no lock is on a stack, for fork */
 
+WB__PROGRAM_CALL(get, int, const wb_dataset *d; int64_t i; void *const *at;,
+                 c->d->get_all ? c->d->get_all(c->i, c->at, c->d->ctx)
+                               : c->d->get(c->i, c->at[X], c->at[Y], c->d->ctx))
+
 static void call_one(void *ctx, int64_t i)
 {
     calls *c = ctx;
@@ -90,8 +94,8 @@ static void call_one(void *ctx, int64_t i)
     int64_t observation = c->index[i];
     d = source_of(d, &observation);
     wb_clear_error();
-    int code = d->get_all ? d->get_all(observation, at, d->ctx)
-                          : d->get(observation, at[X], at[Y], d->ctx);
+    get_call get = {d, observation, at, 0};
+    int code = wb__call_program(get_run, &get) ? get.result : (int)wb_error_code();
     if (!code) return;
     wb__mutex_lock(&failing);
     if (!c->failed || i < c->first) {
@@ -249,10 +253,13 @@ static int not_a_tensor(const char *what, int field, const void *found)
                     "leaves there", what, name, wb__kind(found));
 }
 
+WB__PROGRAM_CALL(collate, int, wb_collate f; wb_batch *batch; void *ctx;, c->f(c->batch, c->ctx))
+
 int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
 {
     wb_clear_error();
-    int code = f(batch, ctx);
+    collate_call c = {f, batch, ctx, 0};
+    int code = wb__call_program(collate_run, &c) ? c.result : (int)wb_error_code();
     if (code) {
         if (wb_error_code()) return wb__fail(wb_error_code(), "%s: %s", what, wb_error());
         return wb__fail(code, "%s: its function returned %d", what, code);

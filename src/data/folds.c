@@ -272,6 +272,7 @@ static int fold_by(const char *what, wb_dataset *d, int64_t k, int64_t i, wb_dat
 int wb_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
                    wb_dataset **validation, const wb_kfolds_options *given)
 {
+    WB__EDGE;
     wb_kfolds_options o;
     wb__given g;
     const int status = check_fold("kfolds", d, i, k, train, validation);
@@ -371,6 +372,7 @@ static int read_resample(const char *what, wb_dataset *d, const wb_resample_opti
 
 wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *given)
 {
+    WB__EDGE;
     wb__grouping g;
     wb_resample_options o;
     if (read_resample("oversample", d, given, &o, &g)) return NULL;
@@ -384,6 +386,7 @@ wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *given)
 
 wb_dataset *wb_undersample_with(wb_dataset *d, const wb_resample_options *given)
 {
+    WB__EDGE;
     list l;
     wb__grouping g;
     wb_resample_options o;

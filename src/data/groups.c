@@ -108,6 +108,7 @@ static wb_tensor *values_of(wb_tensor *x, const wb__grouping *g)
 
 wb_tensor *wb_group_counts(wb_tensor *labels, wb_tensor **values)
 {
+    WB__EDGE;
     wb__grouping g;
     if (values) *values = NULL;
     if (!wb__operand("group_counts", labels)) return NULL;
@@ -123,6 +124,7 @@ wb_tensor *wb_group_counts(wb_tensor *labels, wb_tensor **values)
 
 wb_tensor *wb_group_indices(wb_tensor *labels, double label)
 {
+    WB__EDGE;
     wb__grouping g;
     if (!wb__operand("group_indices", labels)) return NULL;
     const int64_t n = wb_size(labels);

@@ -360,6 +360,7 @@ static bool advance(wb_loader *l, wb_batch *batch)
  * reference that wb__ref takes keeps the loader alive during the call. */
 bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {
+    WB__EDGE;
     if (batch) *batch = (wb_batch){0};
     if (!is_loader(l, "loader_next") || WB__NULL(batch) || check_outside(l, "loader_next"))
         return false;
@@ -388,6 +389,7 @@ int wb_loader_stop(wb_loader *l)
 
 wb_batch wb_loader_begin(wb_loader *l)
 {
+    WB__EDGE;
     if (is_loader(l, "loader_begin") && !check_outside(l, "loader_begin")) stop(l, true);
     return (wb_batch){0};
 }

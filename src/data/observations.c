@@ -136,11 +136,17 @@ typedef struct {
     int64_t n;
 } search;
 
+WB__PROGRAM_CALL(test, int, const search *s; wb_batch observation;,
+                 c->s->test(c->observation, c->s->ctx))
+WB__PROGRAM_CALL(group, int, const search *s; wb_batch observation; int64_t *label;,
+                 c->s->group(c->observation, c->label, c->s->ctx))
+
 static int keep_one(wb_batch observation, int64_t i, void *ctx)
 {
     search *s = ctx;
     wb_clear_error();
-    const int keep = s->test(observation, s->ctx);
+    test_call c = {s, observation, 0};
+    const int keep = wb__call_program(test_run, &c) ? c.result : -1;
     if (keep < 0) return report("filterobs", i, keep);
     if (keep) s->order[s->n++] = (uint32_t)i;
     return 0;
@@ -150,12 +156,14 @@ static int group_one(wb_batch observation, int64_t i, void *ctx)
 {
     search *s = ctx;
     wb_clear_error();
-    const int code = s->group(observation, &s->keys[i], s->ctx);
+    group_call c = {s, observation, &s->keys[i], 0};
+    const int code = wb__call_program(group_run, &c) ? c.result : -1;
     return code ? report("groupobs", i, code) : 0;
 }
 
 wb_dataset *wb_filterobs(wb_dataset *d, wb_obs_test f, void *ctx)
 {
+    WB__EDGE;
     if (!wb__is_dataset(d, "filterobs")) return NULL;
     if (!f || d->n > UINT32_MAX)
         return wb__fail_null(WB_ERROR_ARGUMENT, "filterobs: %s, %lld observations",
@@ -204,6 +212,7 @@ static int find_groups(wb_dataset *d, wb_obs_group f, void *ctx, wb__grouping *g
 int64_t wb_groupobs(wb_dataset *d, wb_obs_group f, void *ctx, int64_t most, int64_t *labels,
                     wb_dataset **parts)
 {
+    WB__EDGE;
     wb__grouping g;
     for (int64_t k = 0; parts && k < most; k++) parts[k] = NULL;
     if (!wb__is_dataset(d, "groupobs")) return -1;

@@ -53,6 +53,7 @@ struct wb__prefetcher {
     int ahead, capacity;
     slot *slot;
     char message[1024];                 /* of the first failed batch; a failure ends the epoch */
+    wb__thrown thrown;                  /* an exception of C++ that made it fail */
     int64_t failed;                     /* number of this batch; INT64_MAX: none */
     bool quit;
     int n_workers, alive;               /* alive: threads that have not ended */
@@ -184,6 +185,12 @@ static int fetch(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched, boo
     return status || !f->finished_tensors ? status : finish_tensors(f, index, fetched);
 }
 
+static void drop_thrown(wb__prefetcher *f)
+{
+    if (f->thrown.what) f->thrown.drop(f->thrown.what);
+    f->thrown = (wb__thrown){0};
+}
+
 /* Prepares a batch, in the modes of the thread that began the epoch, with random numbers that
  * depend only on the epoch and the batch, and stores it in its slot. `index` has room for the
  * indices of a batch. */
@@ -205,7 +212,10 @@ static void prepare(wb__prefetcher *f, int64_t *index, int64_t number, bool para
     if (status && number < f->failed) {
         f->failed = number;
         snprintf(f->message, sizeof f->message, "batch %lld: %s", (long long)number, wb_error());
+        drop_thrown(f);
+        f->thrown = wb__thrown_take();
     }
+    if (status) wb__thrown_drop();          /* of a batch behind the first that failed */
     if (status) {
         f->last = WB__MIN(f->last, number + 1);
         fetched = (wb__prefetched){.index = number, .code = status, .message = f->message};
@@ -225,9 +235,13 @@ void wb__prefetched_drop(wb__prefetched *fetched)
     fetched->batch = (wb_batch){0};
 }
 
-int wb__prefetched_open(const wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch)
+int wb__prefetched_open(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch)
 {
-    if (fetched->code) return wb__fail(fetched->code, "%s", fetched->message);
+    if (fetched->code) {
+        wb__thrown_give(f->thrown);
+        f->thrown = (wb__thrown){0};
+        return wb__fail(fetched->code, "%s", fetched->message);
+    }
     if (fetched->buffer) return wrap(f->root, fetched, batch);
     *batch = (wb_batch){.n = fetched->n, .index = fetched->index, .names = fetched->batch.names};
     for (int k = 0; k < WB__FIELDS; k++) {
@@ -469,6 +483,7 @@ void wb__prefetcher_free(wb__prefetcher *f)
     for (int i = 0; f->workers && i <= f->n_workers; i++) wb__free(f->workers[i].index);
     wb__free(f->workers);
     wb__free(f->slot);
+    drop_thrown(f);
     wb__free(f);
 }
 
@@ -495,6 +510,7 @@ int wb__prefetcher_start(wb__prefetcher *f, const wb__epoch *e)
     f->head = f->turn = e->first;
     f->last = e->last;
     f->failed = INT64_MAX;
+    drop_thrown(f);
     ensure_threads(f);
     pthread_cond_broadcast(&f->work);
     wb__data_unlock();

@@ -72,6 +72,6 @@ void wb__prefetched_drop(wb__prefetched *fetched);
 /* Creates the tensors of the batch in the current scope. The only call allowed for *fetched
  * afterwards is wb__prefetched_drop. Returns 0 or an error code. If preparing the batch has failed,
  * returns the code of this failure. */
-int wb__prefetched_open(const wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch);
+int wb__prefetched_open(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch);
 
 #endif

@@ -58,6 +58,7 @@ static wb_dataset *close_keeping(wb_scope *s, wb_dataset *d)
 
 wb_dataset *wb_load_idx(const char *images, const char *labels)
 {
+    WB__EDGE;
     wb_scope *s = wb_scope_open();
     return s ? close_keeping(s, idx_dataset(images, labels)) : NULL;
 }

@@ -75,12 +75,18 @@ static void rows_at(const wb__stream *s, void *const *to, int64_t i, void **at)
     }
 }
 
+WB__PROGRAM_CALL(next, int, const wb_dataset *d; void *const *at;, c->d->next(c->at, c->d->ctx))
+WB__PROGRAM_CALL(restart, int, const wb_dataset *d; int64_t epoch;,
+                 c->d->restart(c->epoch, c->d->ctx))
+
 /* Calls the program's function for one more observation. Returns 0 or an error code; at the end of
  * the stream sets s->ended. */
 static int call(wb__stream *s, void *const *at)
 {
     wb_clear_error();
-    const int code = s->root->next(at, s->root->ctx);
+    next_call c = {s->root, at, 0};
+    const int code = wb__call_program(next_run, &c) ? c.result : (int)wb_error_code();
+    if (wb__has_thrown()) return code;
     if (code == 1) s->number++;
     if (code == 0) s->ended = true;
     if (code == 0 || code == 1) return 0;
@@ -94,7 +100,8 @@ static int call(wb__stream *s, void *const *at)
 static int restart(wb__stream *s)
 {
     wb_clear_error();
-    const int code = s->root->restart(s->epoch, s->root->ctx);
+    restart_call c = {s->root, s->epoch, 0};
+    const int code = wb__call_program(restart_run, &c) ? c.result : (int)wb_error_code();
     s->begun = true;
     if (!code) return 0;
     if (wb_error_code())

@@ -3,6 +3,7 @@
 
 #include "base/mutex.h"
 #include "base/numbers/philox.h"
+#include "engine/object.h"
 #include "weber/distributed.h"
 
 #include <pthread.h>
@@ -14,6 +15,7 @@ static struct {
     int status;                         /* of the rank that failed first; 0: none has */
     int failed, code;                   /* its number; the code of its error */
     char message[2048];
+    wb__thrown thrown;                  /* the exception of C++ that its function has thrown */
 } state = {.lock = WB__MUTEX_INIT};
 
 typedef struct {
@@ -53,10 +55,13 @@ static void end_with(const run *r, int rank, int status, int code, const char *m
         state.code = code;
         snprintf(state.message, sizeof state.message, "rank %d of %d: %s", rank,
                  wb_distributed_size(), message);
+        state.thrown = wb__thrown_take();
     }
     wb__mutex_unlock(&state.lock);
     if (first) r->backend->give_up(state.message);
 }
+
+WB__PROGRAM_CALL(rank, int, const run *r;, c->r->rank(c->r->ctx))
 
 static void *run_rank(void *given)
 {
@@ -68,7 +73,8 @@ static void *run_rank(void *given)
     int status = wb__comparing_agree();
     if (!status) {
         wb_clear_error();
-        status = r->rank(r->ctx);
+        rank_call c = {r, 0};
+        status = wb__call_program(rank_run, &c) ? c.result : (int)wb_error_code();
         if (!status) status = wb__end_pending_exchange();
     }
     if (status) {
@@ -76,6 +82,7 @@ static void *run_rank(void *given)
         snprintf(text, sizeof text, "its function has returned %d", status);
         end_with(r, wb_distributed_rank(), status, wb__error_or(WB_ERROR_ARGUMENT),
                  *wb_error() ? wb_error() : text);
+        wb__thrown_drop();              /* that of a rank that failed later */
     }
     return NULL;
 }
@@ -112,11 +119,15 @@ static void run_all(const run *r, int n)
 
 int wb_distributed_run(int (*rank)(void *ctx), void *ctx)
 {
+    WB__EDGE;
     run r = {.backend = wb__ranks_backend(), .rank = rank, .ctx = ctx,
              .seeded = wb__rng_seedings() > 0};
     if (!rank) return wb__fail(WB_ERROR_ARGUMENT, "distributed_run: no function");
     const int n = wb__ranks_here();
-    if (!n) return rank(ctx);
+    if (!n) {
+        rank_call c = {&r, 0};
+        return wb__call_program(rank_run, &c) ? c.result : (int)wb_error_code();
+    }
     const int status = begin();
     if (status) return status;
     if (r.seeded) r.rng = wb__rng_get_state();
@@ -125,6 +136,8 @@ int wb_distributed_run(int (*rank)(void *ctx), void *ctx)
     state.running = false;
     const int first = state.status;
     if (first) wb__fail(state.code, "%s", state.message);
+    wb__thrown_give(state.thrown);
+    state.thrown = (wb__thrown){0};
     wb__mutex_unlock(&state.lock);
     return first;
 }

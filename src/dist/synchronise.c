@@ -259,6 +259,7 @@ static int share(const contents *c, int root)
 
 int wb_distributed_synchronise_with(void *object, const wb_distributed_synchronise_options *given)
 {
+    WB__EDGE;
     wb_distributed_synchronise_options o;
     wb__given g;
     contents c = {0};

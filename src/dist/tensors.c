@@ -126,6 +126,7 @@ static bool has_axis(const char *what, const wb_tensor *x)
 
 wb_tensor *wb_distributed_allgather(wb_tensor *x)
 {
+    WB__EDGE;
     static const char what[] = "distributed_allgather";
     int64_t dims[WB_MAX_DIMS], size;
     if (!wb__operand(what, x) || !has_axis(what, x)) return NULL;
@@ -211,6 +212,7 @@ static wb_tensor *perform(const char *what, wb_tensor *x, wb__collective *c)
 
 wb_tensor *wb_distributed_broadcast(wb_tensor *x, int root)
 {
+    WB__EDGE;
     static const char what[] = "distributed_broadcast";
     if (!wb__operand(what, x) || !known(what, WB_RANKS_SUM, root)) return NULL;
     if (!wb__world()) return x;
@@ -219,6 +221,7 @@ wb_tensor *wb_distributed_broadcast(wb_tensor *x, int root)
 
 wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root)
 {
+    WB__EDGE;
     static const char what[] = "distributed_reduce";
     if (!wb__operand(what, x) || !known(what, how, root) || !reducible(what, x, how)) return NULL;
     if (!wb__world()) return x;

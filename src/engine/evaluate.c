@@ -37,9 +37,13 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
     if (!value) return NULL;
     if (!wb__reserve(&t->pending, &t->pending_capacity, t->n_pending + 1, sizeof *t->pending))
         return NULL;
+    if (wb__claim_write(v)) return NULL;
     wb_tensor *a = wb__node_with(WB__OP_assign, (wb_dtype)v->dtype, v->ndim, v->dims, 1, &value, 0,
                                  NULL, 0, NULL);
-    if (!a) return NULL;
+    if (!a) {
+        if (!(v->current->flags & WB__PENDING)) wb__unclaim_write(v);
+        return NULL;
+    }
     a->device = v->device;
     wb__unconsumed_remove(a);
     a->flags |= WB__PENDING;
@@ -53,6 +57,7 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
 
 int wb_assign(wb_tensor *x, wb_tensor *value)
 {
+    WB__EDGE;
     if (!wb__operand("assign", x) || !wb__operand("assign", value))
         return wb__error_or(WB_ERROR_ARGUMENT);
     if (x->op != WB__OP_variable)
@@ -73,7 +78,7 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
         int status = wb__end_step(t, 1, &value);
         if (status) return status;
     }
-    if (!wb__assign(x, value)) return WB_ERROR_MEMORY;
+    if (!wb__assign(x, value)) return wb__error_or(WB_ERROR_MEMORY);
     return t->eager && !t->recording ? wb__evaluate(0, NULL, NULL) : 0;
 }
 
@@ -82,6 +87,7 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
 static void end_version(wb_tensor *old, const wb_tensor *v)
 {
     old->flags |= WB__GONE;
+    atomic_thread_fence(memory_order_release);      /* request.c: encode */
     old->name = v->name;
     wb__storage_unref(old->storage);
     old->storage = NULL;
@@ -104,6 +110,7 @@ static void publish_write(wb_tensor *a, bool last)
         wb__set_storage(a, wb__storage_ref(s), 0);
         v->live = wb__ref(a);
         if (old) end_version(old, v);
+        wb__unclaim_write(v);
     }
     wb__tensor_detach(a);
 }
@@ -122,7 +129,10 @@ static void cancel(wb__thread *t, int first)
         wb_tensor *a = t->pending[i], *v = a->variable;
         /* already written, before another device failed */
         if (!(a->flags & WB__PENDING)) continue;
-        if (v && v->current == a) set_current(v, version_before(a));
+        if (v && v->current == a) {
+            set_current(v, version_before(a));
+            if (!(v->current->flags & WB__PENDING)) wb__unclaim_write(v);
+        }
         a->flags = (uint16_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__CANCELLED);
         wb__tensor_detach(a);
     }
@@ -385,8 +395,10 @@ static int run(wb__request *r, wb_tensor *guard)
 static int run_on(const wb_device *d, int n_roots, wb_tensor *guard)
 {
     int status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
-    if (!status && (mine.request.n_results || mine.request.n_writes))
-        status = run(&mine.request, guard);
+    if (status || !(mine.request.n_results || mine.request.n_writes)) return status;
+    status = wb__leaves_begin(&mine.request);
+    if (!status) status = run(&mine.request, guard);
+    wb__leaves_end(&mine.request);
     return status;
 }
 
@@ -524,21 +536,12 @@ int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *ten
         wb_tensor *v = later[i]->variable;
         if (!v) continue;
         later[i]->live = v->current->flags & WB__PENDING ? v->current : NULL;
+        wb__claim_write(v);             /* no other thread has claimed it in between */
         set_current(v, later[i]);
     }
     t->n_pending += n_later;
     wb__free(later);
     return status;
-}
-
-int wb_eval_array(int n, wb_tensor *const *tensors)
-{
-    if (n < 0 || (n && !tensors)) return wb__fail(WB_ERROR_ARGUMENT, "eval: %d tensors", n);
-    for (int i = 0; i < n; i++)
-        if (!wb__operand("eval", tensors[i]))
-            return wb__error_or(WB_ERROR_ARGUMENT);
-    if (wb__unrecordable("eval", WB__READS)) return wb_error_code();
-    return wb__evaluate(n, tensors, NULL);
 }
 
 int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)

@@ -4,6 +4,7 @@
 #include "base/environment.h"
 #include "base/mutex.h"
 #include "base/parallel.h"
+#include "base/system.h"
 #include "engine/tensor.h"
 
 #include <pthread.h>
@@ -42,6 +43,7 @@ wb__thread *wb__thread_start(void)
     wb__once_run(&thread_once, make_key);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
+    t->number = wb__system_thread();
     t->eager = wb__environment_switch("WEBER_EAGER", false);
     if (wb__debug("check")) wb__checks = true;
     wb__thread_now = t;

@@ -190,6 +190,10 @@ typedef struct wb__thread {
     int busy;
     struct wb__recording *recording;    /* the recording of wb_compile in progress, or NULL */
     uint32_t recorded;                  /* its id, else 0 */
+    /* calls of the program that are edges (program.c) and have not returned; counted anew in each
+     * function of the program that the library calls */
+    int inside;
+    long number;                        /* of the thread, as debuggers show it */
 } wb__thread;
 extern _Thread_local wb__thread *wb__thread_now;   /* NULL before the first call */
 wb__thread *wb__thread_start(void);
@@ -201,6 +205,17 @@ static inline wb__thread *wb__this_thread(void)
 /* Called first by wb_shutdown, with the calling thread's scopes closed.  src/data sets it to the
  * function that ends the threads of loaders. */
 extern void (*wb__before_shutdown)(void);
+
+/* program.c: runs run(arg), which calls a function of the program.  False, with the error set: that
+ * has thrown an exception of C++; the scopes that it opened are closed. */
+bool wb__call_program(void (*run)(void *arg), void *arg);
+/* The first line of a function that a program calls, and in which functions of the program may run:
+ * when it returns to the program, what these have thrown is thrown again. */
+#define WB__EDGE \
+    __attribute__((cleanup(wb__edge_leave), unused)) wb__thread *edge_ = wb__edge_enter()
+wb__thread *wb__edge_enter(void);
+void wb__edge_leave(wb__thread **edge);
+
 /* Called by wb_shutdown after the calling thread's scopes are closed and all plans are freed.
  * src/device sets it to the function that stops all backends. */
 extern void (*wb__at_shutdown)(void);

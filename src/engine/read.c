@@ -16,6 +16,7 @@ void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
 wb_tensor *wb__evaluated(const char *what, wb_tensor *x)
 {
     if (!wb__operand(what, x)) return NULL;
+    if (x->op == WB__OP_variable && !wb__readable(x, what)) return NULL;
     wb_tensor *bound = wb__bind(x);
     if (wb__unrecordable(what, WB__READS)) return NULL;
     if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
@@ -24,8 +25,20 @@ wb_tensor *wb__evaluated(const char *what, wb_tensor *x)
     return wb__guard_confirm_for(bound->storage) ? NULL : bound;
 }
 
+int wb_eval_array(int n, wb_tensor *const *tensors)
+{
+    WB__EDGE;
+    if (n < 0 || (n && !tensors)) return wb__fail(WB_ERROR_ARGUMENT, "eval: %d tensors", n);
+    for (int i = 0; i < n; i++)
+        if (!wb__operand("eval", tensors[i]))
+            return wb__error_or(WB_ERROR_ARGUMENT);
+    if (wb__unrecordable("eval", WB__READS)) return wb_error_code();
+    return wb__evaluate(n, tensors, NULL);
+}
+
 const void *wb_data(wb_tensor *x)
 {
+    WB__EDGE;
     wb_tensor *bound = wb__evaluated("data", x);
     const char *values = bound ? wb__storage_read(bound->storage) : NULL;
     return values ? values + bound->offset : NULL;
@@ -68,7 +81,7 @@ static bool scalar_allowed(const wb_tensor *bound)
     return true;
 }
 
-double wb_item(wb_tensor *x)
+double wb__item(wb_tensor *x)
 {
     if (x && wb__is(x, &wb__tensor_class) && x != WB_NONE && x->size != 1) {
         wb__fail(WB_ERROR_SHAPE, "item: %s is not one element", wb_describe(x));
@@ -78,8 +91,15 @@ double wb_item(wb_tensor *x)
     return bound ? element(bound, 0) : NAN;
 }
 
+double wb_item(wb_tensor *x)
+{
+    WB__EDGE;
+    return wb__item(x);
+}
+
 double wb_at_array(wb_tensor *x, int n, const int64_t *index)
 {
+    WB__EDGE;
     if (!wb__operand("at", x)) return NAN;
     int64_t at = 0;
     if (n != x->ndim) {
@@ -104,6 +124,7 @@ double wb_at_array(wb_tensor *x, int n, const int64_t *index)
 
 int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
 {
+    WB__EDGE;
     const wb_tensor *from = wb__evaluated("copy_out", x);
     if (!from) return wb__error_or(WB_ERROR_ARGUMENT);
     size_t need = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);

@@ -16,6 +16,7 @@ void wb__request_free(wb__request *r)
     wb__free(r->writes);
     wb__free(r->targets);
     wb__free(r->leaf_of);
+    wb__free(r->reads);
     memset(r, 0, sizeof *r);
 }
 
@@ -61,10 +62,11 @@ static bool encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
 
 /* Encodes one tensor as words: operation, shape, inputs and attributes.  Numbers that may differ
  * between runs go to `numbers`; values of fixed literals are part of the words.  A known tensor
- * becomes a leaf.  False: out of memory. */
+ * becomes a leaf.  False: out of memory, or x is gone. */
 static bool encode(wb__request *r, wb_tensor *x, int at)
 {
     bool leaf = wb__known(x);
+    if (wb__unlikely(!leaf && x->flags & WB__GONE)) return false;
     uint32_t n_in = leaf ? 0 : x->n_in;
     int n_attr = leaf || x->op == WB__OP_custom ? 0 : x->n_attr;    /* a plan has no gradients */
     if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + 4 + x->ndim + (int)n_in + n_attr,
@@ -214,7 +216,8 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     for (int i = 0; i < r->order.n; i++) {
         wb_tensor *x = r->order.node[i];
         if (x->flags & WB__GONE) return wb__gone(x);
-        if (!encode(r, x, i)) return WB_ERROR_MEMORY;
+        /* another thread may overwrite it meanwhile: WB__GONE is set before its memory is gone */
+        if (!encode(r, x, i)) return x->flags & WB__GONE ? wb__gone(x) : WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
     if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + r->n_results + 2 * r->n_writes + 7,

@@ -22,6 +22,11 @@ typedef struct {
 } wb__numerics_now;
 wb__numerics_now wb__numerics(void);
 
+/* claims.c: begins to read the variables whose versions the request reads.  Returns 0 or an error
+ * code.  In both cases wb__leaves_end ends it. */
+int wb__leaves_begin(wb__request *r);
+void wb__leaves_end(wb__request *r);
+
 uint64_t wb__request_hash(const wb__request *r);
 
 /* Returns the plan of a request, from the cache or new.  The caller holds a reference until it

@@ -111,6 +111,8 @@ void wb__storage_written(wb__storage *s)
     wb__mutex_unlock(&mirrors);
 }
 
+WB__PROGRAM_CALL(release, int, const wb__storage *s;, (c->s->release(c->s->data, c->s->context), 0))
+
 void wb__storage_unref(wb__storage *s)
 {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
@@ -119,7 +121,7 @@ void wb__storage_unref(wb__storage *s)
     if (!s->borrowed) s->device->backend->release(s->device, s->data, s->bytes);
     else if (s->release) {
         wb__this_thread()->program_calls++;
-        s->release(s->data, s->context);
+        wb__call_program(release_run, &(release_call){s, 0});
     }
     wb__pool_put(s, sizeof *s);
 }
@@ -270,6 +272,27 @@ static void tensor_destroy(void *object)
     busy = false;
 }
 
+static void end_reads(int n_in, wb_tensor *const *in, uint64_t counted)
+{
+    for (int i = 0; i < n_in && i < 64; i++)
+        if (counted >> i & 1) wb__read_end(in[i]);
+}
+
+/* Begins to read the operands that are variables.  Bit i of *counted is that of operand i, at most
+ * 64, if the reading must be ended. */
+static bool begin_reads(wb__op op, int n_in, wb_tensor *const *in, uint64_t *counted)
+{
+    for (int i = 0; i < n_in && i < 64; i++) {
+        if (in[i]->op != WB__OP_variable) continue;
+        const wb__reading reads = wb__read_begin(in[i], wb__ops[op].name);
+        if (reads == WB__READS_COUNTED) *counted |= (uint64_t)1 << i;
+        if (wb__likely(reads)) continue;
+        end_reads(i, in, *counted);
+        return false;
+    }
+    return true;
+}
+
 wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
                          wb_tensor *const *in, int n_attr, const int64_t *attr, int n_numbers,
                          const wb__number *numbers)
@@ -277,8 +300,13 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     size_t bytes =
         sizeof(wb_tensor) + (size_t)n_in * sizeof(wb_tensor *) + (size_t)n_attr * sizeof(int64_t);
     const wb_device *device;
+    uint64_t counted = 0;
+    if (!begin_reads(op, n_in, in, &counted)) return NULL;
     wb_tensor *x = find_device(op, n_in, in, &device) ? wb__pool_get(bytes) : NULL;
-    if (!x) return NULL;
+    if (!x) {
+        if (counted) end_reads(n_in, in, counted);
+        return NULL;
+    }
     memset(x, 0, bytes);                /* of a size that is no constant: a call, which is faster */
     x->object.class = &wb__tensor_class;
     atomic_init(&x->object.counts, 1);
@@ -303,6 +331,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
         if ((bound->flags & (WB__IS_UNCONSUMED | WB__HELD)) == WB__IS_UNCONSUMED)
             wb__unconsumed_remove(bound);
     }
+    if (counted) end_reads(n_in, in, counted);
     wb__thread *t = wb__this_thread();
     x->recorded = t->recorded;
     if (op != WB__OP_constant && op != WB__OP_variable) wb__unconsumed_add(t, x);
@@ -418,7 +447,7 @@ static bool host_data(const char *what, const void *data, wb_dtype dtype, int nd
     return data || !*size;
 }
 
-wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims)
+wb_tensor *(wb_from)(const void *data, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     int64_t size;
     if (!host_data("from", data, dtype, ndim, dims, &size)) return NULL;
@@ -453,8 +482,8 @@ wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int n
     return x;
 }
 
-wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
-                     void (*release)(void *data, void *context), void *context)
+wb_tensor *(wb_borrow)(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
+                       void (*release)(void *data, void *context), void *context)
 {
     int64_t size;
     if (!host_data("borrow", data, dtype, ndim, dims, &size)) return NULL;
@@ -467,6 +496,7 @@ wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
 
 wb_tensor *wb_variable(wb_tensor *x)
 {
+    WB__EDGE;
     if (!wb__operand("variable", x)) return NULL;
     return wb__variable_on(x, wb__device_of(x));
 }

@@ -62,6 +62,8 @@ void wb__storage_written(wb__storage *s);       /* drops the host's copy and the
 
 /* Returns wb__bind(x), evaluated, or NULL on failure.  Messages begin with `what`. */
 wb_tensor *wb__evaluated(const char *what, wb_tensor *x);
+/* wb_item, for functions that must not throw. */
+double wb__item(wb_tensor *x);
 /* Evaluates x and passes its values in order to f(part, elements, ctx): all at once if the host can
  * read the device's memory, else in parts of at most 1 MiB.  Stops when f returns nonzero, and
  * returns this number.  Else returns 0 or an error code.  Keeps no copy of the values on the
@@ -109,8 +111,16 @@ struct wb_tensor {
     int64_t size;                   /* elements */
     wb_tensor **in;
     int64_t *attr;
-    wb__number number[2];           /* the value of a literal, the eps of a normalise, or
+    union {
+        wb__number number[2];       /* the value of a literal, the eps of a normalise, or
                                        the key and counter of random numbers */
+        struct {                    /* of a variable: who trains it (claims.c) */
+            _Atomic(wb__thread *) writer;
+            _Atomic uint32_t readers;
+            uint16_t claims;        /* of the writer */
+            bool claims_write;      /* one of them is for pending writes */
+        };
+    };
     wb__storage *storage;
     union {
         int64_t offset;                 /* of an evaluated tensor: byte offset in its storage */
@@ -151,6 +161,25 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
 {
     return x->op == WB__OP_variable ? x->current : x;
 }
+
+/* claims.c: a variable that one thread trains is not used by another.  Messages begin with `what`.
+ * Whether this thread may use the variable v now; else sets the error. */
+bool wb__readable(const wb_tensor *v, const char *what);
+/* Begins to use v, so that no other thread claims it.  WB__READS_COUNTED: wb__read_end ends that.
+ * WB__READS_OWN: this thread has claimed v.  WB__READS_NOT: another has, and the error is set. */
+typedef enum { WB__READS_NOT, WB__READS_OWN, WB__READS_COUNTED } wb__reading;
+wb__reading wb__read_begin(wb_tensor *v, const char *what);
+void wb__read_end(wb_tensor *v);
+/* wb__read_begin of x if that is a variable, for wb_call_compiled; else *reads is WB__READS_OWN,
+ * also if x is NULL.  Returns 0 or an error code. */
+int wb__read_input(wb_tensor *x, wb__reading *reads);
+/* Claims v for this thread, and waits until no other one uses it.  Returns 0 or an error code.
+ * Claims of one thread are counted. */
+int wb__claim(wb_tensor *v, const char *what);
+void wb__unclaim(wb_tensor *v);
+/* The claim of the pending writes to v, one for all. */
+int wb__claim_write(wb_tensor *v);
+void wb__unclaim_write(wb_tensor *v);
 
 /* Returns the variable of which x is a version.  NULL: x is no version, or has WB__KEPT. */
 static inline wb_tensor *wb__variable_of(const wb_tensor *x)

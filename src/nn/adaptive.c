@@ -102,9 +102,11 @@ static wb_layer *adaptive(const wb__layer_type *type, const wb_AdaptivePool_opti
 
 wb_layer *wb_AdaptiveMaxPool_with(const wb_AdaptivePool_options *o)
 {
+    WB__EDGE;
     return adaptive(&wb__adaptivemaxpool_type, o);
 }
 wb_layer *wb_AdaptiveMeanPool_with(const wb_AdaptivePool_options *o)
 {
+    WB__EDGE;
     return adaptive(&wb__adaptivemeanpool_type, o);
 }

@@ -293,6 +293,7 @@ static bool read_sizes(options *o)
 
 wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *given)
 {
+    WB__EDGE;
     static const char *const names[4] = {"q_proj", "k_proj", "v_proj", "out_proj"};
     wb_MultiHeadAttention_options o;
     wb__given g;

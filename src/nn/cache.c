@@ -99,6 +99,7 @@ static bool find_device(const wb_layer *l, void *ctx)
 
 wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length)
 {
+    WB__EDGE;
     if (!wb__expect("attention_cache", model, &wb__layer_class)) return NULL;
     if (batch < 1 || length < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "attention_cache: sizes are positive, got a batch "
@@ -225,6 +226,7 @@ static bool is_cache(void *object)
 
 wb_tensor *wb_call_cached_array(wb_layer *model, wb_tree *cache, int n, wb_tensor *const *inputs)
 {
+    WB__EDGE;
     if (!wb__expect("call_cached", model, &wb__layer_class) ||
         !wb__expect("call_cached", cache, &wb__tree_class) || !is_cache(cache))
         return NULL;

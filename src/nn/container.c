@@ -166,6 +166,7 @@ const wb__layer_type wb__chain_type = {.name = "Chain", .call_many = chain_call,
 
 wb_layer *wb_Chain_array(int n, wb_layer *const *layers)
 {
+    WB__EDGE;
     return chain_assemble(NULL, n, NULL, layers);
 }
 
@@ -213,6 +214,7 @@ const wb__layer_type wb__skip_type = {
 
 wb_layer *(wb_SkipConnection)(wb_layer *layer, wb__connection connection)
 {
+    WB__EDGE;
     if (!wb__expect("SkipConnection", layer, &wb__layer_class)) return NULL;
     if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: no connection");
     wb_layer *l =
@@ -279,6 +281,7 @@ const wb__layer_type wb__parallel_type = {
 
 wb_layer *wb_Parallel_array(wb__connection connection, int n, wb_layer *const *layers)
 {
+    WB__EDGE;
     return parallel_assemble(&(join_options){sizeof(join_options), connection}, n, NULL, layers);
 }
 
@@ -316,5 +319,6 @@ const wb__layer_type wb__fusion_type = {
 
 wb_layer *wb_PairwiseFusion_array(wb__connection connection, int n, wb_layer *const *layers)
 {
+    WB__EDGE;
     return fusion_assemble(&(join_options){sizeof(join_options), connection}, n, NULL, layers);
 }

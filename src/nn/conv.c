@@ -178,13 +178,19 @@ static wb_layer *conv_layer(const wb__layer_type *type, const wb_Conv_options *g
     return layer_of(type, &o, o.out, o.in);
 }
 
-wb_layer *wb_Conv_with(const wb_Conv_options *o) { return conv_layer(&wb__conv_type, o, false); }
+wb_layer *wb_Conv_with(const wb_Conv_options *o)
+{
+    WB__EDGE;
+    return conv_layer(&wb__conv_type, o, false);
+}
 wb_layer *wb_Conv1d_with(const wb_Conv_options *o)
 {
+    WB__EDGE;
     return conv_layer(&wb__conv1d_type, o, false);
 }
 wb_layer *wb_DepthwiseConv_with(const wb_Conv_options *o)
 {
+    WB__EDGE;
     return conv_layer(&wb__conv_type, o, true);
 }
 
@@ -204,9 +210,11 @@ static wb_layer *transpose_layer(const wb__layer_type *type, const wb_Conv_optio
 
 wb_layer *wb_ConvTranspose_with(const wb_Conv_options *o)
 {
+    WB__EDGE;
     return transpose_layer(&wb__conv_transpose_type, o);
 }
 wb_layer *wb_ConvTranspose1d_with(const wb_Conv_options *o)
 {
+    WB__EDGE;
     return transpose_layer(&wb__conv_transpose1d_type, o);
 }

@@ -82,6 +82,7 @@ WB__PLAIN_LAYER(dense, "Dense", wb_Dense_options, option_table, wb_Dense_with,
 
 wb_layer *wb_Dense_with(const wb_Dense_options *given)
 {
+    WB__EDGE;
     wb_Dense_options o;
     if (!wb__read_options("Dense", &o, sizeof o, given, "", NULL)) return NULL;
     if (o.in < 1 || o.out < 1)

@@ -65,6 +65,7 @@ static bool valid_p(const char *what, const wb__given *g, double p)
 
 wb_layer *wb_Dropout_with(const wb_Dropout_options *given)
 {
+    WB__EDGE;
     wb_Dropout_options o;
     wb__given g;
     if (!wb__read_options("Dropout", &o, sizeof o, given, "p", &g)) return NULL;
@@ -114,6 +115,7 @@ WB__PLAIN_LAYER(alphadropout, "AlphaDropout", wb_AlphaDropout_options, alpha_tab
 
 wb_layer *wb_AlphaDropout_with(const wb_AlphaDropout_options *given)
 {
+    WB__EDGE;
     wb_AlphaDropout_options o;
     wb__given g;
     if (!wb__read_options("AlphaDropout", &o, sizeof o, given, "p", &g) ||

@@ -82,6 +82,7 @@ static bool clear_row(wb_layer *l, int64_t index)
 
 wb_layer *wb_Embedding_with(const wb_Embedding_options *given)
 {
+    WB__EDGE;
     wb_Embedding_options o;
     wb__given g;
     if (!wb__read_options("Embedding", &o, sizeof o, given, "padding_index", &g)) return NULL;
@@ -187,6 +188,7 @@ WB__PLAIN_LAYER(embeddingbag, "EmbeddingBag", wb_EmbeddingBag_options, bag_table
 
 wb_layer *wb_EmbeddingBag_with(const wb_EmbeddingBag_options *given)
 {
+    WB__EDGE;
     wb_EmbeddingBag_options o;
     if (!wb__read_options("EmbeddingBag", &o, sizeof o, given, "", NULL)) return NULL;
     if (!positive("EmbeddingBag", o.n, o.dim)) return NULL;

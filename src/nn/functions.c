@@ -137,31 +137,39 @@ bool wb__option_named(const wb__option *o, void *at, const char *name)
 /* Counts the call of f in wb__thread.program_calls, unless f is in `own`, the library's functions.
  * This runs at every call of a layer with an activation or a connection, so `known` caches library
  * functions of this thread. */
-static void count_program_call(const entry *own, size_t n, any f)
+static bool is_program_call(const entry *own, size_t n, any f)
 {
     enum { LAST = 16 };
     static _Thread_local any known[LAST];
     const size_t index = ((uintptr_t)f >> 4) % LAST;
-    if (wb__likely(known[index] == f)) return;
+    if (wb__likely(known[index] == f)) return false;
     for (size_t i = 0; i < n; i++) {
         if (own[i].f != f) continue;
         known[index] = f;
-        return;
+        return false;
     }
     wb__this_thread()->program_calls++;
+    return true;
 }
+
+WB__PROGRAM_CALL(function, wb_tensor *, wb_function f; wb_tensor *x;, c->f(c->x))
 
 wb_tensor *wb__activate(wb_function f, wb_tensor *x)
 {
     if (!f || !x) return x;
-    count_program_call(own_functions, WB__COUNT(own_functions), (any)f);
-    return f(x);
+    if (!is_program_call(own_functions, WB__COUNT(own_functions), (any)f)) return f(x);
+    function_call c = {f, x, NULL};
+    return wb__call_program(function_run, &c) ? c.result : NULL;
 }
+
+WB__PROGRAM_CALL(connection, wb_tensor *, wb_connection f; wb_tensor *y; wb_tensor *x;,
+                 c->f(c->y, c->x))
 
 wb_tensor *wb__connect(wb__connection f, wb_tensor *y, wb_tensor *x)
 {
-    count_program_call(own_connections, WB__COUNT(own_connections), (any)f);
-    return f(y, x);
+    if (!is_program_call(own_connections, WB__COUNT(own_connections), (any)f)) return f(y, x);
+    connection_call c = {f, y, x, NULL};
+    return wb__call_program(connection_run, &c) ? c.result : NULL;
 }
 
 void wb__print_activation(wb_function f, wb__text *t)

@@ -152,6 +152,7 @@ static bool orthonormalise(double *rows, int64_t n, int64_t length)
 wb_tensor *wb_orthogonal_with(wb_dtype dtype, int ndim, const int64_t *dims,
                               const wb_init_options *o)
 {
+    WB__EDGE;
     int64_t size;
     double gain;
     if (!wb__check_dims("orthogonal", ndim, dims, &size)) return NULL;
@@ -185,6 +186,7 @@ wb_tensor *wb_orthogonal_with(wb_dtype dtype, int ndim, const int64_t *dims,
 
 wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims)
 {
+    WB__EDGE;
     return wb_orthogonal_with(dtype, ndim, dims, NULL);
 }
 

@@ -194,13 +194,17 @@ wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims)
     return wb__variable_empty(dtype, ndim, dims);
 }
 
+WB__PROGRAM_CALL(init, wb_tensor *, wb_initialiser f; wb_dtype dtype; int ndim;
+                 const int64_t *dims;, c->f(c->dtype, c->ndim, c->dims))
+
 wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int ndim, const int64_t *dims)
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
     if (!affordable(what, name, size * (int64_t)wb__dtype_size(dtype))) return NULL;
-    wb_tensor *x = init(dtype, ndim, dims);
+    init_call c = {init, dtype, ndim, dims, NULL};
+    wb_tensor *x = wb__call_program(init_run, &c) ? c.result : NULL;
     if (!x && !wb_error_code())
         wb__fail(WB_ERROR_ARGUMENT, "%s: the initialiser of %s gave no tensor", what, name);
     if (!x || !wb__operand(what, x)) return NULL;
@@ -285,6 +289,7 @@ int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *
 
 wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs)
 {
+    WB__EDGE;
     wb_tensor *outputs[WB__OUTPUTS];
     const int n_out = wb__call_layer(layer, n, inputs, outputs);
     if (wb__likely(n_out == 1)) return outputs[0];
@@ -297,6 +302,7 @@ wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs)
 int wb_call_outputs(wb_layer *layer, int n, wb_tensor *const *inputs, int n_outputs,
                     wb_tensor **outputs)
 {
+    WB__EDGE;
     wb_tensor *all[WB__OUTPUTS];
     for (int i = 0; outputs && i < n_outputs; i++) outputs[i] = NULL;
     if (!wb__expect("call_outputs", layer, &wb__layer_class))
@@ -310,7 +316,11 @@ int wb_call_outputs(wb_layer *layer, int n, wb_tensor *const *inputs, int n_outp
     return 0;
 }
 
-wb_tensor *(wb_call)(wb_layer *layer, wb_tensor *x) { return wb_call_array(layer, 1, &x); }
+wb_tensor *(wb_call)(wb_layer *layer, wb_tensor *x)
+{
+    WB__EDGE;
+    return wb_call_array(layer, 1, &x);
+}
 
 bool wb__one_input(const wb_layer *l, int n)
 {

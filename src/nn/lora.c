@@ -206,6 +206,7 @@ static lora_options options_of(const wb__given *g, int64_t rank, double alpha, d
 
 wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
 {
+    WB__EDGE;
     wb_LoRA_options o;
     wb__given g;
     if (!wb__expect("LoRA", layer, &wb__layer_class)) return NULL;
@@ -277,6 +278,7 @@ static void *adapt(void *branch, const char *path, void *ctx)
 
 void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
 {
+    WB__EDGE;
     wb_add_lora_options o;
     wb__given g;
     if (!wb__is_model("add_lora", model) || wb__unrecordable("add_lora", WB__ACTS)) return NULL;
@@ -344,6 +346,7 @@ static void *without_lora(void *branch, const char *path, void *ctx)
 
 void *wb_object_merge_lora(void *model)
 {
+    WB__EDGE;
     if (!wb__is_model("merge_lora", model) || wb__unrecordable("merge_lora", WB__ACTS)) return NULL;
     merging t = {0};
     void *made = wb__fmap_replacing(model, without_lora, &t);

@@ -46,5 +46,6 @@ const wb__layer_type wb__maxout_type = {
 
 wb_layer *wb_Maxout_array(int n, wb_layer *const *layers)
 {
+    WB__EDGE;
     return assemble(NULL, n, NULL, layers);
 }

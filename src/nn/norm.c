@@ -172,6 +172,7 @@ WB__PLAIN_LAYER(batchnorm, "BatchNorm", wb_BatchNorm_options, batch_table, wb_Ba
 
 wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
 {
+    WB__EDGE;
     wb_BatchNorm_options o;
     wb__given g;
     if (!wb__read_options("BatchNorm", &o, sizeof o, given, "eps momentum", &g)) return NULL;
@@ -254,6 +255,7 @@ WB__PLAIN_LAYER(instancenorm, "InstanceNorm", wb_InstanceNorm_options, instance_
 
 wb_layer *wb_InstanceNorm_with(const wb_InstanceNorm_options *given)
 {
+    WB__EDGE;
     const char *what = "InstanceNorm";
     wb_InstanceNorm_options o;
     wb__given g;
@@ -308,6 +310,7 @@ WB__PLAIN_LAYER(groupnorm, "GroupNorm", wb_GroupNorm_options, group_table, wb_Gr
 
 wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *given)
 {
+    WB__EDGE;
     wb_GroupNorm_options o;
     wb__given g;
     if (!wb__read_options("GroupNorm", &o, sizeof o, given, "eps", &g)) return NULL;
@@ -400,6 +403,7 @@ WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_LayerNorm_options, layer_table, wb_La
 
 wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
 {
+    WB__EDGE;
     wb_LayerNorm_options o;
     wb__given g;
     if (!wb__read_options("LayerNorm", &o, sizeof o, given, "eps", &g)) return NULL;
@@ -454,6 +458,7 @@ WB__PLAIN_LAYER(rmsnorm, "RMSNorm", wb_RMSNorm_options, rms_table, wb_RMSNorm_wi
 
 wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *given)
 {
+    WB__EDGE;
     wb_RMSNorm_options o;
     wb__given g;
     if (!wb__read_options("RMSNorm", &o, sizeof o, given, "eps", &g)) return NULL;

@@ -43,6 +43,10 @@ static void fill(const wb_layer *l, void *value)
                &l->node.children[i].object, sizeof(void *));
 }
 
+WB__PROGRAM_CALL(struct, int, wb_struct_call f; const void *value; int n;
+                 wb_tensor *const *inputs; wb_tensor **outputs;,
+                 c->f(c->value, c->n, c->inputs, c->outputs))
+
 static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     const own_type *own = l->type->detail;
@@ -54,7 +58,8 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **output
     wb_layer *outer = calling;
     calling = l;
     wb__this_thread()->program_calls++;
-    int n_out = own->of->call(value, n, inputs, outputs);
+    struct_call c = {own->of->call, value, n, inputs, outputs, 0};
+    int n_out = wb__call_program(struct_run, &c) ? c.result : -1;
     calling = outer;
     if (value != &here) wb__free(value);
     if (n_out > WB__OUTPUTS || !n_out)
@@ -275,6 +280,7 @@ wb_layer *wb__own_assemble(const wb__layer_type *type, const void *value, void *
 
 wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value)
 {
+    WB__EDGE;
     if (!wb__struct_type_is_whole("layer_of", type)) return NULL;
     if (!value) return wb__fail_null(WB_ERROR_ARGUMENT, "layer_of: no value");
     if (!type->call)

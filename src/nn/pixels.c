@@ -52,6 +52,7 @@ WB__PLAIN_LAYER(pixelshuffle, "PixelShuffle", wb_PixelShuffle_options, option_ta
 
 wb_layer *wb_PixelShuffle_with(const wb_PixelShuffle_options *given)
 {
+    WB__EDGE;
     wb_PixelShuffle_options o;
     if (!wb__read_options("PixelShuffle", &o, sizeof o, given, "", NULL)) return NULL;
     if (o.r < 1)

@@ -151,6 +151,7 @@ static void *replace(void *branch, const char *path, void *ctx)
 
 void *wb_object_quantise(void *model, const wb_quantise_options *given)
 {
+    WB__EDGE;
     wb_quantise_options o;
     wb__given g;
     if (!wb__is_model("quantise", model) || wb__unrecordable("quantise", WB__READS)) return NULL;

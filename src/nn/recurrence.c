@@ -130,6 +130,7 @@ const wb__layer_type wb__recurrence_type = {
 
 wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options *given)
 {
+    WB__EDGE;
     wb_Recurrence_options o;
     if (!wb__expect("Recurrence", cell, &wb__layer_class)) return NULL;
     if (!wb__read_options("Recurrence", &o, sizeof o, given, "", NULL)) return NULL;

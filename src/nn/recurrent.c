@@ -382,6 +382,7 @@ static int step_once(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor *cons
 
 int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
 {
+    WB__EDGE;
     if (!wb__expect("cell_step", cell, &wb__layer_class) || WB__NULL(x))
         return wb__error_or(WB_ERROR_ARGUMENT);
     wb_tensor *next[2] = {NULL, NULL};

@@ -33,6 +33,7 @@ WB__PLAIN_LAYER(scale, "Scale", wb_Scale_options, scale_table, wb_Scale_with,
 
 wb_layer *wb_Scale_with(const wb_Scale_options *given)
 {
+    WB__EDGE;
     wb_Scale_options o;
     wb__given g;
     if (!wb__read_options("Scale", &o, sizeof o, given, "", &g)) return NULL;
@@ -107,6 +108,7 @@ WB__PLAIN_LAYER(bilinear, "Bilinear", wb_Bilinear_options, bilinear_table, wb_Bi
 
 wb_layer *wb_Bilinear_with(const wb_Bilinear_options *given)
 {
+    WB__EDGE;
     wb_Bilinear_options o;
     if (!wb__read_options("Bilinear", &o, sizeof o, given, "", NULL)) return NULL;
     if (o.in1 < 1 || o.in2 < 1 || o.out < 1)

@@ -167,6 +167,7 @@ static char *table(wb_layer *model, const summary *sizes, const summary *times)
 
 char *wb_summary_format(wb_layer *layer, int n, wb_tensor *const *inputs)
 {
+    WB__EDGE;
     summary sizes = {.timed = false}, times = {.timed = true};
     if (!wb__expect("summary", layer, &wb__layer_class)) return NULL;
     if (wb__unrecordable("summary", WB__READS)) return NULL;
@@ -182,6 +183,7 @@ char *wb_summary_format(wb_layer *layer, int n, wb_tensor *const *inputs)
 
 void wb_summary_array(wb_layer *layer, int n, wb_tensor *const *inputs)
 {
+    WB__EDGE;
     char *text = wb_summary_format(layer, n, inputs);
     if (text) printf("%s\n", text);
     wb_free_text(text);

@@ -13,6 +13,7 @@ static wb_tensor *copied(wb_tensor *x, const char *path, void *ctx)
 
 void *wb_object_clone(void *x)
 {
+    WB__EDGE;
     if (!wb__is_model("clone", x) || wb__unrecordable("clone", WB__ACTS)) return NULL;
     return wb__fmap(x, copied, NULL);
 }
@@ -80,6 +81,7 @@ static wb_tensor *part_of(wb_tensor *x, const char *path, void *ctx)
 
 void *wb_object_restructure(void *model, wb_tensor *flat)
 {
+    WB__EDGE;
     parameters p;
     void *made = NULL;
     if (wb__operand("restructure", flat) && collect("restructure", model, &p)) {
@@ -105,6 +107,16 @@ typedef struct {
     wb__text path;
 } layer_walk;
 
+WB__PROGRAM_CALL(visit, int, const layer_walk *w; wb_layer *layer;,
+                 c->w->f(c->layer, c->w->path.text ? c->w->path.text : "", c->w->ctx))
+
+static int call_visit(layer_walk *w, wb_layer *layer)
+{
+    visit_call c = {w, layer, 0};
+    wb__path(&w->path);
+    return wb__call_program(visit_run, &c) ? c.result : (int)wb_error_code();
+}
+
 static int visit(layer_walk *w, void *object)
 {
     if (!wb__is_branch(object)) return 0;
@@ -112,7 +124,7 @@ static int visit(layer_walk *w, void *object)
     if (wb__pointer_map_get(&w->seen, object) >= 0) return 0;
     if (!wb__pointer_map_put(&w->seen, object, 0)) return WB_ERROR_MEMORY;
     wb__branch_used(node);
-    int status = node->kind->layer ? w->f(object, wb__path(&w->path), w->ctx) : 0;
+    int status = node->kind->layer ? call_visit(w, object) : 0;
     const size_t length = w->path.length;
     for (int i = 0; !status && i < node->n; i++) {
         if (!wb__path_push(&w->path, node->children[i].name)) status = WB_ERROR_MEMORY;
@@ -124,6 +136,7 @@ static int visit(layer_walk *w, void *object)
 
 int wb_each_layer(void *object, int (*f)(wb_layer *layer, const char *path, void *ctx), void *ctx)
 {
+    WB__EDGE;
     if (!wb__is_model("each_layer", object)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (!f) return wb__fail(WB_ERROR_ARGUMENT, "each_layer: no function");
     layer_walk w = {.f = f, .ctx = ctx};
@@ -148,6 +161,7 @@ int wb_layer_count(wb_layer *layer)
 
 int wb_activations(wb_layer *chain, wb_tensor *x, int n, wb_tensor **outputs)
 {
+    WB__EDGE;
     wb__child *layers;
     for (int i = 0; outputs && i < n; i++) outputs[i] = NULL;
     if (!is_layer("activations", chain)) return wb__error_or(WB_ERROR_ARGUMENT);
@@ -170,6 +184,7 @@ int wb_activations(wb_layer *chain, wb_tensor *x, int n, wb_tensor **outputs)
 
 int wb_output_size(wb_layer *layer, wb_dtype dtype, int ndim, const int64_t *dims, int64_t *out)
 {
+    WB__EDGE;
     if (!is_layer("output_size", layer)) return -1;
     if (!out) return wb__fail(WB_ERROR_ARGUMENT, "output_size: no place for the sizes"), -1;
     wb_scope *s = wb_scope_open();

@@ -192,6 +192,7 @@ WB__PLAIN_LAYER(upsample, "Upsample", wb_Upsample_options, option_table, wb_Upsa
 
 wb_layer *wb_Upsample_with(const wb_Upsample_options *given)
 {
+    WB__EDGE;
     wb_Upsample_options o;
     wb__given g;
     if (!wb__read_options("Upsample", &o, sizeof o, given, "", &g) ||

@@ -183,6 +183,7 @@ const wb__layer_type wb__weightnorm_type = {
 
 wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *given)
 {
+    WB__EDGE;
     wb_WeightNorm_options o;
     wb__given g;
     if (!wb__expect("WeightNorm", layer, &wb__layer_class)) return NULL;
@@ -232,6 +233,7 @@ static void *without_norm(void *branch, const char *path, void *ctx)
 
 void *wb_object_remove_weight_norms(void *model)
 {
+    WB__EDGE;
     if (!wb__is_model("remove_weight_norms", model)) return NULL;
     if (wb__unrecordable("remove_weight_norms", WB__ACTS)) return NULL;
     removal r = {0};

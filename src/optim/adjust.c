@@ -121,7 +121,8 @@ static int read_numbers(const char *what, const wb_opt_state *s, const wb_Rule_o
 {
     const int status = is_state(what, s);
     if (status) return status;
-    if (wb__unrecordable(what, WB__ACTS) || !wb__rule_read(what, o, given)) return wb_error_code();
+    if (wb__unrecordable(what, WB__ACTS) || !wb__rule_read(what, NULL, o, given))
+        return wb_error_code();
     if (o->centred)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .centred cannot be changed, since the state "
                         "has other moments: call wb_setup with a rule that has it", what);
@@ -130,6 +131,7 @@ static int read_numbers(const char *what, const wb_opt_state *s, const wb_Rule_o
 
 int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
 {
+    WB__EDGE;
     wb_Rule_options o;
     int status = read_numbers("adjust", s, given, &o);
     if (!status) status = check("adjust", s, &o, NULL);
@@ -145,6 +147,7 @@ int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
 
 int wb_adjust_at_with(wb_opt_state *s, const char *path, const wb_Rule_options *given)
 {
+    WB__EDGE;
     static const char what[] = "adjust_at";
     wb_Rule_options o;
     int status = read_numbers(what, s, given, &o);
@@ -175,6 +178,7 @@ int wb__rule_follows(const char *what, const wb_rule *rule, const char *by)
 
 int wb_set_schedule(wb_opt_state *s, const char *path, wb_schedule *schedule)
 {
+    WB__EDGE;
     static const char what[] = "set_schedule";
     int status = is_state(what, s);
     if (status) return status;
@@ -192,6 +196,7 @@ int wb_set_schedule(wb_opt_state *s, const char *path, wb_schedule *schedule)
 
 int wb_rule_number(wb_opt_state *s, const char *path, const char *name, double *value)
 {
+    WB__EDGE;
     static const char what[] = "rule_number";
     int status = is_state(what, s), slot = 0, field = 0;
     if (status) return status;

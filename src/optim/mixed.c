@@ -110,6 +110,7 @@ int wb__scaling_new(wb_opt_state *s, const wb_device *d)
 
 wb_tensor *wb_scale_loss(wb_opt_state *s, wb_tensor *loss)
 {
+    WB__EDGE;
     if (!wb__expect("scale_loss", s, &wb__opt_state_class) || WB__NULL(loss)) return NULL;
     if (!wb__floating("scale_loss", loss)) return NULL;
     if (loss->size != 1)

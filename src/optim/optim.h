@@ -172,8 +172,10 @@ wb_tensor *wb__complement_of_power(wb_tensor *minus_half_log, wb_tensor *t);
 
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
 /* Reads the options of a rule into *o. A hyperparameter that is not given becomes 0. A
- * hyperparameter that is given as 0 becomes WB__ZERO. */
-bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *given);
+ * hyperparameter that is given as 0 becomes WB__ZERO. A number by place is that of the rule with
+ * the name `rule` (WB_RULES_); NULL: eta. */
+bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
+                   const wb_Rule_options *given);
 /* Makes a rule of one part, of the kind `centred` if the option .centred is true.  NULL: failed; a
  * rule without such a kind refuses the option. */
 wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,

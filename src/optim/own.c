@@ -32,6 +32,9 @@ static bool is_alike(const wb_rule_type *type, const char *what, int i, wb_tenso
     return false;
 }
 
+WB__PROGRAM_CALL(apply, wb_tensor *, const wb_rule_type *type; wb_rule_step *step;,
+                 c->type->apply(c->step, c->type->ctx))
+
 static bool apply(wb__rule_step *s, wb_tensor *const *number)
 {
     const wb_rule_type *type = s->kind->own;
@@ -44,7 +47,8 @@ static bool apply(wb__rule_step *s, wb_tensor *const *number)
     own.t = number[n];
     for (int k = 0; k < type->states; k++) own.state[k] = s->moment[k];
     wb_clear_error();
-    wb_tensor *g = type->apply(&own, type->ctx);
+    apply_call c = {type, &own, NULL};
+    wb_tensor *g = wb__call_program(apply_run, &c) ? c.result : NULL;
     if (!is_alike(type, "result", 0, g, s->g)) return false;
     for (int k = 0; k < type->states; k++) {
         if (!is_alike(type, "next", k, own.next[k], s->g)) return false;

@@ -31,12 +31,52 @@ static bool of_pair(const wb__rule_field *f, int at)
     return f->name[n] == '[' && f->name[n + 1] == '0' + at;
 }
 
-bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *given)
+/* The index of the number that the rule takes by place: eta, unless WB_RULES_ has another. */
+static int by_place(const char *rule)
+{
+    size_t at = offsetof(wb_Rule_options, eta);
+    int i = 0;
+#define AT(Name, number) if (!strcmp(rule, #Name)) at = offsetof(wb_Rule_options, number);
+    WB_RULES_(AT)
+#undef AT
+    while (wb__rule_fields[i].offset != at) i++;
+    return i;
+}
+
+/* A program gave a number by place, which was read as eta: it is another number of the rule. */
+static bool take_by_place(const char *rule, wb_Rule_options *o, const wb__given *g)
+{
+    const int i = by_place(rule);
+    const wb__rule_field *f = &wb__rule_fields[i];
+    if (i == ETA || !wb__by_place(g)) return true;
+    if (wb__is_given(g, "eta", -1) || wb__is_given(g, f->option, WB__MAX(f->position, 1)))
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: its number by place is .%s; give that alone, once",
+                         rule, f->option);
+    *wb__rule_number(o, i) = o->eta;
+    o->eta = 0;
+    return true;
+}
+
+/* Names of other libraries (WB_FOREIGN_NUMBERS_) that got a 0, which compiles. */
+static bool names_fit(const char *what, const wb__given *g)
+{
+    static const char *const names[][2] = {{"lr", "eta"}, {"learning_rate", "eta"},
+                                           {"momentum", "rho"}, {"weight_decay", "lambda"}};
+    for (size_t i = 0; i < WB__COUNT(names); i++)
+        if (!g->all && wb__is_given(g, names[i][0], -1))
+            return !wb__fail(WB_ERROR_ARGUMENT, "%s: .%s is called .%s here", what, names[i][0],
+                             names[i][1]);
+    return true;
+}
+
+bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
+                   const wb_Rule_options *given)
 {
     wb__given g;
     if (!wb__read_options(what, o, sizeof *o, given,
                           "eta rho beta eps lambda delta omega ell gamma", &g))
         return false;
+    if (!names_fit(what, &g)) return false;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         const wb__rule_field *f = &wb__rule_fields[i];
         if (f->offset >= g.size) continue;                  /* an older header has no such option */
@@ -49,7 +89,7 @@ bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *
         if (of_pair(f, 1) && numbers == 1) continue;        /* {b1}: b2 is not given */
         *value = wb__real_option(&g, f->option, f->position, *value);
     }
-    return true;
+    return !rule || take_by_place(rule, o, &g);
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */
@@ -129,7 +169,7 @@ wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
                      const wb_Rule_options *given)
 {
     wb_Rule_options o;
-    if (!wb__rule_read(kind->name, &o, given)) return NULL;
+    if (!wb__rule_read(kind->name, kind->name, &o, given)) return NULL;
     if (o.centred && !centred)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: it has no .centred", kind->name);
     if (o.centred) kind = centred;

@@ -138,9 +138,13 @@ static double composed(const wb_schedule *s, double t)
     return check(s->of[0]->kind, number) ? s->of[0]->kind->at(number, t) : NAN;
 }
 
+WB__PROGRAM_CALL(schedule, double, const wb_schedule *s; double t;, c->s->f(c->t, c->s->ctx))
+
 static double of_function(const wb_schedule *s, double t)
 {
-    const double y = s->f(t, s->ctx);
+    schedule_call c = {s, t, 0};
+    if (!wb__call_program(schedule_run, &c)) return NAN;
+    const double y = c.result;
     if (isfinite(y)) return y;
     wb__fail(WB_ERROR_NUMBER, "schedule_from_function: the function gave %g in step %g", y, t);
     return NAN;
@@ -164,6 +168,7 @@ static double value(const wb_schedule *s, double t)
 
 double wb_schedule_at(wb_schedule *s, double t)
 {
+    WB__EDGE;
     if (!wb__schedule_given("schedule_at", s)) return NAN;
     if (!(t >= 1))
         return wb__fail(WB_ERROR_ARGUMENT, "schedule_at: step %g: steps count from 1", t), NAN;

@@ -145,6 +145,7 @@ static int begin_mixed(wb_opt_state *s, void *model)
 
 wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *given)
 {
+    WB__EDGE;
     wb_setup_options o;
     if (!wb__expect("setup", rule, &wb__rule_class) || WB__NULL(model)) return NULL;
     if (!wb__read_options("setup", &o, sizeof o, given, "", NULL)) return NULL;

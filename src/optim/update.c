@@ -537,6 +537,7 @@ static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool 
 
 int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
+    WB__EDGE;
     return record_update(state, model, grads, false);
 }
 
@@ -586,6 +587,7 @@ static int evaluate(const update *u, wb_tree *grads)
 
 wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
 {
+    WB__EDGE;
     update u = {.what = "update_new"};
     wb_layer *made = NULL;
     if (!accepts(&u, state, model, grads) || !wb__is_model("update_new", model)) return NULL;

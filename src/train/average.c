@@ -106,6 +106,7 @@ static wb_tensor *copy(wb_tensor *x, const char *path, void *ctx)
 
 void *wb_object_average_of(void *model)
 {
+    WB__EDGE;
     if (!wb__is_model("average_of", model)) return NULL;
     if (wb__unrecordable("average_of", WB__ACTS)) return NULL;
     void *average = wb__fmap_plain(model, copy, NULL);
@@ -193,6 +194,7 @@ static int average_leaf(const wb__leaf *leaf, void *ctx)
 
 int wb_average_with(void *average, void *model, const wb_average_options *given)
 {
+    WB__EDGE;
     wb_average_options o;
     wb__given g;
     if (!wb__is_model("average", average) || !wb__is_model("average", model))

@@ -83,6 +83,7 @@ static int add_moments(wb__saving *list, const wb_opt_state *s, divided *own)
 
 int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
 {
+    WB__EDGE;
     if (!path || !c)
         return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_save: no %s", path ? "checkpoint" : "path");
     int status = c->name ? wb__checkpoint_name("checkpoint_save", c->name) : 0;
@@ -500,6 +501,7 @@ int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about)
 
 int wb_checkpoint_load(const char *path, wb_checkpoint *c)
 {
+    WB__EDGE;
     bool whole;
     if (!path || !c)
         return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_load: no %s", path ? "checkpoint" : "path");

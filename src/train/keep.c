@@ -193,6 +193,7 @@ static int keep(keeping *k, const wb_checkpoint *c, const wb_checkpoint_keep_opt
 int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
                             const wb_checkpoint_keep_options *given)
 {
+    WB__EDGE;
     keeping k;
     wb_checkpoint_keep_options o;
     wb__given g;

@@ -178,7 +178,7 @@ static void draw(wb_progress *p, double now)
 static void read_held(metric *m)
 {
     if (!m->held) return;
-    m->last = wb_item(m->held);
+    m->last = wb__item(m->held);
     m->sum += m->last;
     m->n++;
     wb__unref(m->held);
@@ -200,6 +200,7 @@ static metric *metric_of(wb_progress *p, const char *name)
 
 void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
 {
+    WB__EDGE;
     if (!p || !wb__expect("progress_step", p, &wb__progress_class) || p->ended) return;
     if (value && !wb__expect("progress_step", value, &wb__tensor_class)) return;
     if (wb__unrecordable("progress_step", WB__READS)) return;

@@ -207,8 +207,7 @@ static int step(training *t, int epoch, wb_batch batch)
     if (status) return status;
     keep_before(t, own, &batch);
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
-    if (t->o.each && t->o.each(epoch, batch.index + 1, loss, t->o.ctx)) t->stop = true;
-    return 0;
+    return wb__call_each(&t->o, epoch, batch.index + 1, loss, &t->stop);
 }
 
 /* If .each has stopped the training, or *ended this epoch, on one rank, does so on all. */
@@ -350,7 +349,7 @@ static int measure(training *t, int epoch, double *metric)
     wb_scope *s = wb_scope_open();
     if (!s) return wb_error_code();
     const unsigned failures = wb__failures();
-    *metric = t->o.metric(t->model, epoch, t->o.ctx);
+    wb__call_metric(&t->o, t->model, epoch, metric);
     int status = failures != wb__failures() ? (int)wb_error_code() : 0;
     if (status)
         wb__fail(status, "train: .metric failed in epoch %d: %s", epoch, wb_error());
@@ -553,6 +552,7 @@ static int compare_options(training *t)
 int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state,
                   const wb_train_options *given)
 {
+    WB__EDGE;
     if (!wb__is_model("train", model) || !wb__expect("train", data, &wb__loader_class) ||
         !wb__expect("train", state, &wb__opt_state_class))
         return wb__error_or(WB_ERROR_ARGUMENT);
@@ -574,7 +574,9 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
         if (t.o.metrics) t.o.metrics[i] = NAN;
     }
     int done = 0;
+    wb__claimed claimed = {0};
     int status = objects_fit(&t.o) ? check_saving(&t.o) : (int)wb_error_code();
+    if (!status) status = wb__claim_model(model, &claimed);
     if (!status) status = check_watching(&t, &g);
     if (!status) status = wb__guard_confirm();       /* of a step before the training */
     state->keeps_loss = distributed(&t) || state->loss_sum;
@@ -600,5 +602,6 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     state->keeps_loss = false;
     wb__unref(state->mean_loss);
     state->mean_loss = NULL;
+    wb__unclaim_model(&claimed);
     return status;
 }

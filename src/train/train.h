@@ -10,6 +10,17 @@
 wb_tensor *wb__withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads, void *ctx,
                             wb_opt_state *state);
 
+/* Calls .each, if there is one; *stop becomes true if it says so.  Returns 0 or an error code. */
+int wb__call_each(const wb_train_options *o, int epoch, int64_t batch, wb_tensor *loss, bool *stop);
+/* Sets *metric to what .metric returns; if that throws an exception, the error is set. */
+void wb__call_metric(const wb_train_options *o, wb_layer *model, int epoch, double *metric);
+
+/* The variables of a model that wb__claim_model has claimed for this thread (claims.c).  Also after
+ * an error wb__unclaim_model ends that. */
+typedef struct { wb_tensor **v; int n, capacity; } wb__claimed;
+int wb__claim_model(void *model, wb__claimed *c);
+void wb__unclaim_model(wb__claimed *c);
+
 /* The loss of this batch, or the norm of its gradients, was not finite.  Sets the error, with the
  * cause: an element of the batch or of a parameter, if one is not finite.  Returns its code. */
 int wb__not_finite(void *model, const wb_opt_state *state, wb_tensor *loss, const wb_batch *batch);

@@ -26,6 +26,9 @@ static bool is_frozen(void *ctx, int leaf)
     return leaf < s->n_paths && s->slots[s->paths[leaf].slot].frozen;
 }
 
+WB__PROGRAM_CALL(loss, wb_tensor *, wb_loss f; wb_layer *model; wb_batch batch; void *ctx;,
+                 c->f(c->model, c->batch, c->ctx))
+
 wb_tensor *wb__withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads, void *ctx,
                             wb_opt_state *state)
 {
@@ -35,7 +38,8 @@ wb_tensor *wb__withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree *
     wb__thread *t = wb__this_thread();
     int first = wb__pending_count();
     t->training++;
-    wb_tensor *l = loss(model, batch, ctx);
+    loss_call c = {.f = loss, .model = model, .batch = batch, .ctx = ctx};
+    wb_tensor *l = wb__call_program(loss_run, &c) ? c.result : NULL;
     if (grads) l = checked_loss(state ? "train" : "withgradient", l);
     wb_tensor *of = state && l ? wb_scale_loss(state, l) : l;
     wb_tree *g = NULL;
@@ -57,8 +61,56 @@ wb_tensor *wb__withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree *
     return l;
 }
 
+WB__PROGRAM_CALL(each, int, const wb_train_options *o; int epoch; int64_t batch; wb_tensor *loss;,
+                 c->o->each(c->epoch, c->batch, c->loss, c->o->ctx))
+
+int wb__call_each(const wb_train_options *o, int epoch, int64_t batch, wb_tensor *loss, bool *stop)
+{
+    each_call c = {o, epoch, batch, loss, 0};
+    if (!o->each) return 0;
+    if (!wb__call_program(each_run, &c)) return wb_error_code();
+    *stop |= c.result != 0;
+    return 0;
+}
+
+WB__PROGRAM_CALL(metric, double, const wb_train_options *o; wb_layer *model; int epoch;,
+                 c->o->metric(c->model, c->epoch, c->o->ctx))
+
+void wb__call_metric(const wb_train_options *o, wb_layer *model, int epoch, double *metric)
+{
+    metric_call c = {o, model, epoch, 0};
+    if (wb__call_program(metric_run, &c)) *metric = c.result;
+}
+
+/* ---- the claims of a training ---------------------------------------------------------------- */
+
+static int claim(const wb__leaf *leaf, void *ctx)
+{
+    wb__claimed *c = ctx;
+    if (leaf->x->op != WB__OP_variable) return 0;
+    if (!wb__reserve(&c->v, &c->capacity, c->n + 1, sizeof *c->v)) return WB_ERROR_MEMORY;
+    const int status = wb__claim(leaf->x, "train");
+    if (!status) c->v[c->n++] = wb__ref(leaf->x);
+    return status;
+}
+
+int wb__claim_model(void *model, wb__claimed *c)
+{
+    return wb__walk("train", model, NULL, WB__DISTINCT | WB__NAMELESS, claim, c);
+}
+
+void wb__unclaim_model(wb__claimed *c)
+{
+    while (c->n--) {
+        wb__unclaim(c->v[c->n]);
+        wb__unref(c->v[c->n]);
+    }
+    wb__free(c->v);
+}
+
 wb_tensor *(wb_withgradient)(wb_loss loss, void *model, wb_batch batch, wb_tree **grads,
                              void *ctx)
 {
+    WB__EDGE;
     return wb__withgradient(loss, model, batch, grads, ctx, NULL);
 }

@@ -40,9 +40,13 @@ static void *map_node(mapping *m, wb__branch *node, bool in_layer)
     return NULL;
 }
 
+WB__PROGRAM_CALL(leaf, wb_tensor *, wb_leaf_function f; wb_tensor *x; const char *path; void *ctx;,
+                 c->f(c->x, c->path, c->ctx))
+
 static wb_tensor *map_tensor(mapping *m, wb_tensor *x, bool in_layer)
 {
-    wb_tensor *y = m->f(x, wb__path(&m->path), m->ctx);
+    leaf_call c = {m->f, x, wb__path(&m->path), m->ctx, NULL};
+    wb_tensor *y = wb__call_program(leaf_run, &c) ? c.result : NULL;
     if (y == x || (!y && wb_error_code())) return y;
     if (!y || wb_is_none(y) || !wb__is(y, &wb__tensor_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: the function gave no tensor for \"%s\"",
@@ -107,9 +111,14 @@ static void *public_map(wb_leaf_function f, void *object, void *ctx)
 
 wb_layer *wb_fmap_layer(wb_leaf_function f, wb_layer *x, void *ctx)
 {
+    WB__EDGE;
     return public_map(f, x, ctx);
 }
-wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx) { return public_map(f, x, ctx); }
+wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx)
+{
+    WB__EDGE;
+    return public_map(f, x, ctx);
+}
 
 /* ---- wb_set and wb_tie ----------------------------------------------------------------------- */
 
@@ -153,6 +162,7 @@ static void replace(wb__branch *of, wb__child *child, wb_tensor *x)
 
 int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 {
+    WB__EDGE;
     if (WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__branch *of;
     wb__child *child = tensor_at("set", layer, path, &of);

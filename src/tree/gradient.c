@@ -71,11 +71,13 @@ end:
 
 wb_tree *wb_gradient_layer(wb_tensor *loss, wb_layer *wrt)
 {
+    WB__EDGE;
     return gradient(loss, wrt, NULL, NULL, NULL);
 }
 
 wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt)
 {
+    WB__EDGE;
     return gradient(loss, wrt, NULL, NULL, NULL);
 }
 
@@ -87,6 +89,7 @@ wb_tree *wb__gradient_of_some(wb_tensor *loss, void *wrt, bool (*skips)(void *ct
 
 wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt)
 {
+    WB__EDGE;
     if (WB__NULL(loss) || WB__NULL(wrt) || !is_loss(loss) || !wb__floating("gradient", wrt))
         return NULL;
     wb_tensor *g = NULL;

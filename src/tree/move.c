@@ -114,12 +114,14 @@ static void *move(const char *what, void *x, const wb_device *d, const wb_to_opt
 
 void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
 {
+    WB__EDGE;
     if (WB__NULL(x) || wb_is_none(x)) return x;
     return move("to", x, d, given);
 }
 
 void *wb_object_cpu(void *x)
 {
+    WB__EDGE;
     if (!x || wb_is_none(x)) return x;
     return move("cpu", x, &wb__cpu, NULL);
 }
@@ -135,6 +137,7 @@ const wb_device *wb_object_device(void *x)
 
 wb_batch wb_batch_to(wb_batch b, const wb_device *d, const wb_to_options *o)
 {
+    WB__EDGE;
     b.x = wb_object_to(b.x, d, o);
     b.y = b.x ? wb_object_to(b.y, d, o) : NULL;
     for (int i = 0; i < WB_BATCH_MORE && b.more[i] && b.y; i++)
@@ -143,4 +146,8 @@ wb_batch wb_batch_to(wb_batch b, const wb_device *d, const wb_to_options *o)
     return b;
 }
 
-wb_batch wb_batch_cpu(wb_batch b) { return wb_batch_to(b, &wb__cpu, NULL); }
+wb_batch wb_batch_cpu(wb_batch b)
+{
+    WB__EDGE;
+    return wb_batch_to(b, &wb__cpu, NULL);
+}

@@ -76,6 +76,7 @@ char *wb__format_tree(void *tree)
 
 char *wb_object_format(void *object)
 {
+    WB__EDGE;
     if (!wb__alive("show", object) || wb__unrecordable("show", WB__READS)) return NULL;
     const wb__class *class = ((const wb__object *)object)->class;
     if (class->format) return class->format(object);
@@ -85,6 +86,7 @@ char *wb_object_format(void *object)
 
 void wb_object_show(void *object)
 {
+    WB__EDGE;
     char *text = wb_object_format(object);
     if (!text) return;
     size_t n = strlen(text);

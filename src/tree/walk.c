@@ -93,10 +93,13 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
 
 typedef struct { int (*f)(wb_tensor *x, const char *path, void *ctx); void *ctx; } public_visit;
 
+WB__PROGRAM_CALL(tensor, int, const public_visit *p; const wb__leaf *leaf;,
+                 c->p->f(c->leaf->x, c->leaf->path, c->p->ctx))
+
 static int call_public(const wb__leaf *leaf, void *ctx)
 {
-    const public_visit *p = ctx;
-    return p->f(leaf->x, leaf->path, p->ctx);
+    tensor_call c = {ctx, leaf, 0};
+    return wb__call_program(tensor_run, &c) ? c.result : (int)wb_error_code();
 }
 
 static int each(const char *what, void *object, unsigned which, public_visit p)
@@ -108,11 +111,13 @@ static int each(const char *what, void *object, unsigned which, public_visit p)
 
 int wb_each_parameter(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx), void *ctx)
 {
+    WB__EDGE;
     return each("each_parameter", object, WB__TRAINABLE | WB__DISTINCT, (public_visit){f, ctx});
 }
 
 int wb_each_tensor(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx), void *ctx)
 {
+    WB__EDGE;
     return each("each_tensor", object, WB__DISTINCT, (public_visit){f, ctx});
 }
 

@@ -23,6 +23,34 @@ TEST(missing_arrays)
     REFUSED(!wb_memory_estimate(1, NULL, &m), WB_ERROR_ARGUMENT, "memory_estimate", "1", "tensors");
 }
 
+/* Where the dtype is a variable, the C type of the data is compared at run time. */
+TEST(data_of_another_type)
+{
+    const int64_t dims[] = {2};
+    double real[2] = {1, 2}, square[2][1] = {{1}, {2}};
+    short words[2] = {1, 2};
+    uint16_t halves[2] = {0x3C00, 0x4000};
+    bool truths[2] = {false, true};
+    wb_dtype t = WB_F32;
+    REFUSED(wb_from(real, t, 1, dims), WB_ERROR_DTYPE, "from: ", "double *", "whose dtype is f64",
+            "f32 takes float *");
+    REFUSED(wb_from((const double[]){1, 2}, t, 1, dims), WB_ERROR_DTYPE, "double *");
+    REFUSED(wb_from(square, t, 1, dims), WB_ERROR_DTYPE, "double *");
+    REFUSED(wb_borrow(real, t, 1, dims, NULL, NULL), WB_ERROR_DTYPE, "borrow: ", "double *");
+    REFUSED(wb_from(words, t, 1, dims), WB_ERROR_DTYPE, "short *", "no dtype");
+    REFUSED(wb_from(halves, t, 1, dims), WB_ERROR_DTYPE, "f16 or bf16");
+    REFUSED(wb_from(real, (wb_dtype)77, 1, dims), WB_ERROR_DTYPE, "77");
+    t = WB_F64;
+    assert_true(wb_at(wb_from(real, t, 1, dims), 1) == 2);
+    assert_true(wb_at(wb_borrow(real, t, 1, dims, NULL, NULL), 1) == 2);
+    t = WB_F16;
+    assert_true(wb_at(wb_from(halves, t, 1, dims), 1) == 2);
+    t = WB_U8;
+    assert_true(wb_at(wb_from(truths, t, 1, dims), 1) == 1);
+    assert_true(wb_at(wb_from((void *)real, WB_I64, 1, dims), 0) == 0x3FF0000000000000);
+    assert_true(wb_at((wb_from)((float[]){1, 2}, WB_F32, 1, dims), 1) == 2);
+}
+
 TEST(messages_name_what_was_given)
 {
     wb_tensor *x = wb_ones(4, 5), *image = wb_ones(1, 2, 5, 5), *w = wb_ones(3, 2, 3, 3);

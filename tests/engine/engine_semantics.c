@@ -5,6 +5,9 @@
 #include "engine/tensor.h"
 #include "weber/train.h"
 
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #define F(...) \
@@ -436,6 +439,74 @@ TEST(eager_is_the_same)
         if (!(fabs(seen[0].at[i] - seen[1].at[i]) < 2e-5))
             fail_msg("element %lld: lazily %g, eagerly %g", (long long)i, seen[0].at[i],
                      seen[1].at[i]);
+}
+
+/* ---- a model that another thread trains ------------------------------------------------------ */
+
+static char said[300];
+
+/* Calls the model, in a thread of its own. */
+static void *calls_model(void *model)
+{
+    wb_tensor *y = wb_call((wb_layer *)model, wb_ones(1, 4));
+    const int failed = y ? wb_eval(y) : 1;
+    snprintf(said, sizeof said, "%s", failed ? wb_error() : "works");
+    return NULL;
+}
+
+static const char *from_another_thread(wb_layer *m)
+{
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, calls_model, m), 0);
+    pthread_join(other, NULL);
+    return said;
+}
+
+static wb_layer *trained;
+static int each_batch(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
+{
+    char number[40];
+    (void)epoch, (void)batch, (void)loss;
+    snprintf(number, sizeof number, "thread %ld trains or assigns", wb__this_thread()->number);
+    if (!strstr(from_another_thread(trained), number) || !strstr(said, "wb_clone")) *(int *)ctx = 1;
+    if (!wb_call(trained, wb_ones(1, 4))) *(int *)ctx = 2;      /* its own thread may call it */
+    return 0;
+}
+
+static wb_tensor *mse(wb_layer *m, wb_batch b, void *ctx)
+{
+    (void)ctx;
+    return wb_mse(wb_call(m, b.x), b.y);
+}
+
+TEST(trained_by_one_thread)
+{
+    int wrong = 0;
+    trained = wb_Chain(wb_Dense(4, 4, wb_relu), wb_Dense(4, 1));
+    wb_opt_state *s = wb_setup(wb_Adam(), trained);
+    wb_loader *l = wb_dataloader(wb_dataset_of(wb_ones(8, 4), wb_ones(8, 1)), 4);
+    assert_string_equal(from_another_thread(trained), "works");
+    WORKS(wb_train(mse, trained, l, s, .each = each_batch, .ctx = &wrong));
+    assert_int_equal(wrong, 0);
+    assert_string_equal(from_another_thread(trained), "works");
+    for (int scoped = 0; scoped < 2; scoped++) {                /* a loop of the program's own */
+        wb_scope *inner = wb_scope_open();
+        wb_tree *g;
+        wb_tensor *loss = wb_withgradient(mse, trained, wb_batch_of(wb_ones(8, 4), wb_ones(8, 1)),
+                                          &g);
+        assert_string_equal(from_another_thread(trained), "works");
+        WORKS(wb_update(s, trained, g));
+        assert_non_null(strstr(from_another_thread(trained), "trains or assigns"));
+        if (!scoped) WORKS(wb_eval(loss));
+        WORKS(wb_scope_close(inner));
+        assert_string_equal(from_another_thread(trained), "works");
+    }
+    wb_tensor *x = wb_variable(wb_ones(4));
+    WORKS(wb_assign(x, wb_zeros(4)));
+    WORKS(wb_assign(x, wb_full(2, 4)));
+    assert_true(wb_at(x, 1) == 2);
+    assert_ptr_equal(x->writer, NULL);
+    assert_int_equal(x->readers, 0);
 }
 
 int main(int argc, char **argv)

@@ -289,12 +289,45 @@ TEST(ties)
             "update", "state", "model", "\"1\"", "[2] f32");
 }
 
+static void shows(wb_rule *rule, const char *text)
+{
+    char *shown = wb_object_format(rule);
+    assert_non_null(shown);
+    shown[strcspn(shown, "\n")] = 0;
+    assert_string_equal(shown, text);
+    wb_free_text(shown);
+}
+
+/* A number by place is the rule's own, as in C++. */
+TEST(numbers_by_place)
+{
+    shows(wb_ClipNorm(1), "ClipNorm(omega=1)");
+    shows(wb_ClipGrad(0.5), "ClipGrad(delta=0.5)");
+    shows(wb_WeightDecay(1e-4), "WeightDecay(lambda=0.0001)");
+    shows(wb_WeightDecay(0), "WeightDecay(lambda=0)");
+    shows(wb_SignDecay(1e-2), "SignDecay(lambda=0.01)");
+    shows(wb_AdaDelta(0.8), "AdaDelta(rho=0.8, eps=1e-08)");
+    shows(wb_AdaDelta(0.8, .eps = 1e-6), "AdaDelta(rho=0.8, eps=1e-06)");
+    shows(wb_AdaDelta(.rho = 0.7), "AdaDelta(rho=0.7, eps=1e-08)");
+    shows(wb_Momentum(0.5, 0.8), "Momentum(eta=0.5, rho=0.8)");
+    shows(wb_Muon(0.5), "Muon(eta=0.5, rho=0.95, eps=1e-07, lambda=0.1)");
+#define FIRST(Name, number) assert_non_null(wb_##Name(0.25));
+    WB_RULES_(FIRST)
+#undef FIRST
+}
+
 TEST(refusals)
 {
     wb_layer *m = wb_Dense(2, 1), *n = wb_Dense(3, 1);
     REFUSED(wb_Adam(.eta = -0.001), WB_ERROR_ARGUMENT, "Adam", "eta", "-0.001");
     REFUSED(wb_Descent(.eta = NAN), WB_ERROR_ARGUMENT, "Descent", "eta", "nan");
-    REFUSED(wb_ClipNorm(0.5), WB_ERROR_ARGUMENT, "ClipNorm", "no eta", "0.5", "it has .omega");
+    REFUSED(wb_ClipNorm(.eta = 0.5), WB_ERROR_ARGUMENT, "ClipNorm", "no eta", "0.5",
+            "it has .omega");
+    REFUSED(wb_ClipNorm(1, .omega = 2), WB_ERROR_ARGUMENT, "ClipNorm", "by place is .omega");
+    REFUSED(wb_ClipNorm(1, 2), WB_ERROR_ARGUMENT, "ClipNorm", "by place is .omega");
+    REFUSED(wb_AdaDelta(0.9, 0.5), WB_ERROR_ARGUMENT, "AdaDelta", "by place is .rho");
+    REFUSED(wb_Adam(.lr = 0), WB_ERROR_ARGUMENT, "Adam", ".lr is called .eta");
+    REFUSED(wb_AdamW(.weight_decay = 0), WB_ERROR_ARGUMENT, ".weight_decay is called .lambda");
     REFUSED(wb_Momentum(.omega = 2), WB_ERROR_ARGUMENT, "no omega", "it has .eta, .rho");
     wb_opt_state *s = wb_setup(wb_Adam(), m);
     REFUSED(!wb_adjust(s, .eta = -1), WB_ERROR_ARGUMENT, "Adam", "eta", "-1");

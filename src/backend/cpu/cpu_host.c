@@ -9,6 +9,9 @@ typedef struct {
     wb__view views[9];
 } host_kernel;
 
+WB__PROGRAM_CALL(host, int, const host_kernel *k; const wb_host_array *arrays;,
+                 c->k->f(c->k->n, c->arrays, &c->arrays[c->k->n], c->k->ctx))
+
 static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
                   const wb__number *numbers)
 {
@@ -20,7 +23,8 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
         arrays[i] = (wb_host_array){wb__cpu_at(v, buffers), v->dtype, v->ndim, v->dims};
     }
     const unsigned failures = wb__failures();
-    const int status = k->f(k->n, arrays, &arrays[k->n], k->ctx);
+    host_call c = {k, arrays, 0};
+    const int status = wb__call_caught(host_run, &c) ? c.result : (int)wb_error_code();
     if (!status) return 0;
     const int code = wb__failures() != failures ? wb_error_code() : 0;
     if (!code)

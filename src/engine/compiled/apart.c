@@ -1,6 +1,13 @@
 /* The state of a thread is set aside and restored; see apart.h. */
 #include "engine/compiled/apart.h"
 
+int wb__check_count(int n_out, int n)
+{
+    if (n_out <= n) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
+                    n_out, n);
+}
+
 void wb__apart_begin(wb__apart *a, const wb_device *d)
 {
     wb__thread *t = wb__this_thread();

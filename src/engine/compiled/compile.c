@@ -39,6 +39,7 @@ typedef struct {
     int input;
     wb_tensor *tensor;                  /* holds a reference */
     int64_t at;                         /* byte of the tensor at which the buffer begins */
+    wb__reading reads;                  /* of a variable, during a replay */
 } leaf;
 
 typedef struct {
@@ -138,6 +139,8 @@ static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
     return in;
 }
 
+WB__PROGRAM_CALL(recordable, int, const wb_compiled *of; wb_tensor *const *in; wb_tensor **out;,
+                 c->of->f(c->in, c->out, c->of->ctx))
 /* Calls f.  An error that was set before the call is set again if f sets none. */
 static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, int *n,
                          wb_tensor **out)
@@ -145,7 +148,8 @@ static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, i
     wb__error_kept kept;
     int status = 0;
     wb__error_keep(&kept), wb_clear_error();
-    *n = c->f(in, out, c->ctx);
+    recordable_call of = {c, in, out, 0};
+    *n = wb__call_program(recordable_run, &of) ? of.result : -1;
     if (*n < 0 || *n > OUTPUTS)
         status = wb_error_code()
                      ? (int)wb_error_code()
@@ -162,13 +166,6 @@ static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, i
     return status;
 }
 
-static int check_count(int n_out, int n)
-{
-    if (n_out <= n) return 0;
-    return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
-                    n_out, n);
-}
-
 /* Calls f while another function is recorded; f becomes a part of that recording. */
 static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, int n_out,
                        wb_tensor **result)
@@ -176,7 +173,7 @@ static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, 
     wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, given);
     const int pending = wb__pending_count();
     int n, status = in ? call_function(c, n_in, in, &n, out) : WB_ERROR_MEMORY;
-    if (!status) status = check_count(n_out, n);
+    if (!status) status = wb__check_count(n_out, n);
     if (!status) memcpy(result, out, (size_t)n_out * sizeof *out);
     else wb__forget_pending(pending);
     wb__free(in);
@@ -537,6 +534,21 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     return status;
 }
 
+/* As replay.  Claims the variables that it writes, and reads the others (claims.c). */
+static int replay_claimed(recording *r, wb_tensor *const *in, wb_tensor **made)
+{
+    int status = 0, claimed = 0, begun = 0;
+    for (; claimed < r->n_writes; claimed++)
+        if ((status = wb__claim(r->writes[claimed].variable, "call_compiled"))) break;
+    for (; !status && begun < r->n_leaves; begun++)
+        if ((status = wb__read_input(r->leaves[begun].tensor, &r->leaves[begun].reads))) break;
+    if (!status) status = replay(r, in, made);
+    while (begun--)
+        if (r->leaves[begun].reads == WB__READS_COUNTED) wb__read_end(r->leaves[begun].tensor);
+    while (claimed--) wb__unclaim(r->writes[claimed].variable);
+    return status;
+}
+
 /* Replays the recording that fits the inputs; first makes one if none fits.  The caller holds
  * c->lock.  Each input is evaluated or a number.  If this function returns WB__PLAN_AGAIN, it has
  * dropped the recording, and the caller calls again. */
@@ -545,8 +557,8 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
     wb_tensor *made[OUTPUTS + 1];
     recording *r = recording_for(c, n_in, in);
     if (!r) return wb__error_or(WB_ERROR_MEMORY);
-    int status = check_count(n_out, r->n_out);
-    if (!status) status = replay(r, in, made);
+    int status = wb__check_count(n_out, r->n_out);
+    if (!status) status = replay_claimed(r, in, made);
     if (status == WB_ERROR_MEMORY) wb__plan_report_memory(r->plan);
     for (int i = 0; status == WB__PLAN_AGAIN && i < c->n; i++)
         if (c->recordings[i] == r) drop(c, i);
@@ -560,6 +572,7 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
 
 int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
+    WB__EDGE;
     if (!wb__expect("call_compiled", c, &wb__compiled_class)) return wb_error_code();
     if (c->rank != wb__thread_rank)     /* the ranks would wait for the lock and for each other */
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: made by another rank: compile it here");

@@ -24,6 +24,7 @@ static wb_tensor *jacobian(wb_tensor *y, wb_tensor *x)
 
 wb_tensor *wb_jacobian(wb_tensor *y, wb_tensor *x)
 {
+    WB__EDGE;
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, jacobian(y, x));
 }
@@ -38,6 +39,7 @@ static wb_tensor *hessian(wb_tensor *loss, wb_tensor *x)
 
 wb_tensor *wb_hessian(wb_tensor *loss, wb_tensor *x)
 {
+    WB__EDGE;
     if (!wb__operand("hessian", loss)) return NULL;
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, hessian(loss, x));
@@ -60,6 +62,7 @@ static wb_tensor *pushforward(wb_tensor *y, wb_tensor *x, wb_tensor *dx)
 
 wb_tensor *wb_pushforward(wb_tensor *y, wb_tensor *x, wb_tensor *dx)
 {
+    WB__EDGE;
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, pushforward(y, x, dx));
 }

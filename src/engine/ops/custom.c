@@ -52,6 +52,10 @@ static wb_tensor *checked(int i, wb_tensor *dx, const wb_tensor *x)
                          "%d, %s", wb_describe(dx), i, wb_describe(x));
 }
 
+WB__PROGRAM_CALL(gradient, int, wb_gradient_function f; wb_tensor *g; wb_tensor *y; int n;
+                 wb_tensor *const *x; wb_tensor **dx; void *ctx;,
+                 c->f(c->g, c->y, c->n, c->x, c->dx, c->ctx))
+
 GRADIENT(custom)
 {
     const wb_gradient_function f = (wb_gradient_function)(uintptr_t)node->attr[FUNCTION];
@@ -61,8 +65,9 @@ GRADIENT(custom)
     for (int i = 0; i < n; i++) dx[i] = wanted[i + 1] ? NULL : WB_NONE;
     if (!node->attr[END]) wb__this_thread()->program_calls++;   /* not the library's function */
     const unsigned failures = wb__failures();
-    int status = f(g, node, n, (wb_tensor *const *)node->in + 1, dx,
-                         (void *)(uintptr_t)node->attr[CTX]);
+    gradient_call c = {f, g, node, n, (wb_tensor *const *)node->in + 1, dx,
+                       (void *)(uintptr_t)node->attr[CTX], 0};
+    int status = wb__call_program(gradient_run, &c) ? c.result : (int)wb_error_code();
     if (status && !wb_error_code())
         wb__fail(WB_ERROR_ARGUMENT, "custom_gradient: the function returned %d", status);
     for (int i = 0; i < n && !status; i++)      /* NULL of an operation that failed is not 0 */

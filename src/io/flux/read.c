@@ -138,6 +138,15 @@ static wb_layer *nothing(wb__flux_reader *r)
     return made(r, wb_layer_from_function(wb_identity));
 }
 
+WB__PROGRAM_CALL(substitute, wb_layer *, const wb_load_options *o; const wb_unknown *part;,
+                 c->o->substitute(c->part, c->o->ctx))
+
+static wb_layer *substitute(const wb__flux_reader *r, const wb_unknown *part)
+{
+    substitute_call c = {r->o, part, NULL};
+    return wb__call_program(substitute_run, &c) ? c.result : NULL;
+}
+
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
 {
     char type[2 * WB__JL_NAME], reason[sizeof r->reason_text] = "";
@@ -154,8 +163,8 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
     r->channels = 0;
     wb_layer *l = NULL;
     if (r->o->substitute)
-        l = r->o->substitute(&(wb_unknown){.path = r->path, .type = type, .fields = fields},
-                             r->o->ctx);
+        l = substitute(r, &(wb_unknown){.path = r->path, .type = type, .fields = fields});
+    if (wb__has_thrown()) return NULL;
     if (l && wb__is(l, &wb__layer_class)) {
         l = wb__layer_unnamed(l, NULL);
         if (!strcmp(l->type->name, "MaxPool") || !strcmp(l->type->name, "MeanPool"))

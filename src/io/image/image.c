@@ -86,6 +86,7 @@ static uint8_t byte_of(float x)
 
 int wb_image_save(const char *path, wb_tensor *image)
 {
+    WB__EDGE;
     if (WB__NULL(path) || !wb__operand("image_save", image)) return wb__error_or(WB_ERROR_ARGUMENT);
     const int nd = wb_ndim(image);
     const int64_t *d = wb_dims(image), channels = nd == 3 ? d[0] : 1;

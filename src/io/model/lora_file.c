@@ -103,6 +103,7 @@ static int save(const char *path, void *model)
 
 int wb_save_lora(const char *path, void *model)
 {
+    WB__EDGE;
     if (!wb__is_model("save_lora", model)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (wb__unrecordable("save_lora", WB__READS)) return wb_error_code();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save_lora: no path");
@@ -242,6 +243,7 @@ static void *load(loading *t, void *model)
 
 void *wb_object_load_lora(const char *path, void *model)
 {
+    WB__EDGE;
     loading t = {.path = path};
     if (!wb__is_model("load_lora", model)) return NULL;
     if (wb__unrecordable("load_lora", WB__ACTS)) return NULL;

@@ -133,6 +133,7 @@ static int save_safetensors(const char *path, void *model, wb__saving *list, boo
 
 int wb_save_with(const char *path, void *model, const wb_save_options *given)
 {
+    WB__EDGE;
     wb_save_options o;
     wb__given g;
     if (!wb__read_options("save", &o, sizeof o, given, "", &g) ||
@@ -182,6 +183,7 @@ static bool ends_in_star(const char *name)
 
 int wb_load_state_with(const char *path, void *model, const wb_load_state_options *given)
 {
+    WB__EDGE;
     if (!wb__is_model("load_state", model)) return swapped("load_state", path, model);
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "load_state: no path");
     if (wb__unrecordable("load_state", WB__ACTS)) return wb_error_code();
@@ -289,6 +291,7 @@ static void *model_of_tensors(const char *path, wb__table *file, bool tree)
 
 wb_layer *wb_load_with(const char *path, const wb_load_options *given)
 {
+    WB__EDGE;
     wb_load_options o;
     if (!wb__read_options("load", &o, sizeof o, given, "", NULL)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
@@ -317,6 +320,7 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
 
 wb_tree *wb_load_tree(const char *path)
 {
+    WB__EDGE;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load_tree: no path");
     if (wb__unrecordable("load_tree", WB__ACTS)) return NULL;
     wb__mapping *m = wb__map(path);

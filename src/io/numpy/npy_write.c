@@ -74,6 +74,7 @@ static int to_writer(void *w, const void *data, int64_t bytes)
 
 int wb_save_npy(const char *path, wb_tensor *x)
 {
+    WB__EDGE;
     if (!wb__operand("save_npy", x)) return wb_error_code();
     if (wb__unrecordable("save_npy", WB__READS)) return wb_error_code();
     int status = wb_eval_array(1, &x);

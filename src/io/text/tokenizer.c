@@ -314,6 +314,7 @@ const char *wb_decoder_end(wb_decoder *d)
 
 char *wb_decode_with(const wb_tokenizer *t, wb_tensor *ids, const wb_decode_options *given)
 {
+    WB__EDGE;
     wb_decode_options o;
     if (!wb__expect("decode", t, &wb__tokenizer_class) || !wb__operand("decode", ids) ||
         !wb__read_options("decode", &o, sizeof o, given, "", NULL))

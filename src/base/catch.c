@@ -1,0 +1,66 @@
+/* Exceptions of C++.  Functions of the program are called through wb__call_caught.  If a C++
+ * program has given the library a catcher (cxx.h), an exception that the function throws is caught
+ * there and kept for this thread, as an error is, until a call of the program ends
+ * (wb__edge_leave). */
+#include "base/base.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(wb_catcher_ *) first;            /* a list: one of each file of the program */
+static _Thread_local wb__thrown kept;
+
+void wb_catch_(wb_catcher_ *catcher, bool adds)
+{
+    pthread_mutex_lock(&lock);
+    wb_catcher_ *head = atomic_load(&first), **at = &head;
+    while (*at && *at != catcher) at = &(*at)->next;
+    if (*at) *at = catcher->next;
+    if (adds) {
+        catcher->next = head;
+        head = catcher;
+    }
+    atomic_store(&first, head);
+    pthread_mutex_unlock(&lock);
+}
+
+bool wb__has_thrown(void) { return kept.what; }
+
+wb__thrown wb__thrown_take(void)
+{
+    const wb__thrown taken = kept;
+    kept = (wb__thrown){0};
+    return taken;
+}
+
+void wb__thrown_drop(void)
+{
+    if (kept.what) kept.drop(kept.what);
+    kept = (wb__thrown){0};
+}
+
+void wb__thrown_give(wb__thrown thrown)
+{
+    if (!thrown.what) return;
+    wb__thrown_drop();
+    kept = thrown;
+}
+
+void wb__throw_again(void)
+{
+    const wb__thrown thrown = wb__thrown_take();
+    if (thrown.what) thrown.again(thrown.what);
+}
+
+bool wb__call_caught(void (*run)(void *arg), void *arg)
+{
+    const wb_catcher_ *c = atomic_load_explicit(&first, memory_order_acquire);
+    char text[256];
+    if (!c) return run(arg), true;
+    void *what = c->call(run, arg, text, sizeof text);
+    if (!what) return true;
+    wb__thrown_give((wb__thrown){what, c->again, c->drop});
+    wb__fail(WB_ERROR_ARGUMENT, "a function of the program has thrown an exception: %s", text);
+    return false;
+}
