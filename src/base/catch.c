@@ -3,17 +3,17 @@
  * there and kept for this thread, as an error is, until a call of the program ends
  * (wb__edge_leave). */
 #include "base/base.h"
+#include "base/mutex.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__mutex lock = WB__MUTEX_INIT;
 static _Atomic(wb_catcher_ *) first;            /* a list: one of each file of the program */
 static _Thread_local wb__thrown kept;
 
 void wb_catch_(wb_catcher_ *catcher, bool adds)
 {
-    pthread_mutex_lock(&lock);
+    wb__mutex_lock(&lock);
     wb_catcher_ *head = atomic_load(&first), **at = &head;
     while (*at && *at != catcher) at = &(*at)->next;
     if (*at) *at = catcher->next;
@@ -22,7 +22,7 @@ void wb_catch_(wb_catcher_ *catcher, bool adds)
         head = catcher;
     }
     atomic_store(&first, head);
-    pthread_mutex_unlock(&lock);
+    wb__mutex_unlock(&lock);
 }
 
 bool wb__has_thrown(void) { return kept.what; }

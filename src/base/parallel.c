@@ -116,7 +116,7 @@ static job jobs[JOBS];
 static struct {
     wb__mutex lock;                     /* guards `workers`, `thread`, `wake` and `done` */
     pthread_cond_t wake, done;          /* a job has been posted; the last worker has left a job */
-    pthread_t thread[MOST_THREADS];     /* of the workers */
+    pthread_t thread[WB__MOST_THREADS];     /* of the workers */
     atomic_bool ending;                 /* they end */
     atomic_int workers;                 /* number of workers started */
     atomic_int asleep;                  /* number of workers that sleep */
@@ -222,9 +222,9 @@ static void take_shares(job *j, int first)
 /* An exception in a function of the program goes to the thread that owns the job. */
 static void leave_thrown(job *j)
 {
-    pthread_mutex_lock(&pool.lock);
+    wb__mutex_lock(&pool.lock);
     if (!j->thrown.what) j->thrown = wb__thrown_take();
-    pthread_mutex_unlock(&pool.lock);
+    wb__mutex_unlock(&pool.lock);
     wb__thrown_drop();
 }
 
