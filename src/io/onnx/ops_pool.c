@@ -7,8 +7,6 @@
 
 typedef wb_tensor *combine(wb_tensor *x, wb_tensor *y);
 
-#define POOL "auto_pad ceil_mode dilations kernel_shape pads strides"
-
 /* Reads the windows of a pool.  Padding is smaller than a window, so that each window has elements
  * of x. */
 static bool read_pool(wb__onnx_call *c, wb__onnx_windows *s)
@@ -172,8 +170,7 @@ static wb_tensor *places(wb_tensor *x, const wb__onnx_windows *s, bool columns)
 bool wb__onnx_max_pool(wb__onnx_call *c)
 {
     wb__onnx_windows s;
-    if (!wb__onnx_only(c, POOL " storage_order") || !wb__onnx_has(c, 1) || !read_pool(c, &s))
-        return false;
+    if (!wb__onnx_has(c, 1) || !read_pool(c, &s)) return false;
     wb_tensor *x = c->in[0];
     const wb_dtype t = (wb_dtype)x->dtype;
     if (!wb__dtype_float(t) && t != WB_I8 && t != WB_U8)
@@ -218,7 +215,7 @@ bool wb__onnx_max_unpool(wb__onnx_call *c)
 {
     int64_t dims[WB_MAX_DIMS], size;
     const int64_t *shape;
-    if (!wb__onnx_only(c, "kernel_shape pads strides") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *at = c->in[1];
     if (!wb__same_dims(x, at))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s, with places %s", wb_describe(x),
@@ -282,8 +279,7 @@ static wb_tensor *over_count(wb_tensor *y, const wb__onnx_windows *s, int i, boo
 bool wb__onnx_average_pool(wb__onnx_call *c)
 {
     wb__onnx_windows s;
-    if (!wb__onnx_only(c, POOL " count_include_pad") || !wb__onnx_has(c, 1) || !read_pool(c, &s))
-        return false;
+    if (!wb__onnx_has(c, 1) || !read_pool(c, &s)) return false;
     const bool padding = wb__onnx_int(c, "count_include_pad", 0);
     wb_tensor *x = c->in[0];
     if (!wb__floating("AveragePool", x)) return false;
@@ -316,8 +312,7 @@ bool wb__onnx_lp_pool(wb__onnx_call *c)
     wb__onnx_windows s;
     int64_t p;
     double n = 1;
-    if (!wb__onnx_only(c, POOL " p") || !wb__onnx_has(c, 1) || !read_pool(c, &s) || !read_p(c, &p))
-        return false;
+    if (!wb__onnx_has(c, 1) || !read_pool(c, &s) || !read_p(c, &p)) return false;
     for (int i = 0; i < s.axes; i++) n *= (double)s.kernel[i];
     wb_tensor *x = c->in[0];
     if (!wb__floating("LpPool", x)) return false;
@@ -328,9 +323,9 @@ bool wb__onnx_lp_pool(wb__onnx_call *c)
 /* ---- pools over all of space ----------------------------------------------------------------- */
 
 /* Returns x, and sets *mask to its axes of space; NULL with the error set. */
-static wb_tensor *whole(const wb__onnx_call *c, const char *attributes, unsigned *mask)
+static wb_tensor *whole(const wb__onnx_call *c, unsigned *mask)
 {
-    if (!wb__onnx_only(c, attributes) || !wb__onnx_has(c, 1)) return NULL;
+    if (!wb__onnx_has(c, 1)) return NULL;
     wb_tensor *x = c->in[0];
     *mask = ((1u << x->ndim) - 1) & ~3u;
     if (x->ndim >= 3 && x->size && wb__dtype_float((wb_dtype)x->dtype)) return x;
@@ -342,14 +337,14 @@ static wb_tensor *whole(const wb__onnx_call *c, const char *attributes, unsigned
 bool wb__onnx_global_average_pool(wb__onnx_call *c)
 {
     unsigned mask;
-    wb_tensor *x = whole(c, "", &mask);
+    wb_tensor *x = whole(c, &mask);
     return wb__onnx_give(c, x ? wb__mean(x, mask, true) : NULL);
 }
 
 bool wb__onnx_global_max_pool(wb__onnx_call *c)
 {
     unsigned mask;
-    wb_tensor *x = whole(c, "", &mask);
+    wb_tensor *x = whole(c, &mask);
     return wb__onnx_give(c, x ? wb__reduce(WB__OP_max, x, mask, true) : NULL);
 }
 
@@ -357,7 +352,7 @@ bool wb__onnx_global_lp_pool(wb__onnx_call *c)
 {
     unsigned mask;
     int64_t p;
-    wb_tensor *x = whole(c, "p", &mask);
+    wb_tensor *x = whole(c, &mask);
     if (!x || !read_p(c, &p)) return false;
     wb_tensor *y = wb__reduce(WB__OP_sum, power_of(wb__wide(x), p), mask, true);
     return wb__onnx_give(c, wb__as(root_of(y, p), (wb_dtype)x->dtype));

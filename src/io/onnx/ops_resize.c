@@ -343,9 +343,7 @@ static bool resized_by_scales(wb__onnx_call *c)
 {
     resize r = {.where = ASYMMETRIC, .round = FLOOR};
     const double *scales;
-    if (!wb__onnx_only(c, "mode") || !wb__onnx_has(c, 2) || !read_mode(c, &r) ||
-        !read_axes(c, c->in[0], &r))
-        return false;
+    if (!wb__onnx_has(c, 2) || !read_mode(c, &r) || !read_axes(c, c->in[0], &r)) return false;
     if (r.mode == CUBIC) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode is \"cubic\"");
     const int count = wb__onnx_input_reals(c, 1, &scales);
     return count >= 0 && take_scales(c, c->in[0], count, scales, &r) && resized(c, &r);
@@ -359,10 +357,7 @@ bool wb__onnx_resize(wb__onnx_call *c)
     const double *scales = NULL;
     const int64_t *sizes = NULL;
     if (c->node->opset < 11) return resized_by_scales(c);
-    if (!wb__onnx_only(c, "antialias axes coordinate_transformation_mode cubic_coeff_a "
-                       "exclude_outside extrapolation_value keep_aspect_ratio_policy mode "
-                       "nearest_mode") ||
-        !wb__onnx_has(c, 1) || !read_attributes(c, &r) || !read_axes(c, c->in[0], &r) ||
+    if (!wb__onnx_has(c, 1) || !read_attributes(c, &r) || !read_axes(c, c->in[0], &r) ||
         !read_roi(c, &r))
         return false;
     const int n_scales = wb__onnx_input_reals(c, 2, &scales);

@@ -124,9 +124,7 @@ bool wb__onnx_dft(wb__onnx_call *c)
 {
     int axis;
     int64_t n;
-    if (!wb__onnx_only(c, c->node->opset < 20 ? "axis inverse onesided" : "inverse onesided") ||
-        !wb__onnx_has(c, 1) || !is_signal(c, c->in[0]) || !read_dft_axis(c, &axis))
-        return false;
+    if (!wb__onnx_has(c, 1) || !is_signal(c, c->in[0]) || !read_dft_axis(c, &axis)) return false;
     const bool back = wb__onnx_int(c, "inverse", 0), onesided = wb__onnx_int(c, "onesided", 0);
     wb_tensor *x = c->in[0], *y;
     const int64_t has = x->dims[axis], parts = x->dims[x->ndim - 1];
@@ -149,7 +147,7 @@ bool wb__onnx_dft(wb__onnx_call *c)
 bool wb__onnx_stft(wb__onnx_call *c)
 {
     int64_t length, step;
-    if (!wb__onnx_only(c, "onesided") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *window = wb__onnx_in(c, 2);
     if (x->ndim == 2) x = wb_unsqueeze(x, -1);
     if (!is_signal(c, x)) return false;
@@ -183,9 +181,7 @@ static bool give_window(wb__onnx_call *c, double a, double b, double d)
 {
     int64_t n;
     wb_dtype t;
-    if (!wb__onnx_only(c, "output_datatype periodic") || !wb__onnx_has(c, 1) ||
-        !read_length(c, 0, 0, &n) || !read_type(c, &t))
-        return false;
+    if (!wb__onnx_has(c, 1) || !read_length(c, 0, 0, &n) || !read_type(c, &t)) return false;
     const int64_t m = wb__onnx_int(c, "periodic", 1) ? n : n - 1;
     double *w = wb__alloc((size_t)n * sizeof *w);
     for (int64_t k = 0; w && k < n; k++) {
@@ -225,8 +221,7 @@ bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
     int64_t filters, length, rate;
     double low = 0, high = 0;
     wb_dtype t;
-    if (!wb__onnx_only(c, "output_datatype") || !wb__onnx_has(c, 5) ||
-        !read_length(c, 0, 0, &filters) || !read_length(c, 1, 0, &length) ||
+    if (!wb__onnx_has(c, 5) || !read_length(c, 0, 0, &filters) || !read_length(c, 1, 0, &length) ||
         !read_length(c, 2, 0, &rate) || !wb__onnx_input_real(c, 3, &low) ||
         !wb__onnx_input_real(c, 4, &high) || !read_type(c, &t))
         return false;
