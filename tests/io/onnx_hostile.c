@@ -2,6 +2,8 @@
  * numbers.  They are errors that name the node, or mean what the standard gives. */
 #include "onnx_model.h"
 
+#include <math.h>
+
 /* An initializer of i64 with two dimensions */
 static void put_indices(const char *name, int rows, int columns, const int64_t *values)
 {
@@ -314,6 +316,72 @@ TEST_IN_SCOPE(sizes_of_extreme_numbers)
     REFUSED(centered(INT64_MIN), WB_ERROR_SHAPE, "CenterCropPad", "-9223372036854775808", "axis 0");
     REFUSED(centered(INT64_MAX), WB_ERROR_SHAPE, "CenterCropPad", "9223372036854775807");
     REFUSED(centered(-1), WB_ERROR_SHAPE, "CenterCropPad", "-1");
+}
+
+/* x [1,1,from,1] = 0, 1, ..., resized to [1,1,to,1] */
+static wb_tensor *ramp(const char *mode, bool antialias, int64_t from, int64_t to)
+{
+    start_version(8, 18);
+    start_graph();
+    put_value(INPUT, "x", F, 4, (int64_t[]){1, 1, from, 1});
+    put_integers("sizes", 1, 4, (int64_t[]){1, 1, to, 1});
+    const size_t at = begin_node("Resize", "x - - sizes", "y");
+    put_text_attr("mode", mode);
+    if (antialias) put_int_attr("antialias", 1);
+    wb__wire_end(&o, at);
+    put_name(OUTPUT, "y");
+    wb_tensor *x = wb_reshape(wb_arange(from, WB_F32), 1, 1, from, 1);
+    return wb_call(loaded(), x);
+}
+
+/* A call needs a small multiple of what it reads and makes, whatever sizes the file names: here 1 MB
+ * each time.  The matrices of products would have 160 and 400 MB. */
+TEST_IN_SCOPE(memory_of_resize)
+{
+    enum { MANY = 200000, FEW = 100 };
+    const int64_t before = wb_memory_peak();
+    const float *y = wb_data(ramp("linear", false, FEW, MANY));
+    assert_non_null(y);
+    for (int i = 0; i < MANY; i += 997) {
+        const double p = (i + 0.5) * FEW / MANY - 0.5;
+        assert_true(fabs(y[i] - fmin(fmax(p, 0), FEW - 1)) < 1e-4);
+    }
+    assert_non_null(y = wb_data(ramp("cubic", false, FEW, MANY)));
+    for (int i = MANY / 20; i < MANY * 19 / 20; i += 997)
+        assert_true(fabs(y[i] - ((i + 0.5) * FEW / MANY - 0.5)) < 0.1);
+    assert_non_null(y = wb_data(ramp("linear", true, MANY, 2 * FEW)));
+    for (int i = 2; i < 2 * FEW - 2; i++)
+        assert_true(fabs(y[i] / ((i + 0.5) * MANY / (2 * FEW) - 0.5) - 1) < 1e-5);
+    assert_true(wb_memory_peak() - before < 40 << 20);
+}
+
+/* x [1,N] = 0, 1, ..., resized to [rows, columns] */
+enum { N = 1 << 12 };
+static wb_tensor *resized(int64_t rows, int64_t columns)
+{
+    start_version(8, 18);
+    start_graph();
+    put_value(INPUT, "x", F, 2, (int64_t[]){1, N});
+    put_integers("sizes", 1, 2, (int64_t[]){rows, columns});
+    const size_t at = begin_node("Resize", "x - - sizes", "y");
+    put_text_attr("mode", "linear");
+    wb__wire_end(&o, at);
+    put_name(OUTPUT, "y");
+    return wb_call(loaded(), wb_reshape(wb_arange(N, WB_F32), 1, N));
+}
+
+/* The axis that shrinks comes first: between x and the result is nothing larger than both. */
+TEST_IN_SCOPE(order_of_resize)
+{
+    wb_tensor *y = resized(N, 1);
+    const int64_t before = wb_memory_peak();
+    MADE(y);
+    WORKS(wb_eval(y));
+    assert_true(fabs(wb_at(y, N - 1, 0) - (N - 1) / 2.0) < 1e-3);
+    const int64_t peak = wb_memory_peak();
+    assert_true(peak - before < 1 << 20);
+    REFUSED(resized(1 << 30, 1 << 30), WB_ERROR_SHAPE, "Resize", "too large");
+    assert_true(wb_memory_peak() - peak < 1 << 20);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
