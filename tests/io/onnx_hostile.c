@@ -384,6 +384,37 @@ TEST_IN_SCOPE(order_of_resize)
     assert_true(wb_memory_peak() - peak < 1 << 20);
 }
 
+/* A pool of x [1,1,4], with padding that is one element smaller than a window on both sides */
+static wb_tensor *pooled(const char *op, const char *outputs, int64_t kernel, int64_t dilation)
+{
+    const int64_t reach = (kernel - 1) * dilation;
+    const struct { const char *name; int n; int64_t values[2]; } lists[] = {
+        {"kernel_shape", 1, {kernel}}, {"dilations", 1, {dilation}}, {"pads", 2, {reach, reach}}};
+    start_version(8, 19);
+    start_graph();
+    put_value(INPUT, "x", F, 3, (int64_t[]){1, 1, 4});
+    const size_t at = begin_node(op, "x", outputs);
+    for (int k = 0; k < 3; k++) {
+        const size_t attr = begin_attr(lists[k].name, WB__ONNX_IS_INTS);
+        wb__wire_put_ints(&o, 8, lists[k].n, lists[k].values);
+        wb__wire_end(&o, attr);
+    }
+    wb__wire_end(&o, at);
+    put_name(OUTPUT, "y");
+    return wb_call(loaded(), floats(DIMS(1, 1, 4), VALUES(1, 2, 3, 4)));
+}
+
+/* Each element of a window is a node where Weber's pools do not do. */
+TEST_IN_SCOPE(windows_of_many_elements)
+{
+    REFUSED(pooled("MaxPool", "y at", 5000, 1), WB_ERROR_UNSUPPORTED, "MaxPool", "5000", "4096");
+    REFUSED(pooled("MaxPool", "y", 5000, 2), WB_ERROR_UNSUPPORTED, "MaxPool", "5000", "4096");
+    REFUSED(pooled("AveragePool", "y", 5000, 2), WB_ERROR_UNSUPPORTED, "AveragePool", "4096");
+    REFUSED(pooled("LpPool", "y", 5000, 2), WB_ERROR_UNSUPPORTED, "LpPool", "4096");
+    is_tensor(pooled("MaxPool", "y at", 3, 1), DIMS(1, 1, 6), VALUES(1, 2, 3, 4, 4, 4));
+    is_tensor(pooled("AveragePool", "y", 3, 2), DIMS(1, 1, 8), VALUES(1, 2, 2, 3, 2, 3, 3, 4));
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 TEST_IN_SCOPE(shapes_of_values_in_a_compiled_function)

@@ -229,8 +229,10 @@ bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "filters from %g to %g hertz of a rate %lld",
                                low, high, (long long)rate);
     const int64_t rows = length / 2 + 1, dims[2] = {rows, filters};
+    int64_t size;
+    if (!wb__check_dims("result", 2, dims, &size)) return false;
     const double step = (to_mel(high) - to_mel(low)) / (double)(filters + 2);
-    double *m = wb__alloc_zero((size_t)(rows * filters), sizeof *m);
+    double *m = wb__alloc_zero((size_t)size, sizeof *m);
     for (int64_t i = 0; m && i < filters; i++) {
         int64_t corner[3];
         for (int k = 0; k < 3; k++) {
