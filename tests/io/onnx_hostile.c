@@ -384,6 +384,38 @@ TEST_IN_SCOPE(order_of_resize)
     assert_true(wb_memory_peak() - peak < 1 << 20);
 }
 
+/* The transform of 1, 2 and n - 2 zeros, or its inverse, [1, n, 2] */
+static wb_tensor *spectrum(int64_t n, bool inverse)
+{
+    start_version(8, 20);
+    start_graph();
+    put_value(INPUT, "x", F, 3, (int64_t[]){1, 2, 1});
+    put_integers("n", 0, 1, &n);
+    const size_t at = begin_node("DFT", "x n", "y");
+    put_int_attr("inverse", inverse);
+    wb__wire_end(&o, at);
+    put_name(OUTPUT, "y");
+    return wb_call(loaded(), floats(DIMS(1, 2, 1), VALUES(1, 2)));
+}
+
+/* A matrix of all n elements, which are a prime number, would have 400 MB. */
+TEST_IN_SCOPE(memory_of_dft)
+{
+    enum { PRIME = 10007 };
+    const int64_t before = wb_memory_peak();
+    for (int inverse = 0; inverse < 2; inverse++) {
+        const float *y = wb_data(spectrum(PRIME, inverse));
+        const double by = inverse ? PRIME : 1;
+        assert_non_null(y);
+        for (int f = 0; f < PRIME; f += 101) {
+            const double angle = (inverse ? 2 : -2) * acos(-1) * f / PRIME;
+            assert_true(fabs(y[2 * f] * by - (1 + 2 * cos(angle))) < 1e-5);
+            assert_true(fabs(y[2 * f + 1] * by - 2 * sin(angle)) < 1e-5);
+        }
+    }
+    assert_true(wb_memory_peak() - before < 8 << 20);
+}
+
 /* A pool of x [1,1,4], with padding that is one element smaller than a window on both sides */
 static wb_tensor *pooled(const char *op, const char *outputs, int64_t kernel, int64_t dilation)
 {

@@ -40,8 +40,8 @@ static bool has_name(const wb__onnx_form *f, const char *attribute)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Fails with "FILE: node 3 (Clip): " and the reason.  since: the first opset whose operator has what
- * this one lacks, or 0 */
+/* Fails with "FILE: node 3 (Clip): " and the reason.  since: the first opset whose operator has
+ * what this one lacks, or 0 */
 static int fail(const wb__onnx_model *m, const wb__onnx_node *n, int since, const char *format, ...)
     WB__PRINTF(4, 5);
 static int fail(const wb__onnx_model *m, const wb__onnx_node *n, int since, const char *format, ...)
@@ -146,8 +146,8 @@ static int check_type(const wb__onnx_model *m, const wb__onnx_graph *g, const wb
     for (size_t i = 0; v && v->type && i < WB__COUNT(names); i++) {
         const wb__onnx_attr *a = attribute_of(n, names[i], strlen(names[i]));
         if (a && a->type == WB__ONNX_IS_INT && a->i && a->i != (int64_t)v->type)
-            return fail(m, n, 0, "its attribute '%s' says that \"%.200s\" is %s, and the graph that "
-                        "it is %s", names[i], v->name, wb__onnx_type_name(wb__onnx_type_of(a->i)),
+            return fail(m, n, 0, "its attribute '%s' says that \"%.200s\" is %s, and the graph "
+                        "that it is %s", names[i], v->name, wb__onnx_type_name(wb__onnx_type_of(a->i)),
                         wb__onnx_type_name(v->type));
     }
     return 0;

@@ -89,8 +89,9 @@ static int read_tensor_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v
     }
     if (in.status) return in.status;
     v->type = wb__onnx_type_of(type);
-    return v->type ? 0 : wb__onnx_fail(b->r, WB_ERROR_FORMAT, "the elements of \"%.200s\" have type "
-                                       "%lld, which is none of ONNX's", v->name, (long long)type);
+    return v->type ? 0 : wb__onnx_fail(b->r, WB_ERROR_FORMAT, "the elements of \"%.200s\" have "
+                                       "type %lld, which is none of ONNX's", v->name,
+                                       (long long)type);
 }
 
 /* Fails because an input or output of a graph is no tensor. */
@@ -164,8 +165,8 @@ static int read_again(wb__onnx_building *b, wb__wire type, wb__onnx_value *v)
     if (!v->type) return read_type(b, type, v);
     const int status = read_type(b, type, &again);
     if (status || !again.type || again.type == v->type) return status;
-    return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "the elements of \"%.200s\" are %s in one place and "
-                         "%s in another", v->name, wb__onnx_type_name(v->type),
+    return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "the elements of \"%.200s\" are %s in one place "
+                         "and %s in another", v->name, wb__onnx_type_name(v->type),
                          wb__onnx_type_name(again.type));
 }
 

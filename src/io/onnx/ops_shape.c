@@ -288,8 +288,8 @@ static wb_tensor *rearranged(wb_tensor *x, const int64_t six[6], const int64_t o
     return x ? wb_reshape_array(x, 4, four) : NULL;
 }
 
-/* Reads the mode: whether the channels are before the elements of a block, not behind them.  Returns
- * false with the error set. */
+/* Reads the mode: whether the channels are before the elements of a block, not behind them.
+ * Returns false with the error set. */
 static bool read_block_mode(wb__onnx_call *c, bool *channels_first)
 {
     const char *mode = wb__onnx_text(c, "mode", "DCR");
