@@ -1,5 +1,5 @@
-/* Models of ONNX that no exporter writes: what the operators of their opset do not have, and extreme
- * numbers.  They are errors that name the node, or mean what the standard gives. */
+/* Models of ONNX that no exporter writes: what the operators of their opset do not have, and
+ * extreme numbers.  They are errors that name the node, or mean what the standard gives. */
 #include "onnx_model.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static void put_indices(const char *name, int rows, int columns, const int64_t *
     wb__wire_end(&o, at);
 }
 
-/* ---- what the opset has not ------------------------------------------------------------------- */
+/* ---- what the opset has not ------------------------------------------------------------------ */
 
 /* Begins a model of this opset with x [2,3], [lowest, highest] and [axis] */
 static void start_opset(int64_t opset)
@@ -334,8 +334,8 @@ static wb_tensor *ramp(const char *mode, bool antialias, int64_t from, int64_t t
     return wb_call(loaded(), x);
 }
 
-/* A call needs a small multiple of what it reads and makes, whatever sizes the file names: here 1 MB
- * each time.  The matrices of products would have 160 and 400 MB. */
+/* A call needs a small multiple of what it reads and makes, whatever sizes the file names: here
+ * 1 MB each time.  The matrices of products would have 160 and 400 MB. */
 TEST_IN_SCOPE(memory_of_resize)
 {
     enum { MANY = 200000, FEW = 100 };
@@ -416,7 +416,8 @@ TEST_IN_SCOPE(memory_of_dft)
     assert_true(wb_memory_peak() - before < 8 << 20);
 }
 
-/* A pool of x [1,1,4], with padding that is one element smaller than a window on both sides */
+/* A pool of x [1,1,4], with padding that is one element smaller than a window on both sides, or, if
+ * the dilation is great, for a result of 4 elements */
 static wb_tensor *pooled(const char *op, const char *outputs, int64_t kernel, int64_t dilation)
 {
     const int64_t reach = (kernel - 1) * dilation;
@@ -426,7 +427,8 @@ static wb_tensor *pooled(const char *op, const char *outputs, int64_t kernel, in
     start_graph();
     put_value(INPUT, "x", F, 3, (int64_t[]){1, 1, 4});
     const size_t at = begin_node(op, "x", outputs);
-    for (int k = 0; k < 3; k++) {
+    if (dilation > 2) put_text_attr("auto_pad", "SAME_UPPER");
+    for (int k = 0; k < (dilation > 2 ? 2 : 3); k++) {
         const size_t attr = begin_attr(lists[k].name, WB__ONNX_IS_INTS);
         wb__wire_put_ints(&o, 8, lists[k].n, lists[k].values);
         wb__wire_end(&o, attr);
@@ -443,6 +445,7 @@ TEST_IN_SCOPE(windows_of_many_elements)
     REFUSED(pooled("MaxPool", "y", 5000, 2), WB_ERROR_UNSUPPORTED, "MaxPool", "5000", "4096");
     REFUSED(pooled("AveragePool", "y", 5000, 2), WB_ERROR_UNSUPPORTED, "AveragePool", "4096");
     REFUSED(pooled("LpPool", "y", 5000, 2), WB_ERROR_UNSUPPORTED, "LpPool", "4096");
+    REFUSED(pooled("AveragePool", "y", 3, 1 << 27), WB_ERROR_UNSUPPORTED, "padding", "134217728");
     is_tensor(pooled("MaxPool", "y at", 3, 1), DIMS(1, 1, 6), VALUES(1, 2, 3, 4, 4, 4));
     is_tensor(pooled("AveragePool", "y", 3, 2), DIMS(1, 1, 8), VALUES(1, 2, 2, 3, 2, 3, 3, 4));
 }

@@ -147,8 +147,8 @@ static int check_type(const wb__onnx_model *m, const wb__onnx_graph *g, const wb
         const wb__onnx_attr *a = attribute_of(n, names[i], strlen(names[i]));
         if (a && a->type == WB__ONNX_IS_INT && a->i && a->i != (int64_t)v->type)
             return fail(m, n, 0, "its attribute '%s' says that \"%.200s\" is %s, and the graph "
-                        "that it is %s", names[i], v->name, wb__onnx_type_name(wb__onnx_type_of(a->i)),
-                        wb__onnx_type_name(v->type));
+                        "that it is %s", names[i], v->name,
+                        wb__onnx_type_name(wb__onnx_type_of(a->i)), wb__onnx_type_name(v->type));
     }
     return 0;
 }

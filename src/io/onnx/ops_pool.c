@@ -66,12 +66,22 @@ static bool is_few(const wb__onnx_call *c, double n)
                            WINDOW_MOST);
 }
 
+/* Whether the padding that is made around x is not out of proportion; else sets the error. */
+static bool is_near(const wb__onnx_call *c, const wb__onnx_windows *s, int i)
+{
+    enum { FEW = 1 << 12, TIMES = 64 };
+    if (s->before[i] + s->end[i] <= FEW + TIMES * (s->in[i] + s->out[i])) return true;
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "padding %lld,%lld around %lld elements, with "
+                           "dilations or of integers", (long long)s->before[i],
+                           (long long)s->end[i], (long long)s->in[i]);
+}
+
 /* Combines the elements of each window; `value` is that of the padding. */
 static wb_tensor *combined(const wb__onnx_call *c, wb_tensor *x, const wb__onnx_windows *s,
                            combine *f, double value)
 {
     for (int i = 0; i < s->axes; i++)
-        if (!is_few(c, (double)s->kernel[i])) return NULL;
+        if (!is_few(c, (double)s->kernel[i]) || !is_near(c, s, i)) return NULL;
     x = padded(x, s, value);
     for (int i = 0; i < s->axes && x; i++) {
         wb_tensor *y = element(x, s, i, 0);
@@ -195,6 +205,8 @@ bool wb__onnx_max_pool(wb__onnx_call *c)
     if (y && wb__onnx_wants(c, 1)) {
         double n = 1;
         for (int i = 0; i < s.axes; i++) n *= (double)s.kernel[i];
+        for (int i = 0; i < s.axes; i++)
+            if (!is_near(c, &s, i)) return false;
         if (!is_few(c, n)) return false;
         wb_tensor *at = places(wb_stop_gradient(x), &s, wb__onnx_int(c, "storage_order", 0));
         if (!at) return false;
