@@ -416,6 +416,35 @@ TEST_IN_SCOPE(memory_of_dft)
     assert_true(wb_memory_peak() - before < 8 << 20);
 }
 
+/* LRN of x [1,2,1,1] = 3, 4 over `size` channels, of which two have elements; bias 1, alpha = size,
+ * beta 1 */
+static wb_tensor *over_channels(int64_t size)
+{
+    const struct { const char *name; float value; } numbers[] = {
+        {"alpha", (float)size}, {"beta", 1}, {"bias", 1}};
+    start();
+    put_value(INPUT, "x", F, 4, (int64_t[]){1, 2, 1, 1});
+    const size_t at = begin_node("LRN", "x", "y");
+    put_int_attr("size", size);
+    for (int i = 0; i < 3; i++) {
+        const size_t attr = begin_attr(numbers[i].name, WB__ONNX_IS_FLOAT);
+        wb__wire_put_float(&o, 2, numbers[i].value);
+        wb__wire_end(&o, attr);
+    }
+    wb__wire_end(&o, at);
+    put_name(OUTPUT, "y");
+    return wb_call(loaded(), floats(DIMS(1, 2, 1, 1), VALUES(3, 4)));
+}
+
+/* A window of 2^31 channels takes no longer than one of all channels. */
+TEST_IN_SCOPE(windows_of_many_channels)
+{
+    is_tensor(over_channels(1), DIMS(1, 2, 1, 1), VALUES(3 / 10.f, 4 / 17.f));
+    is_tensor(over_channels(2), DIMS(1, 2, 1, 1), VALUES(3 / 26.f, 4 / 17.f));
+    is_tensor(over_channels(3), DIMS(1, 2, 1, 1), VALUES(3 / 26.f, 4 / 26.f));
+    is_tensor(over_channels(INT32_MAX), DIMS(1, 2, 1, 1), VALUES(3 / 26.f, 4 / 26.f));
+}
+
 /* A pool of x [1,1,4], with padding that is one element smaller than a window on both sides, or, if
  * the dilation is great, for a result of 4 elements */
 static wb_tensor *pooled(const char *op, const char *outputs, int64_t kernel, int64_t dilation)

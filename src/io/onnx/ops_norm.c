@@ -195,7 +195,7 @@ bool wb__onnx_lp_normalization(wb__onnx_call *c)
 }
 
 /* x / (bias + alpha / size · sum)^beta, with the sum of the squares of `size` channels around each.
- * The channels are pooled as the rows of pictures. */
+ * The channels are pooled as the rows of pictures, by windows that end where no channel is left. */
 bool wb__onnx_lrn(wb__onnx_call *c)
 {
     if (!wb__onnx_has(c, 1) || !is_input(c, 3)) return false;
@@ -206,13 +206,17 @@ bool wb__onnx_lrn(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "size is %lld, of %s", (long long)size,
                                wb_describe(x));
     const int64_t rows[4] = {x->dims[0], 1, channels, x->size / (x->dims[0] * channels)};
+    const int64_t before = WB__MIN((size - 1) / 2, channels - 1);
+    const int64_t after = WB__MIN(size - 1 - (size - 1) / 2, channels - 1);
+    const int64_t window = before + 1 + after;
     wb_pool_options o = {.size = sizeof o};
-    wb_ints_set(o.window, 2, (int64_t[]){size, 1});
+    wb_ints_set(o.window, 2, (int64_t[]){window, 1});
     wb_ints_set(o.stride, 2, (int64_t[]){1, 1});
-    wb_ints_set(o.pad, 4, (int64_t[]){(size - 1) / 2, size - 1 - (size - 1) / 2, 0, 0});
+    wb_ints_set(o.pad, 4, (int64_t[]){before, after, 0, 0});
     wb_tensor *squares = wb_reshape_array(wb_square(wide), 4, rows);
     wb_tensor *mean = wb_meanpool_with(squares, &o);
-    wb_tensor *sum = wb_add(wb_mul(mean, wb__number_of(alpha)),
+    const double share = (double)window / (double)size;
+    wb_tensor *sum = wb_add(wb_mul(mean, wb__number_of(alpha * share)),
                             wb__number_of(wb__onnx_real(c, "bias", 1)));
     wb_tensor *factor = wb_pow(sum, wb__number_of(-beta));
     factor = factor ? wb_reshape_array(factor, x->ndim, x->dims) : NULL;
