@@ -22,7 +22,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "src/io/onnx"
 # The file, its domain, the versions that Weber reads (model.c)
 TABLES = (("ops.def", "", "LAST_OPSET"), ("ops_ml.def", "ai.onnx.ml", "LAST_ML"))
 ANY = 255
-# What ONNX Runtime says of a node that is not of its opset
+# Words of ONNX Runtime's errors about a node that is not of its opset
 WORDS = re.compile("Unrecognized attribute|not in range|has more (in|out)puts|is marked single|"
                    "Required attribute|is deprecated|missing required attribute", re.I)
 # The standard has the first form of it no more, ONNX Runtime has it.
@@ -181,7 +181,7 @@ def opsets_of(row, schemas):
 
 
 def refused_by_runtime(model):
-    """What ONNX Runtime says of a wrong model; None: it is not installed, or has not the opset"""
+    """ONNX Runtime's error about a wrong model; None: it is not installed, or lacks the opset"""
     try:
         import onnxruntime
     except ImportError:
