@@ -94,7 +94,7 @@ def newest_of(row):
 
 def compare(row, schemas):
     """Yields the differences of a row and the schemas."""
-    newest = schemas[max(schemas)]
+    newest = latest(schemas, row.last)
     for opset in range(min(row.forms), newest_of(row) + 1):
         schema = latest(schemas, opset)
         gone = schema is None or (schema.deprecated and row.name not in STILL_READ)
