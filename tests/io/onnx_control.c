@@ -310,7 +310,7 @@ TEST_IN_SCOPE(unsupported)
     put_int_attr("odd", 3);
     wb__wire_end(&o, at);
     put_name(OUTPUT, "y");
-    REFUSED(wb_call(loaded(), wb_ones(2)), WB_ERROR_UNSUPPORTED, "Identity", "odd");
+    REFUSED(load(), WB_ERROR_FORMAT, "Identity", "odd");
     start();
     put_value(INPUT, "x", F, 1, (int64_t[]){-1});
     for (int i = 0; i < 17; i++) {
@@ -322,21 +322,33 @@ TEST_IN_SCOPE(unsupported)
     REFUSED(load(), WB_ERROR_UNSUPPORTED, "17", "16");
 }
 
-/* Nodes without outputs compute nothing that is kept.  They have the most inputs for which a call
- * allocates no list, and one more. */
+/* A node computes the outputs that its operator always has. */
 TEST_IN_SCOPE(no_outputs)
 {
-    static const char words[] = "x x x x x x x x x x x x x x x x x x x x x x x x x";
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    static const char *const outputs[] = {"", "-"};
     for (int i = 0; i < 2; i++) {
-        const size_t at = begin_node("Concat", words + 2 * i, "");
+        start();
+        put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+        const size_t at = begin_node("Concat", "x x", outputs[i]);
         put_int_attr("axis", 0);
         wb__wire_end(&o, at);
+        put_node("Neg", "x", "y");
+        put_name(OUTPUT, "y");
+        REFUSED(load(), WB_ERROR_FORMAT, "Concat", "output 0", "needs");
     }
-    put_node("Neg", "x", "y");
-    put_name(OUTPUT, "y");
-    is_tensor(wb_call(loaded(), wb_ones(2)), DIMS(2), VALUES(-1, -1));
+}
+
+/* The most inputs and outputs for which a call allocates no list, and one more */
+TEST_IN_SCOPE(many_inputs)
+{
+    static const char words[] = "x x x x x x x x x x x x x x x x x x x x x x x x";
+    for (int i = 0; i < 2; i++) {
+        start();
+        put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+        put_node("Sum", words + 2 * (1 - i), "y");
+        put_name(OUTPUT, "y");
+        is_tensor(wb_call(loaded(), wb_ones(2)), DIMS(2), VALUES(23.f + (float)i, 23.f + (float)i));
+    }
 }
 
 /* An operation that fails names the node. */

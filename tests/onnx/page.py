@@ -98,7 +98,7 @@ def operators():
     texts = []
     for file, of in (("ops.def", ""), ("ops_ml.def", " of `ai.onnx.ml`")):
         table = (OPERATORS / file).read_text(encoding="utf-8")
-        rows = re.findall(r"^ONNX_OP\((\w+), (\d+),", table, re.M)
+        rows = re.findall(r"^ONNX_OP\((\w+), \w+,\s*\{\{(\d+),", table, re.M)
         words = (f"{name} {first}" for name, first in sorted(rows, key=lambda r: r[0].lower()))
         texts.append(f"{len(rows)} operators{of}, each with the first opset: {', '.join(words)}.\n")
     return "\n".join(texts)

@@ -3,16 +3,14 @@
 #include "io/onnx/frame.h"
 #include "io/onnx/read.h"
 
-#include <limits.h>
 #include <string.h>
 
-enum { ANY = INT_MAX };
+enum { ANY = WB__ONNX_ANY };
 /* The bits of the inputs first .. last, and of one input */
 #define INPUTS(first, last) ((2u << (last)) - (1u << (first)))
 #define INPUT(i) INPUTS(i, i)
-#define ONNX_OP(operator, since, call, ...) \
-    {.name = #operator, .domain = DOMAIN, .first = since, .function = wb__onnx_##call, \
-     .inputs = __VA_ARGS__},
+#define ONNX_OP(operator, call, ...) \
+    {.name = #operator, .domain = DOMAIN, .function = wb__onnx_##call, .forms = __VA_ARGS__},
 static const wb__onnx_operator operators[] = {
 #define DOMAIN ""
 #include "io/onnx/ops.def"
@@ -36,36 +34,24 @@ static const wb__onnx_operator *find_any(const char *domain, const char *op)
 const wb__onnx_operator *wb__onnx_find(const char *domain, const char *op, int64_t opset)
 {
     const wb__onnx_operator *o = find_any(domain, op);
-    return o && o->first <= opset ? o : NULL;
-}
-
-/* An input that the operator does not have would be ignored. */
-static int check_inputs(const wb__onnx_model *m, const wb__onnx_node *n)
-{
-    char text[500];
-    for (int i = n->operator->inputs; i < n->n_in; i++)
-        if (n->in[i] >= 0)
-            return wb__fail(WB_ERROR_FORMAT, "%s: %s: has %d inputs; the operator has %d at most",
-                            m->path, wb__onnx_node_text(n, text, sizeof text), n->n_in,
-                            n->operator->inputs);
-    return 0;
+    if (!o || o->forms[0].since > opset) return NULL;
+    return o->removed && opset >= o->removed ? NULL : o;
 }
 
 /* ---- what is not supported ------------------------------------------------------------------- */
 
-/* The first nodes of an operator that is not supported.  `from` is the first opset of Weber's
- * operator, or 0. */
+/* The first nodes of an operator that is not supported.  `other` is Weber's operator of this name,
+ * of other opsets, or NULL. */
 enum { OPERATORS = 50, NODES = 3 };
 typedef struct {
     const wb__onnx_node *nodes[NODES];
     int n;
-    int64_t from;
+    const wb__onnx_operator *other;
 } missing;
 typedef struct { int n, further; missing list[OPERATORS]; } misses;
 
 static void add_missing(misses *m, const wb__onnx_node *n)
 {
-    const wb__onnx_operator *later = find_any(n->domain, n->op);
     int i = 0;
     while (i < m->n && (strcmp(m->list[i].nodes[0]->op, n->op) ||
                         strcmp(m->list[i].nodes[0]->domain, n->domain)))
@@ -76,7 +62,7 @@ static void add_missing(misses *m, const wb__onnx_node *n)
     }
     missing *o = &m->list[i];
     if (i == m->n) m->n++;
-    if (later) o->from = later->first;
+    o->other = find_any(n->domain, n->op);
     if (o->n < NODES) o->nodes[o->n] = n;
     o->n++;
 }
@@ -88,7 +74,7 @@ static int find_in(misses *m, const wb__onnx_model *model, const wb__onnx_graph 
     for (int i = 0; !status && i < g->n_nodes; i++) {
         wb__onnx_node *n = &g->nodes[i];
         n->operator = wb__onnx_find(n->domain, n->op, n->opset);
-        if (n->operator) status = check_inputs(model, n);
+        if (n->operator) status = wb__onnx_check_form(model, g, n);
         else add_missing(m, n);
         for (int k = 0; !status && k < n->n_attrs; k++)
             if (n->attrs[k].g) status = find_in(m, model, n->attrs[k].g);
@@ -104,7 +90,7 @@ static void add_clause(wb__text *t, const missing *o)
         wb__text_add(t, ".");
     }
     wb__text_foreign(t, first->op);
-    if (o->from) wb__text_add(t, " of opset %lld", (long long)first->opset);
+    if (o->other) wb__text_add(t, " of opset %lld", (long long)first->opset);
     wb__text_add(t, o->n > 1 ? " (nodes " : " (node ");
     for (int i = 0; i < o->n && i < NODES; i++) {
         const wb__onnx_node *n = o->nodes[i];
@@ -116,7 +102,10 @@ static void add_clause(wb__text *t, const missing *o)
         if (named) wb__text_add(t, "'");
     }
     if (o->n > NODES) wb__text_add(t, " and %d more", o->n - NODES);
-    if (o->from) wb__text_add(t, "; Weber has it from opset %lld on", (long long)o->from);
+    if (o->other && o->other->removed && first->opset >= o->other->removed)
+        wb__text_add(t, "; opset %d and later do not have it", o->other->removed);
+    else if (o->other)
+        wb__text_add(t, "; Weber has it from opset %d on", o->other->forms[0].since);
     wb__text_add(t, ")");
 }
 

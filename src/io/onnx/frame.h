@@ -141,5 +141,8 @@ wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor
 /* Finds the operators of all nodes.  Returns 0, or an error code: the message lists the operators
  * that are not supported, with their nodes. */
 int wb__onnx_find_operators(const wb__onnx_model *m);
+/* forms.c: checks inputs, outputs and attributes of a node of g, whose operator is found, against
+ * the form that the operator has in the node's opset.  Returns 0 or an error code. */
+int wb__onnx_check_form(const wb__onnx_model *m, const wb__onnx_graph *g, const wb__onnx_node *n);
 
 #endif

@@ -83,12 +83,15 @@ static int read_tensor_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v
     wb__wire shape;
     int64_t type = 0;
     while (wb__wire_next(&in, &f)) {
-        if (f.number == TENSOR_TYPE_ELEMENT && wb__wire_int(&in, &f, &type))
-            v->type = type > 0 && type <= UINT8_MAX ? (wb__onnx_type)type : WB__ONNX_UNDEFINED;
+        if (f.number == TENSOR_TYPE_ELEMENT) wb__wire_int(&in, &f, &type);
         else if (f.number == TENSOR_TYPE_SHAPE && wb__wire_message(&in, &f, &shape))
             in.status = read_shape(b, shape, v);
     }
-    return in.status;
+    if (in.status) return in.status;
+    v->type = wb__onnx_type_of(type);
+    return v->type ? 0 : wb__onnx_fail(b->r, WB_ERROR_FORMAT, "the elements of \"%.200s\" have "
+                                       "type %lld, which is none of ONNX's", v->name,
+                                       (long long)type);
 }
 
 /* Fails because an input or output of a graph is no tensor. */
@@ -155,6 +158,18 @@ static int read_initializer(wb__onnx_building *b, wb__wire in, wb__onnx_tensor *
     return 0;
 }
 
+/* Reads a TypeProto of a value that may have a type already, which must be the same. */
+static int read_again(wb__onnx_building *b, wb__wire type, wb__onnx_value *v)
+{
+    wb__onnx_value again = {.name = v->name};
+    if (!v->type) return read_type(b, type, v);
+    const int status = read_type(b, type, &again);
+    if (status || !again.type || again.type == v->type) return status;
+    return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "the elements of \"%.200s\" are %s in one place "
+                         "and %s in another", v->name, wb__onnx_type_name(v->type),
+                         wb__onnx_type_name(again.type));
+}
+
 /* An input that is an initializer too, as all are in files of version 3, is no input of a call. */
 static int read_input(wb__onnx_building *b, wb__wire in, int *inputs)
 {
@@ -165,7 +180,7 @@ static int read_input(wb__onnx_building *b, wb__wire in, int *inputs)
     if (status) return status;
     const int i = define(b, name, &is_new);
     if (i < 0) return wb_error_code();
-    if (!is_new && b->g->values[i].initializer) return 0;
+    if (!is_new && b->g->values[i].initializer) return read_again(b, type, &b->g->values[i]);
     if (!is_new)
         return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "two inputs are named \"%.200s\"",
                              b->g->values[i].name);
@@ -183,8 +198,7 @@ static int read_value_type(wb__onnx_building *b, wb__wire in)
     wb__wire type;
     int status = read_info(b, in, &name, &type);
     const int i = status ? -1 : wb__name_set_find(&b->names, name);
-    if (i < 0 || b->g->values[i].type) return status;
-    return read_type(b, type, &b->g->values[i]);
+    return i < 0 ? status : read_again(b, type, &b->g->values[i]);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 enum {
-    FIRST_IR = 3, LAST_IR = 14, FIRST_OPSET = 1, LAST_OPSET = 28,
+    FIRST_IR = 3, LAST_IR = 14, FIRST_OPSET = 1, LAST_OPSET = 28, LAST_ML = 5,
     BLOCK_LEAST = 4 << 10, BLOCK_MOST = 256 << 10, ALIGN = 16,
     MOST_TIMES = 96, MOST_MORE = 512 << 10, MOST_OF_FUNCTIONS = 32 << 20
 };
@@ -203,7 +203,11 @@ int wb__onnx_read_opset(wb__onnx_reader *r, wb__wire in, wb__opsets *to)
 int wb__onnx_check_opset(const wb__onnx_reader *r, const wb__opsets *s, int64_t *opset)
 {
     const int i = wb__name_set_find(&s->domains, (wb__span){"", 0});
+    const int ml = wb__name_set_find(&s->domains, wb__span_of(WB__ONNX_ML));
     *opset = i < 0 ? 0 : s->versions[i];
+    if (ml >= 0 && s->versions[ml] > LAST_ML)
+        return wb__onnx_fail(r, WB_ERROR_UNSUPPORTED, "uses version %lld of %s; versions up to %d "
+                             "are read", (long long)s->versions[ml], WB__ONNX_ML, LAST_ML);
     if (i < 0 || (*opset >= FIRST_OPSET && *opset <= LAST_OPSET)) return 0;
     return wb__onnx_fail(r, WB_ERROR_UNSUPPORTED,
                          "uses opset %lld; opsets %d to %d are read: convert the file, for example "

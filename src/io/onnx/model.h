@@ -115,6 +115,8 @@ void *wb__onnx_alloc(wb__onnx_model *m, size_t n, size_t size);
 /* Weber's dtype for a type of ONNX; 0: Weber has none. */
 wb_dtype wb__onnx_dtype(wb__onnx_type t);
 const char *wb__onnx_type_name(wb__onnx_type t);        /* "float16" */
+/* The type with a number of the file; UNDEFINED: ONNX has none. */
+wb__onnx_type wb__onnx_type_of(int64_t number);
 const char *wb__onnx_attr_type_name(int64_t type);      /* "ints" */
 
 #endif

@@ -10,7 +10,7 @@ static wb_tensor *number(double v) { return wb__number_of(v); }
 #define ACTIVATION(name, value)                                                                    \
     bool wb__onnx_##name(wb__onnx_call *c)                                                         \
     {                                                                                              \
-        if (!wb__onnx_only(c, "") || !wb__onnx_floating(c, 0)) return false;                       \
+        if (!wb__onnx_floating(c, 0)) return false;                                                \
         wb_tensor *x = c->in[0];                                                                   \
         return wb__onnx_give(c, value);                                                            \
     }
@@ -24,7 +24,7 @@ ACTIVATION(mish, wb_mish(x))
 /* Also of integers. */
 bool wb__onnx_relu(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
     return wb__onnx_give(c, wb__dtype_float((wb_dtype)x->dtype) ? wb_relu(x)
                                                                 : wb_maximum(x, number(0)));
@@ -39,7 +39,7 @@ static bool is(const wb_tensor *x, double of_operator, double of_operation)
 
 bool wb__onnx_leaky_relu(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "alpha") || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     const double alpha = wb__onnx_real(c, "alpha", 0.01f);
     wb_tensor *x = c->in[0];
     return wb__onnx_give(c, is(x, alpha, 0.01) ? wb_leakyrelu(x) : wb_leakyrelu_of(x, alpha));
@@ -47,14 +47,14 @@ bool wb__onnx_leaky_relu(wb__onnx_call *c)
 
 bool wb__onnx_elu(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "alpha") || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     const double alpha = wb__onnx_real(c, "alpha", 1);
     return wb__onnx_give(c, alpha == 1 ? wb_elu(c->in[0]) : wb_elu_of(c->in[0], alpha));
 }
 
 bool wb__onnx_celu(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "alpha") || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     const double alpha = wb__onnx_real(c, "alpha", 1);
     if (!(alpha > 0))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "alpha is %g; it must be positive", alpha);
@@ -63,7 +63,7 @@ bool wb__onnx_celu(wb__onnx_call *c)
 
 bool wb__onnx_selu(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "alpha gamma") || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     const double alpha = wb__onnx_real(c, "alpha", 1.67326319217681884765625);
     const double gamma = wb__onnx_real(c, "gamma", 1.05070102214813232421875);
     wb_tensor *x = c->in[0];
@@ -74,7 +74,7 @@ bool wb__onnx_selu(wb__onnx_call *c)
 
 bool wb__onnx_hard_sigmoid(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "alpha beta") || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     const double alpha = wb__onnx_real(c, "alpha", 0.2f), beta = wb__onnx_real(c, "beta", 0.5);
     wb_tensor *y = wb_add(wb_mul(c->in[0], number(alpha)), number(beta));
     return wb__onnx_give(c, wb_maximum(wb_minimum(y, number(1)), number(0)));
@@ -82,7 +82,7 @@ bool wb__onnx_hard_sigmoid(wb__onnx_call *c)
 
 bool wb__onnx_thresholded_relu(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "alpha") || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     wb_tensor *x = c->in[0];
     const double alpha = wb__onnx_real(c, "alpha", 1);
     return wb__onnx_give(c, wb_where(wb_gt(x, number(alpha)), x, number(0)));
@@ -91,7 +91,7 @@ bool wb__onnx_thresholded_relu(wb__onnx_call *c)
 /* Integers are computed in a floating dtype, and rounded towards 0. */
 bool wb__onnx_shrink(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "bias lambd") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     const double bias = wb__onnx_real(c, "bias", 0), lambda = wb__onnx_real(c, "lambd", 0.5);
     const wb_dtype dtype = (wb_dtype)c->in[0]->dtype;
     const bool wide = dtype == WB_I32 || dtype == WB_I64;
@@ -104,7 +104,7 @@ bool wb__onnx_shrink(wb__onnx_call *c)
 
 bool wb__onnx_gelu(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "approximate") || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     const char *approximate = wb__onnx_text(c, "approximate", "none");
     if (!strcmp(approximate, "none")) return wb__onnx_give(c, wb_gelu_erf(c->in[0]));
     if (!strcmp(approximate, "tanh")) return wb__onnx_give(c, wb_gelu(c->in[0]));
@@ -114,7 +114,7 @@ bool wb__onnx_gelu(wb__onnx_call *c)
 
 bool wb__onnx_swish(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "alpha") || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     const double alpha = wb__onnx_real(c, "alpha", 1);
     wb_tensor *x = c->in[0];
     return wb__onnx_give(c, alpha == 1 ? wb_swish(x)
@@ -124,7 +124,7 @@ bool wb__onnx_swish(wb__onnx_call *c)
 /* The slope broadcasts to x, which keeps its shape.  Also of integers. */
 bool wb__onnx_prelu(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "") || !wb__onnx_alike(c, 1)) return false;
+    if (!wb__onnx_alike(c, 1)) return false;
     wb_tensor *x = c->in[0], *slope = c->in[1];
     bool fits = slope->ndim <= x->ndim;
     for (int i = 1; fits && i <= slope->ndim; i++) {

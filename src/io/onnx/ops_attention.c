@@ -198,9 +198,7 @@ static wb_tensor *steps_of(wb__onnx_call *c, const attention *a)
 bool wb__onnx_attention(wb__onnx_call *c)
 {
     attention a;
-    if (!wb__onnx_only(c, "is_causal kv_num_heads left_window_size q_num_heads "
-                       "qk_matmul_output_mode right_window_size scale softcap softmax_precision") ||
-        !wb__onnx_has(c, 3) || !read_inputs(c, &a) || !read_mask(c, &a) || !read_places(c, &a))
+    if (!wb__onnx_has(c, 3) || !read_inputs(c, &a) || !read_mask(c, &a) || !read_places(c, &a))
         return false;
     const wb_dtype t = (wb_dtype)a.q->dtype;
     const bool is_plain = !a.bias && a.softcap == 0 && !wb__onnx_wants(c, 3) &&
@@ -257,9 +255,7 @@ static wb_tensor *rotated(wb_tensor *x, wb_tensor *cosine, wb_tensor *sine, bool
 /* x is [N, heads, T, d], or [N, T, heads d] with num_heads. */
 bool wb__onnx_rotary_embedding(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "interleaved num_heads rotary_embedding_dim") || !wb__onnx_has(c, 3) ||
-        !wb__onnx_floating(c, 0))
-        return false;
+    if (!wb__onnx_has(c, 3) || !wb__onnx_floating(c, 0)) return false;
     wb_tensor *x = c->in[0], *y = x;
     const int64_t heads = wb__onnx_int(c, "num_heads", 0);
     const int axis = x->ndim == 4 ? 1 : 2;

@@ -92,7 +92,7 @@ BITS(shift_right, y < 0 || y >= bits ? x < 0 ? -1 : 0 : x >> y)
     bool wb__onnx_##name(wb__onnx_call *c)                                                         \
     {                                                                                              \
         static const integer_op op = {function, NULL};                                             \
-        return wb__onnx_only(c, "") && of_two(c, &op);                                             \
+        return of_two(c, &op);                                                                     \
     }
 OF_TWO(bitwise_and, bits_and)
 OF_TWO(bitwise_or, bits_or)
@@ -101,13 +101,12 @@ OF_TWO(bitwise_xor, bits_xor)
 bool wb__onnx_bitwise_not(wb__onnx_call *c)
 {
     static const integer_op op = {bits_not, NULL};
-    return wb__onnx_only(c, "") && wb__onnx_has(c, 1) && integers(c, &op, 1, c->in);
+    return wb__onnx_has(c, 1) && integers(c, &op, 1, c->in);
 }
 
 bool wb__onnx_bit_shift(wb__onnx_call *c)
 {
     static const integer_op left = {shift_left, NULL}, right = {shift_right, NULL};
-    if (!wb__onnx_only(c, "direction")) return false;
     const char *direction = wb__onnx_text(c, "direction", "");
     const bool to_left = !strcmp(direction, "LEFT");
     if (!to_left && strcmp(direction, "RIGHT"))
@@ -195,7 +194,7 @@ bool wb__onnx_mod(wb__onnx_call *c)
 {
     static const char yes = 1;
     wb_tensor *xy[2];
-    if (!wb__onnx_only(c, "fmod") || !both(c, xy)) return false;
+    if (!both(c, xy)) return false;
     const bool of_x = wb__onnx_int(c, "fmod", 0) != 0;
     wb_tensor *x = xy[0], *y = xy[1];
     if (!wb__dtype_float((wb_dtype)x->dtype)) {

@@ -154,7 +154,7 @@ static char *without_dots(const wb__onnx_call *c, const char *text, wb_tensor **
 bool wb__onnx_einsum(wb__onnx_call *c)
 {
     wb_tensor *operands[OPERANDS];
-    if (!wb__onnx_only(c, "equation") || !wb__onnx_has(c, WB__MAX(c->n_in, 1))) return false;
+    if (!wb__onnx_has(c, WB__MAX(c->n_in, 1))) return false;
     const char *text = wb__onnx_text(c, "equation", "");
     if (!strchr(text, '.')) return wb__onnx_give(c, wb_einsum_array(text, c->n_in, c->in));
     if (c->n_in > OPERANDS)

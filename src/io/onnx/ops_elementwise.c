@@ -12,7 +12,7 @@ static wb_tensor *number(double v) { return wb__number_of(v); }
 #define UNARY(name, value)                                                                         \
     bool wb__onnx_##name(wb__onnx_call *c)                                                         \
     {                                                                                              \
-        if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 1)) return false;                            \
+        if (!wb__onnx_has(c, 1)) return false;                                                     \
         wb_tensor *x = c->in[0];                                                                   \
         return wb__onnx_give(c, value);                                                            \
     }
@@ -34,14 +34,13 @@ UNARY(round, wb__onnx_rounded(x))
 
 bool wb__onnx_is_nan(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "") || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     return wb__onnx_give(c, wb_isnan(c->in[0]));
 }
 
 bool wb__onnx_is_inf(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "detect_negative detect_positive") || !wb__onnx_floating(c, 0))
-        return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     const bool negative = wb__onnx_int(c, "detect_negative", 1) != 0;
     const bool positive = wb__onnx_int(c, "detect_positive", 1) != 0;
     wb_tensor *x = c->in[0];
@@ -56,7 +55,7 @@ bool wb__onnx_is_inf(wb__onnx_call *c)
 #define BINARY(name, value)                                                                        \
     bool wb__onnx_##name(wb__onnx_call *c)                                                         \
     {                                                                                              \
-        if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 2)) return false;                            \
+        if (!wb__onnx_has(c, 2)) return false;                                                     \
         wb_tensor *x = c->in[0], *y = c->in[1];                                                    \
         return wb__onnx_give(c, value);                                                            \
     }
@@ -74,7 +73,7 @@ BINARY(or, wb_or(x, y))
 
 bool wb__onnx_xor(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "") || !wb__onnx_alike(c, 1)) return false;
+    if (!wb__onnx_alike(c, 1)) return false;
     if (c->in[0]->dtype != WB_BOOL)
         return wb__onnx_refuse(c, WB_ERROR_DTYPE, "the inputs are %s; they must be bool",
                                wb_describe(c->in[0]));
@@ -83,7 +82,7 @@ bool wb__onnx_xor(wb__onnx_call *c)
 
 bool wb__onnx_where(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 3)) return false;
+    if (!wb__onnx_has(c, 3)) return false;
     return wb__onnx_give(c, wb_where(c->in[0], c->in[1], c->in[2]));
 }
 
@@ -91,7 +90,7 @@ bool wb__onnx_where(wb__onnx_call *c)
 
 static wb_tensor *joined(wb__onnx_call *c, wb_tensor *(*join)(wb_tensor *, wb_tensor *))
 {
-    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, WB__MAX(c->n_in, 1))) return NULL;
+    if (!wb__onnx_has(c, WB__MAX(c->n_in, 1))) return NULL;
     wb_tensor *y = wb__unchanged(c->in[0]);
     for (int i = 1; i < c->n_in && y; i++) y = join(y, c->in[i]);
     return y;
@@ -111,7 +110,7 @@ bool wb__onnx_mean(wb__onnx_call *c)
 bool wb__onnx_clip(wb__onnx_call *c)
 {
     const bool by_inputs = c->node->opset >= 11;
-    if (!wb__onnx_only(c, by_inputs ? "" : "min max") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *low = NULL, *high = NULL, *y = wb__unchanged(c->in[0]);
     if (by_inputs) {
         if (wb__onnx_in(c, 1) && !(low = wb__onnx_number(c, 1))) return false;
@@ -148,7 +147,7 @@ static wb_dtype power_dtype(wb_dtype x, wb_dtype y, bool small)
 
 bool wb__onnx_pow(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *y = c->in[1];
     const wb_dtype dtype = (wb_dtype)x->dtype, of_y = (wb_dtype)y->dtype;
     if (dtype == WB_BOOL || of_y == WB_BOOL)

@@ -155,9 +155,7 @@ bool wb__onnx_grid_sample(wb__onnx_call *c)
 {
     sampler s;
     int t[3];
-    if (!wb__onnx_only(c, "align_corners mode padding_mode") || !wb__onnx_floating(c, 0) ||
-        !wb__onnx_floating(c, 1) || !read_sampler(c, &s))
-        return false;
+    if (!wb__onnx_floating(c, 0) || !wb__onnx_floating(c, 1) || !read_sampler(c, &s)) return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
     if (!wide) return false;
     const int n = x->ndim;
@@ -201,8 +199,7 @@ bool wb__onnx_affine_grid(wb__onnx_call *c)
 {
     const int64_t *size;
     int64_t dims[WB_MAX_DIMS], all = 1;
-    if (!wb__onnx_only(c, "align_corners") || !wb__onnx_has(c, 2) || !wb__onnx_floating(c, 0))
-        return false;
+    if (!wb__onnx_has(c, 2) || !wb__onnx_floating(c, 0)) return false;
     wb_tensor *theta = c->in[0];
     const int n = wb__onnx_input_ints(c, 1, &size), axes = n - 2;
     if (n < -1) return false;

@@ -77,7 +77,7 @@ static bool gather_one(wb__onnx_call *c, int axis)
 
 bool wb__onnx_gather(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "axis") || !has_index(c, 1)) return false;
+    if (!has_index(c, 1)) return false;
     wb_tensor *x = c->in[0];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
     if (axis < 0 || !in_range(c, 1, &x->dims[axis])) return false;
@@ -88,7 +88,7 @@ bool wb__onnx_gather(wb__onnx_call *c)
 /* Along the other axes the indices may have fewer elements than x, of which the first are used. */
 bool wb__onnx_gather_elements(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "axis") || !has_index(c, 1)) return false;
+    if (!has_index(c, 1)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
     if (axis < 0) return false;
@@ -164,8 +164,7 @@ static wb_tensor *as_rows(wb_tensor *x, const rows_of *r, int64_t n, bool single
 bool wb__onnx_gather_nd(wb__onnx_call *c)
 {
     rows_of r;
-    if (!wb__onnx_only(c, c->node->opset >= 12 ? "batch_dims" : "") || !has_index(c, 1))
-        return false;
+    if (!has_index(c, 1)) return false;
     const int64_t first = wb__onnx_int(c, "batch_dims", 0);
     if (!read_rows(c, (int)WB__MAX(WB__MIN(first, WB_MAX_DIMS), -1), &r)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1];
@@ -217,9 +216,7 @@ static wb_tensor *element_places(const wb_tensor *x, wb_tensor *index, int axis)
 bool wb__onnx_scatter_elements(wb__onnx_call *c)
 {
     wb_scatter_options o;
-    if (!wb__onnx_only(c, c->node->opset >= 16 ? "axis reduction" : "axis") || !has_index(c, 1) ||
-        !wb__onnx_alike(c, 2) || !read_reduction(c, &o))
-        return false;
+    if (!has_index(c, 1) || !wb__onnx_alike(c, 2) || !read_reduction(c, &o)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1], *updates = c->in[2];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
     if (axis < 0) return false;
@@ -242,8 +239,7 @@ bool wb__onnx_scatter_nd(wb__onnx_call *c)
 {
     wb_scatter_options o;
     rows_of r;
-    if (!wb__onnx_only(c, c->node->opset >= 16 ? "reduction" : "") || !has_index(c, 1) ||
-        !wb__onnx_alike(c, 2) || !read_reduction(c, &o) || !read_rows(c, 0, &r))
+    if (!has_index(c, 1) || !wb__onnx_alike(c, 2) || !read_reduction(c, &o) || !read_rows(c, 0, &r))
         return false;
     wb_tensor *x = c->in[0], *updates = c->in[2];
     const wb_tensor *index = c->in[1];
@@ -268,9 +264,7 @@ bool wb__onnx_one_hot(wb__onnx_call *c)
 {
     double real_depth = 0;
     int64_t depth, dims[WB_MAX_DIMS];
-    if (!wb__onnx_only(c, "axis") || !wb__onnx_has(c, 3) ||
-        !wb__onnx_input_real(c, 1, &real_depth))
-        return false;
+    if (!wb__onnx_has(c, 3) || !wb__onnx_input_real(c, 1, &real_depth)) return false;
     wb_tensor *index = c->in[0], *values = c->in[2];
     const int ndim = index->ndim + 1, axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -1), ndim);
     if (axis < 0) return false;

@@ -21,7 +21,7 @@ static wb_tensor *written_places(wb__onnx_call *c, int64_t batch, int64_t rows, 
 /* past_cache with the rows of `update` along an axis, from the place of each sequence on. */
 bool wb__onnx_tensor_scatter(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "axis mode") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *cache = c->in[0], *update = c->in[1], *first = wb__onnx_in(c, 2);
     const char *mode = wb__onnx_text(c, "mode", "linear");
     const bool circular = !strcmp(mode, "circular");
@@ -51,8 +51,7 @@ bool wb__onnx_tensor_scatter(wb__onnx_call *c)
  * are the last k - 1 elements of the call before, or zeros. */
 bool wb__onnx_causal_conv_with_state(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "activation") || !wb__onnx_has(c, 2) || !wb__onnx_floating(c, 0))
-        return false;
+    if (!wb__onnx_has(c, 2) || !wb__onnx_floating(c, 0)) return false;
     wb_tensor *x = c->in[0], *w = c->in[1], *b = wb__onnx_in(c, 2), *state = wb__onnx_in(c, 3);
     const char *activation = wb__onnx_text(c, "activation", "none");
     const bool swish = !strcmp(activation, "silu") || !strcmp(activation, "swish");
@@ -156,9 +155,7 @@ static wb_tensor *linear_step(linear *a, int64_t t)
 bool wb__onnx_linear_attention(wb__onnx_call *c)
 {
     linear a = {.steps = 0};
-    if (!wb__onnx_only(c, "chunk_size kv_num_heads q_num_heads scale update_rule") ||
-        !wb__onnx_has(c, 3) || !read_linear(c, &a))
-        return false;
+    if (!wb__onnx_has(c, 3) || !read_linear(c, &a)) return false;
     const wb_tensor *q = c->in[0], *past = wb__onnx_in(c, 3);
     wb_tensor **rows = wb__alloc((size_t)a.steps * sizeof *rows), *y = NULL;
     bool ok = rows != NULL;
@@ -180,9 +177,7 @@ bool wb__onnx_linear_attention(wb__onnx_call *c)
 /* a sigmoid(alpha a) b */
 bool wb__onnx_swiglu(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "alpha") || !wb__onnx_has(c, 2) || !wb__onnx_floating(c, 0) ||
-        !wb__onnx_alike(c, 1))
-        return false;
+    if (!wb__onnx_has(c, 2) || !wb__onnx_floating(c, 0) || !wb__onnx_alike(c, 1)) return false;
     wb_tensor *a = c->in[0], *b = c->in[1], *wide = wb__wide(a);
     if (!wb__same_dims(a, b))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its inputs are %s and %s", wb_describe(a),

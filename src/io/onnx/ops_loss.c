@@ -11,7 +11,7 @@ typedef wb_tensor *over_axis(wb_tensor *x, int axis);
  * the elements of this axis and of all behind it. */
 static bool apply(wb__onnx_call *c, over_axis *f)
 {
-    if (!wb__onnx_only(c, "axis") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
     const bool flat = c->node->opset < 13;
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", flat ? 1 : -1), x->ndim);
@@ -101,13 +101,13 @@ static bool give_loss(wb__onnx_call *c, wb_tensor *x, wb_tensor *target, wb_tens
 
 bool wb__onnx_negative_log_likelihood_loss(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "ignore_index reduction") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     return give_loss(c, c->in[0], c->in[1], wb__onnx_in(c, 2));
 }
 
 bool wb__onnx_softmax_cross_entropy_loss(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "ignore_index reduction") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0];
     if (x->ndim < 2) return wb__onnx_refuse(c, WB_ERROR_SHAPE, "scores %s", wb_describe(x));
     wb_tensor *y = wb_logsoftmax_over(x, 1);

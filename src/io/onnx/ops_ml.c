@@ -85,7 +85,7 @@ static int64_t features(const wb_tensor *x) { return x->ndim ? x->dims[x->ndim -
 bool wb__onnx_scaler(wb__onnx_call *c)
 {
     wb_tensor *offset, *scale;
-    if (!wb__onnx_only(c, "offset scale") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     const wb_dtype t = real_dtype(c->in[0]);
     const int64_t n = c->in[0]->ndim <= 2 ? features(c->in[0]) : 1;
     wb_tensor *y = wb__as(c->in[0], t);
@@ -101,7 +101,7 @@ bool wb__onnx_scaler(wb__onnx_call *c)
 bool wb__onnx_normalizer(wb__onnx_call *c)
 {
     const char *norm = wb__onnx_text(c, "norm", "MAX");
-    if (!wb__onnx_only(c, "norm") || !has_features(c)) return false;
+    if (!has_features(c)) return false;
     wb_tensor *x = wb__as(c->in[0], real_dtype(c->in[0]));
     if (!x) return false;
     const int axis = x->ndim - 1;
@@ -118,7 +118,7 @@ bool wb__onnx_normalizer(wb__onnx_call *c)
 /* 1 where x is greater than the threshold, else 0 */
 bool wb__onnx_binarizer(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "threshold") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
     const double threshold = wb__onnx_real(c, "threshold", 0);
     wb_tensor *y = wb_gt(wb__as(x, real_dtype(x)), wb__number_of(threshold));
@@ -129,9 +129,7 @@ bool wb__onnx_binarizer(wb__onnx_call *c)
  * feature, or the only imputed value. */
 bool wb__onnx_imputer(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "imputed_value_floats imputed_value_int64s replaced_value_float "
-                       "replaced_value_int64") || !wb__onnx_has(c, 1))
-        return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0], *value = numbers_of(c, "imputed_value");
     const wb_dtype t = (wb_dtype)x->dtype;
     if (!value) return false;
@@ -155,7 +153,7 @@ bool wb__onnx_feature_vectorizer(wb__onnx_call *c)
     const int64_t *sizes;
     wb_tensor *y = NULL;
     const int n = wb__onnx_ints(c, "inputdimensions", &sizes);
-    if (!wb__onnx_only(c, "inputdimensions") || !has_features(c)) return false;
+    if (!has_features(c)) return false;
     if (n >= 0 && n != c->n_in)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has %d inputs, and the sizes of %d", c->n_in,
                                n);
@@ -177,7 +175,7 @@ bool wb__onnx_feature_vectorizer(wb__onnx_call *c)
 /* Elements of the last axis by index.  Those of a vector are one row. */
 bool wb__onnx_array_feature_extractor(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1];
     const int64_t n = index->size;
     if (!x->ndim || wb__dtype_float((wb_dtype)index->dtype) || index->dtype == WB_BOOL)
@@ -199,7 +197,7 @@ static wb_tensor *equal_keys(wb_tensor *x, wb_tensor *keys)
  * 0, y is NaN for an x that is no category. */
 bool wb__onnx_one_hot_encoder(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "cats_int64s cats_strings zeros") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0], *cats = numbers_of(c, "cats");
     if (!cats) return false;
     x = wb_unsqueeze(x, -1);
@@ -228,10 +226,7 @@ static wb_tensor *default_of(const wb__onnx_call *c, const wb_tensor *values)
 /* The value for each element of x, which is a key.  The last one of equal keys counts. */
 bool wb__onnx_label_encoder(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "default_float default_int64 default_string default_tensor keys_floats "
-                       "keys_int64s keys_strings keys_tensor values_floats values_int64s "
-                       "values_strings values_tensor") || !wb__onnx_has(c, 1))
-        return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0], *keys = numbers_of(c, "keys");
     wb_tensor *values = keys ? numbers_of(c, "values") : NULL;
     if (!values) return false;
@@ -253,8 +248,7 @@ bool wb__onnx_zip_map(wb__onnx_call *c)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, "classlabels_int64s");
     if (!a) a = wb__onnx_attribute(c, "classlabels_strings");
-    if (!wb__onnx_only(c, "classlabels_int64s classlabels_strings") || !has_features(c))
-        return false;
+    if (!has_features(c)) return false;
     if (!a || a->n != features(c->in[0]))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "has %d classes for %s", a ? a->n : 0,
                                wb_describe(c->in[0]));
@@ -319,8 +313,7 @@ static wb_tensor *transformed(const wb__onnx_call *c, wb_tensor *scores)
 
 bool wb__onnx_linear_regressor(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "coefficients intercepts post_transform targets") || !has_features(c))
-        return false;
+    if (!has_features(c)) return false;
     const int64_t n = wb__onnx_int(c, "targets", 1);
     if (n < 1 || n > INT32_MAX)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has %lld targets", (long long)n);
@@ -334,9 +327,7 @@ bool wb__onnx_linear_regressor(wb__onnx_call *c)
  * refused. */
 bool wb__onnx_linear_classifier(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "classlabels_ints classlabels_strings coefficients intercepts "
-                       "multi_class post_transform") || !has_features(c))
-        return false;
+    if (!has_features(c)) return false;
     const wb__onnx_attr *ints = wb__onnx_attribute(c, "classlabels_ints");
     const wb__onnx_attr *texts = wb__onnx_attribute(c, "classlabels_strings");
     const wb__onnx_attr *w = wb__onnx_attribute(c, "coefficients");

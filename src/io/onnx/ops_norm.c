@@ -45,9 +45,7 @@ static bool is_stashed_wide(const wb__onnx_call *c)
  * opset 7 is_test is needed; before opset 9 `spatial` may be 0, for statistics of each element. */
 bool wb__onnx_batch_normalization(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "epsilon is_test momentum spatial training_mode") ||
-        !wb__onnx_has(c, 5) || !is_input(c, 2))
-        return false;
+    if (!wb__onnx_has(c, 5) || !is_input(c, 2)) return false;
     if (!wb__onnx_int(c, "spatial", 1))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "spatial 0");
     bool trains = wb__onnx_int(c, "training_mode", 0);
@@ -72,8 +70,7 @@ bool wb__onnx_batch_normalization(wb__onnx_call *c)
 
 bool wb__onnx_instance_normalization(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "epsilon") || !wb__onnx_has(c, 3) || !is_input(c, 3) ||
-        !has_channels(c, 1) || !has_channels(c, 2))
+    if (!wb__onnx_has(c, 3) || !is_input(c, 3) || !has_channels(c, 1) || !has_channels(c, 2))
         return false;
     wb_tensor *x = c->in[0];
     wb_tensor *y = wb__normalise(x, ((1u << x->ndim) - 1) & ~3u, epsilon(c));
@@ -102,8 +99,7 @@ static bool give_as(wb__onnx_call *c, const wb_tensor *x, wb_tensor *y)
 bool wb__onnx_layer_normalization(wb__onnx_call *c)
 {
     unsigned mask;
-    if (!wb__onnx_only(c, "axis epsilon stash_type") || !wb__onnx_has(c, 2) || !is_input(c, 1) ||
-        !is_stashed_wide(c) || !read_last_axes(c, &mask))
+    if (!wb__onnx_has(c, 2) || !is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
         return false;
     wb_tensor *x = c->in[0], *bias = wb__onnx_in(c, 2);
     const double eps = epsilon(c);
@@ -121,8 +117,7 @@ bool wb__onnx_layer_normalization(wb__onnx_call *c)
 bool wb__onnx_rms_normalization(wb__onnx_call *c)
 {
     unsigned mask;
-    if (!wb__onnx_only(c, "axis epsilon stash_type") || !wb__onnx_has(c, 2) || !is_input(c, 1) ||
-        !is_stashed_wide(c) || !read_last_axes(c, &mask))
+    if (!wb__onnx_has(c, 2) || !is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
         return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
     wb_tensor *mean = wb__mean(wb_square(wide), mask, true);
@@ -133,9 +128,7 @@ bool wb__onnx_rms_normalization(wb__onnx_call *c)
 /* Scale and bias have a number for each group before opset 21, and for each channel since then. */
 bool wb__onnx_group_normalization(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "epsilon num_groups stash_type") || !wb__onnx_has(c, 3) ||
-        !is_input(c, 2) || !is_stashed_wide(c))
-        return false;
+    if (!wb__onnx_has(c, 3) || !is_input(c, 2) || !is_stashed_wide(c)) return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *bias = c->in[2];
     const int64_t groups = wb__onnx_int(c, "num_groups", 0), channels = x->dims[1];
     const bool by_channel = c->node->opset >= 21;
@@ -166,7 +159,7 @@ bool wb__onnx_mean_variance_normalization(wb__onnx_call *c)
     static const int64_t otherwise[] = {0, 2, 3};
     const int64_t *axes = otherwise;
     unsigned mask = 0;
-    if (!wb__onnx_only(c, "axes") || !wb__onnx_has(c, 1) || !is_input(c, 1)) return false;
+    if (!wb__onnx_has(c, 1) || !is_input(c, 1)) return false;
     wb_tensor *x = c->in[0];
     int n = wb__onnx_ints(c, "axes", &axes);
     if (n < 0) n = 3, axes = otherwise;
@@ -191,7 +184,7 @@ wb_tensor *wb__onnx_over_norm(wb_tensor *x, int p, int axis)
 
 bool wb__onnx_lp_normalization(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "axis p") || !wb__onnx_has(c, 1) || !is_input(c, 1)) return false;
+    if (!wb__onnx_has(c, 1) || !is_input(c, 1)) return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
     const int64_t p = wb__onnx_int(c, "p", 2);
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -1), x->ndim);
@@ -202,11 +195,10 @@ bool wb__onnx_lp_normalization(wb__onnx_call *c)
 }
 
 /* x / (bias + alpha / size · sum)^beta, with the sum of the squares of `size` channels around each.
- * The channels are pooled as the rows of pictures. */
+ * The channels are pooled as the rows of pictures, by windows that end where no channel is left. */
 bool wb__onnx_lrn(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "alpha beta bias size") || !wb__onnx_has(c, 1) || !is_input(c, 3))
-        return false;
+    if (!wb__onnx_has(c, 1) || !is_input(c, 3)) return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
     const double alpha = wb__onnx_real(c, "alpha", 1e-4), beta = wb__onnx_real(c, "beta", 0.75);
     const int64_t size = wb__onnx_int(c, "size", 0), channels = x->dims[1];
@@ -214,13 +206,17 @@ bool wb__onnx_lrn(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "size is %lld, of %s", (long long)size,
                                wb_describe(x));
     const int64_t rows[4] = {x->dims[0], 1, channels, x->size / (x->dims[0] * channels)};
+    const int64_t before = WB__MIN((size - 1) / 2, channels - 1);
+    const int64_t after = WB__MIN(size - 1 - (size - 1) / 2, channels - 1);
+    const int64_t window = before + 1 + after;
     wb_pool_options o = {.size = sizeof o};
-    wb_ints_set(o.window, 2, (int64_t[]){size, 1});
+    wb_ints_set(o.window, 2, (int64_t[]){window, 1});
     wb_ints_set(o.stride, 2, (int64_t[]){1, 1});
-    wb_ints_set(o.pad, 4, (int64_t[]){(size - 1) / 2, size - 1 - (size - 1) / 2, 0, 0});
+    wb_ints_set(o.pad, 4, (int64_t[]){before, after, 0, 0});
     wb_tensor *squares = wb_reshape_array(wb_square(wide), 4, rows);
     wb_tensor *mean = wb_meanpool_with(squares, &o);
-    wb_tensor *sum = wb_add(wb_mul(mean, wb__number_of(alpha)),
+    const double share = (double)window / (double)size;
+    wb_tensor *sum = wb_add(wb_mul(mean, wb__number_of(alpha * share)),
                             wb__number_of(wb__onnx_real(c, "bias", 1)));
     wb_tensor *factor = wb_pow(sum, wb__number_of(-beta));
     factor = factor ? wb_reshape_array(factor, x->ndim, x->dims) : NULL;

@@ -140,9 +140,7 @@ static wb_tensor *padded(const wb__onnx_call *c, const padding *p, wb_tensor *x,
 bool wb__onnx_pad(wb__onnx_call *c)
 {
     padding p = {.mode = ""};
-    if (!wb__onnx_only(c, c->node->opset >= 11 ? "mode" : "mode pads value") ||
-        !wb__onnx_has(c, 1) || !read_mode(c, &p) || !read_pads(c, &p))
-        return false;
+    if (!wb__onnx_has(c, 1) || !read_mode(c, &p) || !read_pads(c, &p)) return false;
     const bool constant = !strcmp(p.mode, "constant");
     if (constant && !read_value(c, &p)) return false;
     const bool zeros = constant && !p.value;
@@ -166,7 +164,7 @@ bool wb__onnx_center_crop_pad(wb__onnx_call *c)
     const int64_t *shape;
     int axes[WB_MAX_DIMS];
     int64_t start[WB_MAX_DIMS] = {0}, dims[WB_MAX_DIMS];
-    if (!wb__onnx_only(c, "axes") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0];
     const int m = wb__onnx_input_ints(c, 1, &shape);
     int n = m < 0 ? -2 : wb__onnx_axes(c, INT64_MAX, 0, x->ndim, axes);
@@ -178,11 +176,11 @@ bool wb__onnx_center_crop_pad(wb__onnx_call *c)
                                wb_describe(x));
     memcpy(dims, x->dims, sizeof dims);
     for (int i = 0; i < n; i++) {
-        const int64_t more = shape[i] - x->dims[axes[i]];
         if (shape[i] < 0 || shape[i] > WB__MAX_DIM)
-            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the size %lld", (long long)shape[i]);
+            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the size %lld of axis %d; it is 0 to %lld",
+                                   (long long)shape[i], axes[i], (long long)WB__MAX_DIM);
         dims[axes[i]] = shape[i];
-        start[axes[i]] = more / 2;
+        start[axes[i]] = (shape[i] - x->dims[axes[i]]) / 2;
     }
     return wb__onnx_give(c, wb__onnx_place(x, start, dims));
 }
@@ -272,8 +270,7 @@ static wb_tensor *window_places(const wb_tensor *x, const windows *w)
 bool wb__onnx_col2im(wb__onnx_call *c)
 {
     windows w;
-    if (!wb__onnx_only(c, "dilations pads strides") || !wb__onnx_has(c, 3) || !read_windows(c, &w))
-        return false;
+    if (!wb__onnx_has(c, 3) || !read_windows(c, &w)) return false;
     wb_tensor *x = c->in[0];
     if (x->ndim != 3 || x->dims[1] % w.elements || x->dims[2] != w.windows)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%s is not of %lld windows of %lld elements",

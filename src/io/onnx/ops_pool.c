@@ -7,8 +7,6 @@
 
 typedef wb_tensor *combine(wb_tensor *x, wb_tensor *y);
 
-#define POOL "auto_pad ceil_mode dilations kernel_shape pads strides"
-
 /* Reads the windows of a pool.  Padding is smaller than a window, so that each window has elements
  * of x. */
 static bool read_pool(wb__onnx_call *c, wb__onnx_windows *s)
@@ -57,9 +55,33 @@ static wb_tensor *element(wb_tensor *x, const wb__onnx_windows *s, int i, int64_
     return wb_slice_step(x, 2 + i, start, start + (s->out[i] - 1) * s->stride[i] + 1, s->stride[i]);
 }
 
-/* Combines the elements of each window; `value` is that of the padding. */
-static wb_tensor *combined(wb_tensor *x, const wb__onnx_windows *s, combine *f, double value)
+enum { WINDOW_MOST = 1 << 12 };         /* elements of a window, each of which is a node */
+
+/* Whether windows of `n` elements can be combined; else sets the error. */
+static bool is_few(const wb__onnx_call *c, double n)
 {
+    if (n <= WINDOW_MOST) return true;
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its windows have %g elements; with dilations, "
+                           "of integers, or where the places are wanted, at most %d are done", n,
+                           WINDOW_MOST);
+}
+
+/* Whether the padding that is made around x is not out of proportion; else sets the error. */
+static bool is_near(const wb__onnx_call *c, const wb__onnx_windows *s, int i)
+{
+    enum { FEW = 1 << 12, TIMES = 64 };
+    if (s->before[i] + s->end[i] <= FEW + TIMES * (s->in[i] + s->out[i])) return true;
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "padding %lld,%lld around %lld elements, with "
+                           "dilations or of integers", (long long)s->before[i],
+                           (long long)s->end[i], (long long)s->in[i]);
+}
+
+/* Combines the elements of each window; `value` is that of the padding. */
+static wb_tensor *combined(const wb__onnx_call *c, wb_tensor *x, const wb__onnx_windows *s,
+                           combine *f, double value)
+{
+    for (int i = 0; i < s->axes; i++)
+        if (!is_few(c, (double)s->kernel[i]) || !is_near(c, s, i)) return NULL;
     x = padded(x, s, value);
     for (int i = 0; i < s->axes && x; i++) {
         wb_tensor *y = element(x, s, i, 0);
@@ -172,16 +194,20 @@ static wb_tensor *places(wb_tensor *x, const wb__onnx_windows *s, bool columns)
 bool wb__onnx_max_pool(wb__onnx_call *c)
 {
     wb__onnx_windows s;
-    if (!wb__onnx_only(c, POOL " storage_order") || !wb__onnx_has(c, 1) || !read_pool(c, &s))
-        return false;
+    if (!wb__onnx_has(c, 1) || !read_pool(c, &s)) return false;
     wb_tensor *x = c->in[0];
     const wb_dtype t = (wb_dtype)x->dtype;
     if (!wb__dtype_float(t) && t != WB_I8 && t != WB_U8)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s", wb_describe(x));
     const bool is_plain = wb__dtype_float(t) && !is_dilated(&s);
     wb_tensor *y = is_plain ? plain(wb_maxpool_with, x, &s)
-                            : combined(x, &s, wb_maximum, lowest(t));
+                            : combined(c, x, &s, wb_maximum, lowest(t));
     if (y && wb__onnx_wants(c, 1)) {
+        double n = 1;
+        for (int i = 0; i < s.axes; i++) n *= (double)s.kernel[i];
+        for (int i = 0; i < s.axes; i++)
+            if (!is_near(c, &s, i)) return false;
+        if (!is_few(c, n)) return false;
         wb_tensor *at = places(wb_stop_gradient(x), &s, wb__onnx_int(c, "storage_order", 0));
         if (!at) return false;
         c->out[1] = wb_expand_array(at, y->ndim, y->dims);
@@ -218,7 +244,7 @@ bool wb__onnx_max_unpool(wb__onnx_call *c)
 {
     int64_t dims[WB_MAX_DIMS], size;
     const int64_t *shape;
-    if (!wb__onnx_only(c, "kernel_shape pads strides") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *at = c->in[1];
     if (!wb__same_dims(x, at))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s, with places %s", wb_describe(x),
@@ -247,12 +273,22 @@ bool wb__onnx_max_unpool(wb__onnx_call *c)
 
 /* Returns the sums over windows divided by the number of elements of a window, where padding counts
  * as zeros; x has a dtype in which sums are computed. */
-static wb_tensor *mean_of_all(wb_tensor *x, const wb__onnx_windows *s)
+static wb_tensor *mean_of_all(const wb__onnx_call *c, wb_tensor *x, const wb__onnx_windows *s)
 {
     double n = 1;
     if (!is_dilated(s)) return plain(wb_meanpool_with, x, s);
     for (int i = 0; i < s->axes; i++) n *= (double)s->kernel[i];
-    return wb_mul(combined(x, s, wb_add, 0), wb__number_of(1 / n));
+    return wb_mul(combined(c, x, s, wb_add, 0), wb__number_of(1 / n));
+}
+
+/* The number of elements of a window whose first one is at `first` that are at low to high - 1 */
+static int64_t count_within(const wb__onnx_windows *s, int i, int64_t first, int64_t low,
+                            int64_t high)
+{
+    const int64_t step = s->dilation[i], to_low = WB__MAX(low - first, 0);
+    const int64_t from = (to_low + step - 1) / step;
+    const int64_t end = high > first ? (high - first + step - 1) / step : 0;
+    return WB__MAX(WB__MIN(end, s->kernel[i]) - from, 0);
 }
 
 /* Returns y divided by the share of the elements of each window that count, along axis i of space:
@@ -264,11 +300,7 @@ static wb_tensor *over_count(wb_tensor *y, const wb__onnx_windows *s, int i, boo
     double *factor = wb__alloc((size_t)s->out[i] * sizeof *factor);
     bool all = true;
     for (int64_t j = 0; factor && j < s->out[i]; j++) {
-        int64_t n = 0;
-        for (int64_t p = 0; p < s->kernel[i]; p++) {
-            const int64_t at = j * s->stride[i] - s->before[i] + p * s->dilation[i];
-            n += at >= low && at < high;
-        }
+        const int64_t n = count_within(s, i, j * s->stride[i] - s->before[i], low, high);
         all &= n == s->kernel[i];
         factor[j] = (double)s->kernel[i] / (double)n;
     }
@@ -282,12 +314,11 @@ static wb_tensor *over_count(wb_tensor *y, const wb__onnx_windows *s, int i, boo
 bool wb__onnx_average_pool(wb__onnx_call *c)
 {
     wb__onnx_windows s;
-    if (!wb__onnx_only(c, POOL " count_include_pad") || !wb__onnx_has(c, 1) || !read_pool(c, &s))
-        return false;
+    if (!wb__onnx_has(c, 1) || !read_pool(c, &s)) return false;
     const bool padding = wb__onnx_int(c, "count_include_pad", 0);
     wb_tensor *x = c->in[0];
     if (!wb__floating("AveragePool", x)) return false;
-    wb_tensor *y = mean_of_all(wb__wide(x), &s);
+    wb_tensor *y = mean_of_all(c, wb__wide(x), &s);
     for (int i = 0; i < s.axes && y; i++) y = over_count(y, &s, i, padding);
     return wb__onnx_give(c, wb__as(y, (wb_dtype)x->dtype));
 }
@@ -316,21 +347,21 @@ bool wb__onnx_lp_pool(wb__onnx_call *c)
     wb__onnx_windows s;
     int64_t p;
     double n = 1;
-    if (!wb__onnx_only(c, POOL " p") || !wb__onnx_has(c, 1) || !read_pool(c, &s) || !read_p(c, &p))
-        return false;
+    if (!wb__onnx_has(c, 1) || !read_pool(c, &s) || !read_p(c, &p)) return false;
     for (int i = 0; i < s.axes; i++) n *= (double)s.kernel[i];
     wb_tensor *x = c->in[0];
     if (!wb__floating("LpPool", x)) return false;
-    wb_tensor *y = wb_mul(mean_of_all(power_of(wb__wide(x), p), &s), wb__number_of(n));
+    wb_tensor *y = mean_of_all(c, power_of(wb__wide(x), p), &s);
+    y = y ? wb_mul(y, wb__number_of(n)) : NULL;
     return wb__onnx_give(c, wb__as(root_of(y, p), (wb_dtype)x->dtype));
 }
 
 /* ---- pools over all of space ----------------------------------------------------------------- */
 
 /* Returns x, and sets *mask to its axes of space; NULL with the error set. */
-static wb_tensor *whole(const wb__onnx_call *c, const char *attributes, unsigned *mask)
+static wb_tensor *whole(const wb__onnx_call *c, unsigned *mask)
 {
-    if (!wb__onnx_only(c, attributes) || !wb__onnx_has(c, 1)) return NULL;
+    if (!wb__onnx_has(c, 1)) return NULL;
     wb_tensor *x = c->in[0];
     *mask = ((1u << x->ndim) - 1) & ~3u;
     if (x->ndim >= 3 && x->size && wb__dtype_float((wb_dtype)x->dtype)) return x;
@@ -342,14 +373,14 @@ static wb_tensor *whole(const wb__onnx_call *c, const char *attributes, unsigned
 bool wb__onnx_global_average_pool(wb__onnx_call *c)
 {
     unsigned mask;
-    wb_tensor *x = whole(c, "", &mask);
+    wb_tensor *x = whole(c, &mask);
     return wb__onnx_give(c, x ? wb__mean(x, mask, true) : NULL);
 }
 
 bool wb__onnx_global_max_pool(wb__onnx_call *c)
 {
     unsigned mask;
-    wb_tensor *x = whole(c, "", &mask);
+    wb_tensor *x = whole(c, &mask);
     return wb__onnx_give(c, x ? wb__reduce(WB__OP_max, x, mask, true) : NULL);
 }
 
@@ -357,7 +388,7 @@ bool wb__onnx_global_lp_pool(wb__onnx_call *c)
 {
     unsigned mask;
     int64_t p;
-    wb_tensor *x = whole(c, "p", &mask);
+    wb_tensor *x = whole(c, &mask);
     if (!x || !read_p(c, &p)) return false;
     wb_tensor *y = wb__reduce(WB__OP_sum, power_of(wb__wide(x), p), mask, true);
     return wb__onnx_give(c, wb__as(root_of(y, p), (wb_dtype)x->dtype));

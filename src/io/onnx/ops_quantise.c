@@ -94,9 +94,7 @@ bool wb__onnx_quantize_linear(wb__onnx_call *c)
 {
     granularity g;
     wb_dtype t;
-    if (!wb__onnx_only(c, "axis block_size output_dtype precision saturate") ||
-        !wb__onnx_has(c, 2) || !read_byte_type(c, &t) || !read_granularity(c, &g))
-        return false;
+    if (!wb__onnx_has(c, 2) || !read_byte_type(c, &t) || !read_granularity(c, &g)) return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *zero = wb__onnx_in(c, 2);
     wb_dtype in = (wb_dtype)scale->dtype;
     if (!read_float_type(c, "precision", &in)) return false;
@@ -112,9 +110,7 @@ bool wb__onnx_quantize_linear(wb__onnx_call *c)
 bool wb__onnx_dequantize_linear(wb__onnx_call *c)
 {
     granularity g;
-    if (!wb__onnx_only(c, "axis block_size output_dtype") || !wb__onnx_has(c, 2) ||
-        !read_granularity(c, &g))
-        return false;
+    if (!wb__onnx_has(c, 2) || !read_granularity(c, &g)) return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *zero = wb__onnx_in(c, 2);
     if (!is_byte(x) && x->dtype != WB_I32)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s; u8, i8 and i32 are done",
@@ -133,7 +129,7 @@ bool wb__onnx_dequantize_linear(wb__onnx_call *c)
  * in x it is NaN, so that what is computed with it shows the fault; ONNX Runtime leaves NaN out. */
 bool wb__onnx_dynamic_quantize_linear(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0], *zero = wb__number_of(0), *most = wb__number_of(255);
     if (x->dtype != WB_F32 || !x->size)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s; it is f32 with elements",
@@ -183,8 +179,7 @@ static wb_tensor *byte_product(const wb__onnx_call *c, wb_tensor *a, wb_tensor *
 
 bool wb__onnx_mat_mul_integer(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 2) || !has_bytes(c, 0) || !has_bytes(c, 1))
-        return false;
+    if (!wb__onnx_has(c, 2) || !has_bytes(c, 0) || !has_bytes(c, 1)) return false;
     wb_tensor *y = byte_product(c, c->in[0], wb__onnx_in(c, 2), c->in[1], wb__onnx_in(c, 3));
     return wb__onnx_give(c, y ? wb_astype(y, WB_I32) : NULL);
 }
@@ -231,7 +226,7 @@ static bool has_operands(const wb__onnx_call *c)
 
 bool wb__onnx_q_linear_mat_mul(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "") || !has_operands(c)) return false;
+    if (!has_operands(c)) return false;
     wb_tensor *y = byte_product(c, c->in[0], c->in[2], c->in[3], c->in[5]);
     if (!y) return false;
     return give_rescaled(c, wb__as(y, WB_F64), y->ndim - 2, y->ndim - 1);
@@ -251,9 +246,7 @@ static wb_tensor *byte_conv(const wb__onnx_call *c, int x, int x_zero, int w, in
 
 bool wb__onnx_conv_integer(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, WB__ONNX_CONV) || !wb__onnx_has(c, 2) || !has_bytes(c, 0) ||
-        !has_bytes(c, 1))
-        return false;
+    if (!wb__onnx_has(c, 2) || !has_bytes(c, 0) || !has_bytes(c, 1)) return false;
     const wb_tensor *zero = wb__onnx_in(c, 2);
     if (zero && zero->size != 1)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the zero point of x is %s", wb_describe(zero));
@@ -263,7 +256,7 @@ bool wb__onnx_conv_integer(wb__onnx_call *c)
 
 bool wb__onnx_q_linear_conv(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, WB__ONNX_CONV) || !has_operands(c)) return false;
+    if (!has_operands(c)) return false;
     if (c->in[1]->size != 1 || c->in[2]->size != 1)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "scale and zero point of x are %s and %s",
                                wb_describe(c->in[1]), wb_describe(c->in[2]));

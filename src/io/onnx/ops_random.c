@@ -44,7 +44,7 @@ static int shape_of(wb__onnx_call *c, const int64_t **dims)
 bool wb__onnx_random_normal(wb__onnx_call *c)
 {
     const int64_t *dims;
-    if (!wb__onnx_only(c, "dtype mean scale seed shape") || !without_seed(c)) return false;
+    if (!without_seed(c)) return false;
     const int n = shape_of(c, &dims);
     return n >= 0 && normal(c, wb__onnx_dtype_in(c, "dtype", WB_F32), n, dims);
 }
@@ -52,30 +52,28 @@ bool wb__onnx_random_normal(wb__onnx_call *c)
 bool wb__onnx_random_uniform(wb__onnx_call *c)
 {
     const int64_t *dims;
-    if (!wb__onnx_only(c, "dtype low high seed shape") || !without_seed(c)) return false;
+    if (!without_seed(c)) return false;
     const int n = shape_of(c, &dims);
     return n >= 0 && uniform(c, wb__onnx_dtype_in(c, "dtype", WB_F32), n, dims);
 }
 
 bool wb__onnx_random_normal_like(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "dtype mean scale seed") || !wb__onnx_has(c, 1) || !without_seed(c))
-        return false;
+    if (!wb__onnx_has(c, 1) || !without_seed(c)) return false;
     const wb_tensor *x = c->in[0];
     return normal(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim, x->dims);
 }
 
 bool wb__onnx_random_uniform_like(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "dtype low high seed") || !wb__onnx_has(c, 1) || !without_seed(c))
-        return false;
+    if (!wb__onnx_has(c, 1) || !without_seed(c)) return false;
     const wb_tensor *x = c->in[0];
     return uniform(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim, x->dims);
 }
 
 bool wb__onnx_bernoulli(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "dtype seed") || !wb__onnx_has(c, 1) || !without_seed(c)) return false;
+    if (!wb__onnx_has(c, 1) || !without_seed(c)) return false;
     const wb_dtype dtype = wb__onnx_dtype_in(c, "dtype", (wb_dtype)c->in[0]->dtype);
     wb_tensor *y = dtype ? wb_bernoulli(c->in[0]) : NULL;
     return wb__onnx_give(c, y ? wb__as(y, dtype) : NULL);
@@ -102,7 +100,7 @@ bool wb__onnx_dropout(wb__onnx_call *c)
 {
     const int64_t opset = c->node->opset, *training = NULL;
     double p = 0.5;
-    if (!wb__onnx_only(c, opset >= 12 ? "seed" : "ratio") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     (void)wb__onnx_real(c, "ratio", 0.5);       /* has no effect without training */
     const int n = opset >= 12 ? wb__onnx_input_ints(c, 2, &training) : -1;
     if (n == -2) return false;

@@ -127,17 +127,14 @@ static wb_tensor *reduced(const wb__onnx_call *c, reduction kind, wb_tensor *x, 
 static bool reduce(wb__onnx_call *c, reduction kind)
 {
     const int64_t since = kind == SUM ? 13 : 18;
-    const bool by_input = c->node->opset >= since;
-    if (!wb__onnx_only(c, by_input ? "keepdims noop_with_empty_axes" : "axes keepdims") ||
-        !wb__onnx_has(c, 1))
-        return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
     int axes[WB_MAX_DIMS];
     const int n = wb__onnx_axes(c, since, 1, x->ndim, axes);
     if (n == -2) return false;
     unsigned mask = 0;
     for (int i = 0; i < n; i++) mask |= 1u << axes[i];
-    if (n <= 0 && !(by_input && wb__onnx_int(c, "noop_with_empty_axes", 0)))
+    if (n <= 0 && !wb__onnx_int(c, "noop_with_empty_axes", 0))
         mask = (1u << x->ndim) - 1;
     wb_tensor *y = reduced(c, kind, x, mask, wb__onnx_int(c, "keepdims", 1) != 0);
     return wb__onnx_give(c, y == x ? wb__unchanged(x) : y);
@@ -159,12 +156,9 @@ bool wb__onnx_reduce_sum_square(wb__onnx_call *c) { return reduce(c, SUM_SQUARE)
 /* Weber takes the first of equal extremes; the last one is the first of the reversed axis. */
 static bool extreme_place(wb__onnx_call *c, wb_tensor *(*place)(wb_tensor *, int))
 {
-    const bool has_last = c->node->opset >= 12;
-    if (!wb__onnx_only(c, has_last ? "axis keepdims select_last_index" : "axis keepdims") ||
-        !wb__onnx_has(c, 1))
-        return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
-    const bool last = has_last && wb__onnx_int(c, "select_last_index", 0);
+    const bool last = wb__onnx_int(c, "select_last_index", 0) != 0;
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
     if (axis < 0) return false;
     wb_tensor *y = wb__as(place(last ? wb_flip(x, axis) : x, axis), WB_I64);
@@ -181,11 +175,7 @@ bool wb__onnx_arg_min(wb__onnx_call *c) { return extreme_place(c, wb_argmin); }
 bool wb__onnx_top_k(wb__onnx_call *c)
 {
     const int64_t opset = c->node->opset;
-    if (!wb__onnx_only(c, opset < 10   ? "axis k"
-                          : opset < 11 ? "axis"
-                                       : "axis largest sorted") ||
-        !wb__onnx_has(c, opset < 10 ? 1 : 2))
-        return false;
+    if (!wb__onnx_has(c, opset < 10 ? 1 : 2)) return false;
     wb_tensor *x = c->in[0], *place = NULL;
     int64_t k = wb__onnx_int(c, "k", -1);
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -1), x->ndim);
@@ -206,9 +196,7 @@ bool wb__onnx_top_k(wb__onnx_call *c)
 static int read_cumulative(wb__onnx_call *c, bool *exclusive, bool *reverse)
 {
     int64_t given = 0;
-    if (!wb__onnx_only(c, "exclusive reverse") || !wb__onnx_has(c, 2) ||
-        !wb__onnx_input_int(c, 1, &given))
-        return -1;
+    if (!wb__onnx_has(c, 2) || !wb__onnx_input_int(c, 1, &given)) return -1;
     *exclusive = wb__onnx_int(c, "exclusive", 0) != 0;
     *reverse = wb__onnx_int(c, "reverse", 0) != 0;
     return wb__onnx_axis(c, given, c->in[0]->ndim);

@@ -222,8 +222,16 @@ static wb_tensor *nearest(wb__onnx_call *c, wb_tensor *x, const resize *r, int k
 
 /* ---- weighted sums --------------------------------------------------------------------------- */
 
-/* Element i of an axis is the sum over t of weight[t out + i] x[at[t out + i]]. */
-typedef struct { int64_t taps, out; double *at, *weight; } weights;
+enum { FEW_TAPS = 8 };                  /* each is a node of the graph */
+
+/* An element of an axis is the sum over t of weight[t] x[at[t]].  The lists are of one element at a
+ * time, since a file of 200 bytes may name any number of elements. */
+typedef struct {
+    const resize *r;
+    int k;
+    int64_t in, out, taps;
+    double narrow, *at, *weight;
+} weights;
 
 static double filter(const resize *r, double distance)
 {
@@ -233,65 +241,87 @@ static double filter(const resize *r, double distance)
     return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-/* Divides the weights of element i by their sum. */
-static void normalise(weights *w, int64_t i)
-{
-    double sum = 0;
-    for (int64_t t = 0; t < w->taps; t++) sum += w->weight[t * w->out + i];
-    for (int64_t t = 0; sum != 0 && t < w->taps; t++) w->weight[t * w->out + i] /= sum;
-}
-
-/* Sets the weights along an axis.  With antialias a filter that shrinks the axis is wider, by
- * 1 / scale. */
-static bool weigh(weights *w, const resize *r, int k, int64_t in)
+/* With antialias a filter that shrinks the axis is wider, by 1 / scale. */
+static bool weights_make(weights *w, const resize *r, int k, int64_t in)
 {
     const double narrow = r->antialias ? fmin(r->scale[k], 1) : 1;
-    const int64_t reach = (int64_t)ceil((r->mode == LINEAR ? 1 : 2) / narrow);
-    w->taps = 2 * reach;
-    w->out = r->out[k];
-    w->at = wb__alloc_zero((size_t)(w->taps * w->out), sizeof *w->at);
-    w->weight = wb__alloc_zero((size_t)(w->taps * w->out), sizeof *w->weight);
-    if (!w->at || !w->weight) return false;
-    for (int64_t i = 0; i < w->out; i++) {
-        const double x = position(r, k, in, i), first = floor(x) + 1 - (double)reach;
-        for (int64_t t = 0; t < w->taps; t++) {
-            w->at[t * w->out + i] = first + (double)t;
-            w->weight[t * w->out + i] = filter(r, (first + (double)t - x) * narrow);
-        }
-        if (r->antialias) normalise(w, i);
-        for (int64_t t = 0; t < w->taps; t++) {
-            double *at = &w->at[t * w->out + i];
-            if (r->exclude_outside && *at != within(*at, in)) w->weight[t * w->out + i] = 0;
-            *at = within(*at, in);
-        }
-        if (r->exclude_outside) normalise(w, i);
+    const int64_t taps = 2 * (int64_t)ceil((r->mode == LINEAR ? 1 : 2) / narrow);
+    *w = (weights){r, k, in, r->out[k], taps, narrow, NULL, NULL};
+    w->at = wb__alloc((size_t)taps * sizeof *w->at);
+    w->weight = wb__alloc((size_t)taps * sizeof *w->weight);
+    return w->at && w->weight;
+}
+
+/* Divides the weights by their sum. */
+static void normalise(weights *w)
+{
+    double sum = 0;
+    for (int64_t t = 0; t < w->taps; t++) sum += w->weight[t];
+    for (int64_t t = 0; sum != 0 && t < w->taps; t++) w->weight[t] /= sum;
+}
+
+/* Sets the lists to those of element i. */
+static void weigh(weights *w, int64_t i)
+{
+    const resize *r = w->r;
+    const double x = position(r, w->k, w->in, i), first = floor(x) + 1 - (double)(w->taps / 2);
+    for (int64_t t = 0; t < w->taps; t++) {
+        w->at[t] = first + (double)t;
+        w->weight[t] = filter(r, (w->at[t] - x) * w->narrow);
     }
-    return true;
+    if (r->antialias) normalise(w);
+    for (int64_t t = 0; t < w->taps; t++) {
+        double *at = &w->at[t];
+        if (r->exclude_outside && *at != within(*at, w->in)) w->weight[t] = 0;
+        *at = within(*at, w->in);
+    }
+    if (r->exclude_outside) normalise(w);
+}
+
+/* Whether the matrix of a product, [out, in], is small, or not much larger than what the product
+ * reads or makes. */
+static bool fits_matrix(const wb_tensor *x, const weights *w)
+{
+    enum { SMALL = 1 << 18, TIMES = 2 };
+    const int64_t beside = x->size / w->in;
+    return w->out <= SMALL / w->in || WB__MIN(w->in, w->out) <= TIMES * beside;
 }
 
 /* A product with a matrix, [out, in], which is quick for short axes. */
-static wb_tensor *by_matrix(wb_tensor *x, int axis, const weights *w)
+static wb_tensor *by_matrix(wb_tensor *x, int axis, weights *w)
 {
-    const int64_t in = x->dims[axis], dims[2] = {w->out, in};
-    double *m = wb__alloc_zero((size_t)(w->out * in), sizeof *m);
-    for (int64_t j = 0; m && j < w->taps * w->out; j++)
-        m[j % w->out * in + (int64_t)w->at[j]] += w->weight[j];
+    const int64_t dims[2] = {w->out, w->in};
+    double *m = wb__alloc_zero((size_t)(w->out * w->in), sizeof *m);
+    for (int64_t i = 0; m && i < w->out; i++) {
+        weigh(w, i);
+        for (int64_t t = 0; t < w->taps; t++) m[i * w->in + (int64_t)w->at[t]] += w->weight[t];
+    }
     return wb__along_axis(x, axis, wb__onnx_doubles(x, m, (wb_dtype)x->dtype, 2, dims));
 }
 
-static double *copy_of(const double *values, int64_t n)
+/* Sets *at and *weight to the lists of taps `from` to before `end` of all elements, tap by tap.
+ * They are NULL, both, if memory is out. */
+static void list_taps(weights *w, int64_t from, int64_t end, double **at, double **weight)
 {
-    double *y = wb__alloc((size_t)n * sizeof *y);
-    if (y) memcpy(y, values, (size_t)n * sizeof *y);
-    return y;
+    const size_t n = (size_t)((end - from) * w->out);
+    *at = wb__alloc(n * sizeof **at);
+    *weight = *at ? wb__alloc(n * sizeof **weight) : NULL;
+    if (!*weight) wb__free(*at), *at = NULL;
+    for (int64_t i = 0; *at && i < w->out; i++) {
+        weigh(w, i);
+        for (int64_t t = from; t < end; t++) {
+            (*at)[(t - from) * w->out + i] = w->at[t];
+            (*weight)[(t - from) * w->out + i] = w->weight[t];
+        }
+    }
 }
 
-static wb_tensor *by_index(wb_tensor *x, int axis, const weights *w)
+static wb_tensor *by_index(wb_tensor *x, int axis, weights *w)
 {
     wb_tensor *y = NULL;
     for (int64_t t = 0; t < w->taps; t++) {
-        double *at = copy_of(w->at + t * w->out, w->out);
-        double *weight = copy_of(w->weight + t * w->out, w->out);
+        double *at, *weight;
+        list_taps(w, t, t + 1, &at, &weight);
         wb_tensor *index = wb__onnx_doubles(x, at, WB_I32, 1, &w->out);
         wb_tensor *factor = wb__onnx_along(x, weight, (wb_dtype)x->dtype, axis, w->out);
         wb_tensor *part = wb_mul(wb_take_axis(x, index, axis), factor);
@@ -301,13 +331,37 @@ static wb_tensor *by_index(wb_tensor *x, int axis, const weights *w)
     return y;
 }
 
+/* All elements that have weights, [before, taps, out, behind], times these, as one sum. */
+static wb_tensor *by_sum(wb_tensor *x, int axis, weights *w)
+{
+    const int64_t all = w->taps * w->out, factors[4] = {1, w->taps, w->out, 1};
+    int64_t dims[WB_MAX_DIMS], four[4] = {1, w->taps, w->out, 1};
+    double *at, *weight;
+    for (int i = 0; i < x->ndim; i++) {
+        dims[i] = i == axis ? w->out : x->dims[i];
+        if (i != axis) four[i < axis ? 0 : 3] *= x->dims[i];
+    }
+    const int ndim = x->ndim;
+    list_taps(w, 0, w->taps, &at, &weight);
+    wb_tensor *index = wb__onnx_doubles(x, at, WB_I32, 1, &all);
+    wb_tensor *factor = wb__onnx_doubles(x, weight, (wb_dtype)x->dtype, 4, factors);
+    x = wb_take_axis(x, index, axis);
+    x = x ? wb_mul(wb_reshape_array(x, 4, four), factor) : NULL;
+    x = x ? wb__reduce(WB__OP_sum, x, 1u << 1, false) : NULL;
+    return x ? wb_reshape_array(x, ndim, dims) : NULL;
+}
+
 static wb_tensor *interpolated(wb_tensor *x, const resize *r, int k)
 {
-    weights w = {0, 0, NULL, NULL};
-    const int64_t in = x->dims[r->axis[k]];
+    weights w;
+    const int axis = r->axis[k];
     wb_tensor *y = NULL;
-    if (weigh(&w, r, k, in))
-        y = in <= 64 * w.taps ? by_matrix(x, r->axis[k], &w) : by_index(x, r->axis[k], &w);
+    if (weights_make(&w, r, k, x->dims[axis])) {
+        const bool is_short = w.in <= 64 * w.taps;
+        y = is_short && fits_matrix(x, &w) ? by_matrix(x, axis, &w)
+            : w.taps <= FEW_TAPS           ? by_index(x, axis, &w)
+                                           : by_sum(x, axis, &w);
+    }
     wb__free(w.at);
     wb__free(w.weight);
     return y;
@@ -315,26 +369,47 @@ static wb_tensor *interpolated(wb_tensor *x, const resize *r, int k)
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
+/* Whether x has elements, and the result as many as a tensor may have; else sets the error. */
+static bool has_result(const wb__onnx_call *c, const resize *r)
+{
+    const wb_tensor *x = c->in[0];
+    int64_t dims[WB_MAX_DIMS], size;
+    memcpy(dims, x->dims, sizeof dims);
+    for (int k = 0; k < r->n; k++) {
+        const int axis = r->axis[k];
+        if (x->dims[axis] < 1 || r->out[k] < 1)
+            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "axis %d of %s gets %lld elements", axis,
+                                   wb_describe(x), (long long)r->out[k]);
+        dims[axis] = r->out[k];
+    }
+    return wb__check_dims("result", x->ndim, dims, &size);
+}
+
+static wb_tensor *resized_along(wb__onnx_call *c, wb_tensor *x, const resize *r, int k)
+{
+    const int64_t in = x->dims[r->axis[k]];
+    const bool whole = r->where != CROP || (r->start[k] == 0 && r->end[k] == 1);
+    if (r->out[k] == in && r->scale[k] == 1 && whole) return x;
+    x = r->mode == NEAREST ? nearest(c, x, r, k) : interpolated(x, r, k);
+    return extrapolated(x, r, k, in);
+}
+
+/* Axes that shrink come first, so that nothing between is larger than x and the result. */
 static bool resized(wb__onnx_call *c, const resize *r)
 {
     wb_tensor *x = c->in[0];
     const wb_dtype t = (wb_dtype)x->dtype;
+    if (!has_result(c, r)) return false;
     if (r->mode != NEAREST) {
         if (!wb__dtype_float(t))
             return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode %s of %s",
                                    r->mode == LINEAR ? "linear" : "cubic", wb_describe(x));
         x = wb__wide(x);
     }
-    for (int k = 0; k < r->n && x; k++) {
-        const int64_t in = x->dims[r->axis[k]];
-        if (in < 1 || r->out[k] < 1)
-            return wb__onnx_refuse(c, WB_ERROR_SHAPE, "axis %d of %s gets %lld elements",
-                                   r->axis[k], wb_describe(x), (long long)r->out[k]);
-        const bool whole = r->where != CROP || (r->start[k] == 0 && r->end[k] == 1);
-        if (r->out[k] == in && r->scale[k] == 1 && whole) continue;
-        x = r->mode == NEAREST ? nearest(c, x, r, k) : interpolated(x, r, k);
-        x = extrapolated(x, r, k, in);
-    }
+    for (int grows = 0; grows < 2; grows++)
+        for (int k = 0; k < r->n && x; k++)
+            if ((r->out[k] >= c->in[0]->dims[r->axis[k]]) == grows)
+                x = resized_along(c, x, r, k);
     return wb__onnx_give(c, wb__as(x, t));
 }
 
@@ -343,9 +418,7 @@ static bool resized_by_scales(wb__onnx_call *c)
 {
     resize r = {.where = ASYMMETRIC, .round = FLOOR};
     const double *scales;
-    if (!wb__onnx_only(c, "mode") || !wb__onnx_has(c, 2) || !read_mode(c, &r) ||
-        !read_axes(c, c->in[0], &r))
-        return false;
+    if (!wb__onnx_has(c, 2) || !read_mode(c, &r) || !read_axes(c, c->in[0], &r)) return false;
     if (r.mode == CUBIC) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode is \"cubic\"");
     const int count = wb__onnx_input_reals(c, 1, &scales);
     return count >= 0 && take_scales(c, c->in[0], count, scales, &r) && resized(c, &r);
@@ -359,10 +432,7 @@ bool wb__onnx_resize(wb__onnx_call *c)
     const double *scales = NULL;
     const int64_t *sizes = NULL;
     if (c->node->opset < 11) return resized_by_scales(c);
-    if (!wb__onnx_only(c, "antialias axes coordinate_transformation_mode cubic_coeff_a "
-                       "exclude_outside extrapolation_value keep_aspect_ratio_policy mode "
-                       "nearest_mode") ||
-        !wb__onnx_has(c, 1) || !read_attributes(c, &r) || !read_axes(c, c->in[0], &r) ||
+    if (!wb__onnx_has(c, 1) || !read_attributes(c, &r) || !read_axes(c, c->in[0], &r) ||
         !read_roi(c, &r))
         return false;
     const int n_scales = wb__onnx_input_reals(c, 2, &scales);

@@ -24,7 +24,7 @@ static void *values_of(const wb__onnx_call *c, wb_tensor *x, wb_dtype dtype)
 bool wb__onnx_compress(wb__onnx_call *c)
 {
     const int64_t *condition;
-    if (!wb__onnx_only(c, "axis") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     const bool flat = !wb__onnx_attribute(c, "axis");
     wb_tensor *x = flat ? wb_reshape_array(c->in[0], 1, &c->in[0]->size) : c->in[0];
     const int axis = x ? wb__onnx_axis(c, flat ? 0 : wb__onnx_int(c, "axis", 0), x->ndim) : -1;
@@ -47,7 +47,7 @@ bool wb__onnx_compress(wb__onnx_call *c)
 /* [axes, elements]: column k has the place of the k-th element that is not 0. */
 bool wb__onnx_non_zero(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
     const int64_t size = x->size;
     uint8_t *truth = values_of(c, x, WB_BOOL);
@@ -162,7 +162,7 @@ static bool give_unique(wb__onnx_call *c, wb_tensor *x, int axis, int64_t n, con
 
 bool wb__onnx_unique(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "axis sorted") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     const bool flat = !wb__onnx_attribute(c, "axis");
     wb_tensor *x = flat ? wb_reshape_array(c->in[0], 1, &c->in[0]->size) : c->in[0];
     const int axis = x ? wb__onnx_axis(c, flat ? 0 : wb__onnx_int(c, "axis", 0), x->ndim) : -1;

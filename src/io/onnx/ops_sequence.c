@@ -27,7 +27,6 @@ typedef struct {
 
 /* A kind of cell.  `step` replaces the states by the new ones; x is W·x + bias, [N, G H]. */
 typedef struct {
-    const char *attributes;
     int gates, states, functions;
     const char *by_default[3];          /* its functions */
     bool (*step)(const pass *p, wb_tensor *x, wb_tensor **states);
@@ -148,12 +147,9 @@ static bool gru_step(const pass *p, wb_tensor *x, wb_tensor **s)
     return s[0];
 }
 
-#define COMMON "activation_alpha activation_beta activations clip direction hidden_size layout"
-static const cell_kind rnn_kind = {COMMON, 1, 1, 1, {"Tanh"}, rnn_step};
-static const cell_kind lstm_kind = {COMMON " input_forget", 4, 2, 3, {"Sigmoid", "Tanh", "Tanh"},
-                                    lstm_step};
-static const cell_kind gru_kind = {COMMON " linear_before_reset", 3, 1, 2, {"Sigmoid", "Tanh"},
-                                   gru_step};
+static const cell_kind rnn_kind = {1, 1, 1, {"Tanh"}, rnn_step};
+static const cell_kind lstm_kind = {4, 2, 3, {"Sigmoid", "Tanh", "Tanh"}, lstm_step};
+static const cell_kind gru_kind = {3, 1, 2, {"Sigmoid", "Tanh"}, gru_step};
 
 /* ---- a node ---------------------------------------------------------------------------------- */
 
@@ -244,9 +240,7 @@ static bool shapes_fit(const wb__onnx_call *c, const recurrent *r)
 static bool read_recurrent(wb__onnx_call *c, const cell_kind *kind, recurrent *r)
 {
     *r = (recurrent){.kind = kind};
-    if (!wb__onnx_only(c, kind->attributes) || !wb__onnx_has(c, 3) || !read_direction(c, r) ||
-        !refuse_options(c))
-        return false;
+    if (!wb__onnx_has(c, 3) || !read_direction(c, r) || !refuse_options(c)) return false;
     wb_tensor *x = c->in[0], *lengths = wb__onnx_in(c, 4);
     if (x->ndim != 3 || c->in[2]->ndim != 3 || !wb__dtype_float((wb_dtype)x->dtype))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "X is %s, and R is %s", wb_describe(x),

@@ -13,8 +13,7 @@ bool wb__onnx_reshape(wb__onnx_call *c)
     const int64_t *given;
     int64_t dims[WB_MAX_DIMS];
     bool zero = false, rest = false;
-    if (!wb__onnx_only(c, c->node->opset >= 14 ? "allowzero" : "") || !wb__onnx_has(c, 2))
-        return false;
+    if (!wb__onnx_has(c, 2)) return false;
     const bool allowed = wb__onnx_int(c, "allowzero", 0) != 0;
     const int n = wb__onnx_input_ints(c, 1, &given);
     const wb_tensor *x = c->in[0];
@@ -42,7 +41,7 @@ bool wb__onnx_transpose(wb__onnx_call *c)
 {
     const int64_t *given;
     int64_t order[WB_MAX_DIMS];
-    if (!wb__onnx_only(c, "perm") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     const int n = wb__onnx_ints(c, "perm", &given), ndim = c->in[0]->ndim;
     if (n > 0) return wb__onnx_give(c, wb_permute_array(c->in[0], n, given));
     for (int i = 0; i < ndim; i++) order[i] = ndim - 1 - i;
@@ -52,7 +51,7 @@ bool wb__onnx_transpose(wb__onnx_call *c)
 /* The axes before `axis` become one, and those from it on. */
 bool wb__onnx_flatten(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "axis") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     const wb_tensor *x = c->in[0];
     int64_t axis = wb__onnx_int(c, "axis", 1), dims[2] = {1, 1};
     if (axis != x->ndim && (axis = wb__onnx_axis(c, axis, x->ndim)) < 0) return false;
@@ -64,7 +63,7 @@ bool wb__onnx_squeeze(wb__onnx_call *c)
 {
     int axes[WB_MAX_DIMS], ndim = 0;
     int64_t dims[WB_MAX_DIMS];
-    if (!wb__onnx_only(c, c->node->opset >= 13 ? "" : "axes") || !wb__onnx_has(c, 1)) return false;
+    if (!wb__onnx_has(c, 1)) return false;
     const wb_tensor *x = c->in[0];
     const int n = wb__onnx_axes(c, 13, 1, x->ndim, axes);
     if (n == -2) return false;
@@ -88,8 +87,7 @@ bool wb__onnx_unsqueeze(wb__onnx_call *c)
     const int64_t *given;
     int axes[WB_MAX_DIMS], from = 0;
     int64_t dims[WB_MAX_DIMS];
-    if (!wb__onnx_only(c, by_input ? "" : "axes") || !wb__onnx_has(c, by_input ? 2 : 1))
-        return false;
+    if (!wb__onnx_has(c, by_input ? 2 : 1)) return false;
     const wb_tensor *x = c->in[0];
     const int n = by_input ? wb__onnx_input_ints(c, 1, &given) : wb__onnx_ints(c, "axes", &given);
     if (n == -2) return false;
@@ -108,7 +106,7 @@ bool wb__onnx_unsqueeze(wb__onnx_call *c)
 bool wb__onnx_expand_to(wb__onnx_call *c)
 {
     const int64_t *shape;
-    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     const int n = wb__onnx_input_ints(c, 1, &shape);
     const wb_tensor *x = c->in[0];
     const int ndim = WB__MAX(n, x->ndim);
@@ -127,7 +125,7 @@ bool wb__onnx_expand_to(wb__onnx_call *c)
 bool wb__onnx_tile(wb__onnx_call *c)
 {
     const int64_t *counts;
-    if (!wb__onnx_only(c, "") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     const int n = wb__onnx_input_ints(c, 1, &counts);
     if (n < 0) return false;
     if (n != c->in[0]->ndim)
@@ -140,7 +138,7 @@ bool wb__onnx_tile(wb__onnx_call *c)
 
 bool wb__onnx_concat(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "axis") || !wb__onnx_has(c, WB__MAX(c->n_in, 1))) return false;
+    if (!wb__onnx_has(c, WB__MAX(c->n_in, 1))) return false;
     const wb__onnx_attr *given = wb__onnx_attribute(c, "axis");
     if (!given) return wb__onnx_refuse(c, WB_ERROR_FORMAT, "it has no axis");
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), c->in[0]->ndim);
@@ -159,11 +157,7 @@ static int split_sizes(wb__onnx_call *c, const int64_t **sizes)
 bool wb__onnx_split(wb__onnx_call *c)
 {
     const int64_t opset = c->node->opset, *sizes = NULL;
-    if (!wb__onnx_only(c, opset >= 18   ? "axis num_outputs"
-                          : opset >= 13 ? "axis"
-                                        : "axis split") ||
-        !wb__onnx_has(c, 1))
-        return false;
+    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
     const int n = axis < 0 ? -2 : split_sizes(c, &sizes);
@@ -249,9 +243,7 @@ bool wb__onnx_slice(wb__onnx_call *c)
 {
     slices s;
     int64_t from[WB_MAX_DIMS] = {0}, count[WB_MAX_DIMS], step[WB_MAX_DIMS];
-    if (!wb__onnx_only(c, c->node->opset >= 10 ? "" : "axes ends starts") ||
-        !wb__onnx_has(c, 1) || !read_slices(c, &s))
-        return false;
+    if (!wb__onnx_has(c, 1) || !read_slices(c, &s)) return false;
     wb_tensor *x = c->in[0];
     unsigned seen = 0;
     bool cut = false;
@@ -296,11 +288,10 @@ static wb_tensor *rearranged(wb_tensor *x, const int64_t six[6], const int64_t o
     return x ? wb_reshape_array(x, 4, four) : NULL;
 }
 
-/* Reads the mode, which the operator has from opset `since` on: whether the channels are before the
- * elements of a block, not behind them.  Returns false with the error set. */
-static bool read_block_mode(wb__onnx_call *c, int64_t since, bool *channels_first)
+/* Reads the mode: whether the channels are before the elements of a block, not behind them.
+ * Returns false with the error set. */
+static bool read_block_mode(wb__onnx_call *c, bool *channels_first)
 {
-    if (!wb__onnx_only(c, c->node->opset >= since ? "blocksize mode" : "blocksize")) return false;
     const char *mode = wb__onnx_text(c, "mode", "DCR");
     *channels_first = !strcmp(mode, "CRD");
     if (*channels_first || !strcmp(mode, "DCR")) return true;
@@ -310,7 +301,7 @@ static bool read_block_mode(wb__onnx_call *c, int64_t since, bool *channels_firs
 bool wb__onnx_depth_to_space(wb__onnx_call *c)
 {
     bool channels_first;
-    if (!read_block_mode(c, 11, &channels_first)) return false;
+    if (!read_block_mode(c, &channels_first)) return false;
     const int64_t b = block_size(c, false);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, n = d[1] / (b * b);
@@ -326,7 +317,7 @@ bool wb__onnx_depth_to_space(wb__onnx_call *c)
 bool wb__onnx_space_to_depth(wb__onnx_call *c)
 {
     bool channels_first;
-    if (!read_block_mode(c, 28, &channels_first)) return false;
+    if (!read_block_mode(c, &channels_first)) return false;
     const int64_t b = block_size(c, true);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, h = d[2] / b, w = d[3] / b;
@@ -341,8 +332,7 @@ bool wb__onnx_space_to_depth(wb__onnx_call *c)
 bool wb__onnx_trilu(wb__onnx_call *c)
 {
     int64_t k = 0;
-    if (!wb__onnx_only(c, "upper") || !wb__onnx_has(c, 1) || !wb__onnx_input_int(c, 1, &k))
-        return false;
+    if (!wb__onnx_has(c, 1) || !wb__onnx_input_int(c, 1, &k)) return false;
     return wb__onnx_give(c, wb__onnx_int(c, "upper", 1) ? wb_triu(c->in[0], k)
                                                         : wb_tril(c->in[0], k));
 }
@@ -351,7 +341,7 @@ bool wb__onnx_trilu(wb__onnx_call *c)
  * order: they are taken by their places. */
 bool wb__onnx_reverse_sequence(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, "batch_axis time_axis") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *lengths = wb__as(c->in[1], WB_I64);
     const int batch = wb__onnx_axis(c, wb__onnx_int(c, "batch_axis", 1), x->ndim);
     const int time = wb__onnx_axis(c, wb__onnx_int(c, "time_axis", 0), x->ndim);

@@ -5,6 +5,7 @@
 #include "weber/signal.h"
 
 #include <math.h>
+#include <string.h>
 
 static const double pi = 3.14159265358979323846;
 
@@ -56,6 +57,50 @@ static wb_tensor *transformed(wb_tensor *x, const wb_stft_options *o, bool onesi
     if (parts == 1) return part[0];
     return wb_concat(-1, wb_sub(half(part[0], 0), half(part[1], 1)),
                      wb_add(half(part[0], 1), half(part[1], 0)));
+}
+
+/* How many numbers the matrices of wb_stft have for n elements, at the least */
+static double matrix_size(int64_t n)
+{
+    double least = (double)n * (double)n;
+    for (int64_t d = 2; d * d <= n; d++)
+        for (int k = 0; n % d == 0 && k < 2; k++) {
+            const double n1 = (double)(k ? d : n / d), n2 = (double)n / n1;
+            least = fmin(least, (double)n * n1 + 4 * n2 * n2);
+        }
+    return least;
+}
+
+/* Returns the transform of one frame of n elements, of which x, [..., L, 1 or 2], has the first:
+ * [..., 1, F, 2].  The others are 0, and need no rows of a matrix, which is [L, 2 F]: a file of 200
+ * bytes may name any n. */
+static wb_tensor *transformed_rows(wb_tensor *x, int64_t n, bool onesided)
+{
+    const int64_t rows = x->dims[x->ndim - 2], f = onesided ? n / 2 + 1 : n;
+    const int64_t parts = x->dims[x->ndim - 1], dims[2] = {rows, 2 * f};
+    wb_tensor *part[2] = {NULL, NULL};
+    double *m = wb__alloc((size_t)(2 * rows * f) * sizeof *m + 1);
+    for (int64_t i = 0; m && i < rows * f; i++) {
+        const double angle = 2 * pi / (double)n * (double)(i / f * (i % f) % n);
+        m[2 * i] = cos(angle);
+        m[2 * i + 1] = -sin(angle);
+    }
+    wb_tensor *wide = wb__wide(x);
+    wb_tensor *w = wb__onnx_doubles(x, m, wide ? (wb_dtype)wide->dtype : WB_F32, 2, dims);
+    for (int64_t i = 0; i < parts; i++) {
+        wb_tensor *y = wb_unsqueeze(wb_squeeze(half(wide, (int)i), -1), -2);
+        y = wb_unsqueeze(wb_matmul(y, w), -1);
+        if (!y) return NULL;
+        int64_t shape[WB_MAX_DIMS];
+        memcpy(shape, y->dims, sizeof shape);
+        shape[y->ndim - 2] = f;
+        shape[y->ndim - 1] = 2;
+        part[i] = wb_reshape_array(y, y->ndim, shape);
+    }
+    if (parts == 2)
+        part[0] = wb_concat(-1, wb_sub(half(part[0], 0), half(part[1], 1)),
+                            wb_add(half(part[0], 1), half(part[1], 0)));
+    return wb__as(part[0], (wb_dtype)x->dtype);
 }
 
 /* Returns x with n elements along axis -2: cut off, or with zeros behind it. */
@@ -111,22 +156,32 @@ static bool read_dft_axis(wb__onnx_call *c, int *axis)
     return *axis >= 0;
 }
 
-/* The inverse of n elements, conj(F(conj(x))) / n. */
-static wb_tensor *inverse(wb_tensor *x, const wb_stft_options *o)
+/* Returns the transform of x with n elements along axis -2: [..., 1, F, 2]. */
+static wb_tensor *transformed_to(wb_tensor *x, int64_t n, bool onesided)
 {
-    const double n = (double)o->n_fft;
-    wb_tensor *y = x->dims[x->ndim - 1] == 2 ? conjugate(x) : x;
-    y = y ? conjugate(transformed(y, o, false)) : NULL;
-    return wb_mul(y, wb__number_of(1 / n));
+    const int64_t has = x ? x->dims[x->ndim - 2] : 0;
+    const double f = (double)(onesided ? n / 2 + 1 : n);
+    if (!x) return NULL;
+    if (has && has < n && 2 * (double)has * f < matrix_size(n))
+        return transformed_rows(x, n, onesided);
+    const wb_stft_options o = frames_of(n, n, NULL);
+    x = resized(x, n);
+    return x ? transformed(x, &o, onesided) : NULL;
+}
+
+/* The inverse of n elements, conj(F(conj(x))) / n. */
+static wb_tensor *inverse(wb_tensor *x, int64_t n)
+{
+    wb_tensor *y = x && x->dims[x->ndim - 1] == 2 ? conjugate(x) : x;
+    y = conjugate(transformed_to(y, n, false));
+    return wb_mul(y, wb__number_of(1 / (double)n));
 }
 
 bool wb__onnx_dft(wb__onnx_call *c)
 {
     int axis;
     int64_t n;
-    if (!wb__onnx_only(c, c->node->opset < 20 ? "axis inverse onesided" : "inverse onesided") ||
-        !wb__onnx_has(c, 1) || !is_signal(c, c->in[0]) || !read_dft_axis(c, &axis))
-        return false;
+    if (!wb__onnx_has(c, 1) || !is_signal(c, c->in[0]) || !read_dft_axis(c, &axis)) return false;
     const bool back = wb__onnx_int(c, "inverse", 0), onesided = wb__onnx_int(c, "onesided", 0);
     wb_tensor *x = c->in[0], *y;
     const int64_t has = x->dims[axis], parts = x->dims[x->ndim - 1];
@@ -134,14 +189,14 @@ bool wb__onnx_dft(wb__onnx_call *c)
     if (onesided && parts != (back ? 2 : 1))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "onesided: its input is %s; it takes a real "
                                "signal, or with inverse a complex one", wb_describe(x));
-    const wb_stft_options o = frames_of(n, n, NULL);
-    x = resized(exchanged(x, axis), back && onesided ? n / 2 + 1 : n);
-    if (!x) return false;
+    x = exchanged(x, axis);
     if (back && onesided) {
-        y = wb_istft_with(wb_unsqueeze(x, -3), &o);
+        const wb_stft_options o = frames_of(n, n, NULL);
+        x = resized(x, n / 2 + 1);
+        y = x ? wb_istft_with(wb_unsqueeze(x, -3), &o) : NULL;
         return wb__onnx_give(c, exchanged(y ? wb_unsqueeze(y, -1) : NULL, axis));
     }
-    y = back ? inverse(x, &o) : transformed(x, &o, onesided);
+    y = back ? inverse(x, n) : transformed_to(x, n, onesided);
     return wb__onnx_give(c, exchanged(y ? wb_squeeze(y, -3) : NULL, axis));
 }
 
@@ -149,7 +204,7 @@ bool wb__onnx_dft(wb__onnx_call *c)
 bool wb__onnx_stft(wb__onnx_call *c)
 {
     int64_t length, step;
-    if (!wb__onnx_only(c, "onesided") || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *window = wb__onnx_in(c, 2);
     if (x->ndim == 2) x = wb_unsqueeze(x, -1);
     if (!is_signal(c, x)) return false;
@@ -183,9 +238,7 @@ static bool give_window(wb__onnx_call *c, double a, double b, double d)
 {
     int64_t n;
     wb_dtype t;
-    if (!wb__onnx_only(c, "output_datatype periodic") || !wb__onnx_has(c, 1) ||
-        !read_length(c, 0, 0, &n) || !read_type(c, &t))
-        return false;
+    if (!wb__onnx_has(c, 1) || !read_length(c, 0, 0, &n) || !read_type(c, &t)) return false;
     const int64_t m = wb__onnx_int(c, "periodic", 1) ? n : n - 1;
     double *w = wb__alloc((size_t)n * sizeof *w);
     for (int64_t k = 0; w && k < n; k++) {
@@ -225,8 +278,7 @@ bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
     int64_t filters, length, rate;
     double low = 0, high = 0;
     wb_dtype t;
-    if (!wb__onnx_only(c, "output_datatype") || !wb__onnx_has(c, 5) ||
-        !read_length(c, 0, 0, &filters) || !read_length(c, 1, 0, &length) ||
+    if (!wb__onnx_has(c, 5) || !read_length(c, 0, 0, &filters) || !read_length(c, 1, 0, &length) ||
         !read_length(c, 2, 0, &rate) || !wb__onnx_input_real(c, 3, &low) ||
         !wb__onnx_input_real(c, 4, &high) || !read_type(c, &t))
         return false;
@@ -234,8 +286,10 @@ bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "filters from %g to %g hertz of a rate %lld",
                                low, high, (long long)rate);
     const int64_t rows = length / 2 + 1, dims[2] = {rows, filters};
+    int64_t size;
+    if (!wb__check_dims("result", 2, dims, &size)) return false;
     const double step = (to_mel(high) - to_mel(low)) / (double)(filters + 2);
-    double *m = wb__alloc_zero((size_t)(rows * filters), sizeof *m);
+    double *m = wb__alloc_zero((size_t)size, sizeof *m);
     for (int64_t i = 0; m && i < filters; i++) {
         int64_t corner[3];
         for (int k = 0; k < 3; k++) {

@@ -13,7 +13,7 @@ static wb_tensor *number(double v) { return wb__number_of(v); }
 #define FUNCTION(name, value)                                                                      \
     bool wb__onnx_##name(wb__onnx_call *c)                                                         \
     {                                                                                              \
-        if (!wb__onnx_only(c, "") || !wb__onnx_floating(c, 0)) return false;                       \
+        if (!wb__onnx_floating(c, 0)) return false;                                                \
         wb_tensor *x = wb__wide(c->in[0]);                                                         \
         return wb__onnx_give(c, wb__as(value, (wb_dtype)c->in[0]->dtype));                         \
     }

@@ -166,7 +166,7 @@ wb_tensor *wb__onnx_conv_of(const wb__onnx_call *c, wb_tensor *x, wb_tensor *w, 
 
 bool wb__onnx_conv(wb__onnx_call *c)
 {
-    if (!wb__onnx_only(c, WB__ONNX_CONV) || !wb__onnx_has(c, 2)) return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *b = wb__onnx_in(c, 2);
     return wb__onnx_give(c, wb__onnx_conv_of(c, c->in[0], c->in[1], b ? b : WB_NONE));
 }
@@ -214,8 +214,7 @@ static wb_tensor *extended(wb_tensor *y, const wb__onnx_windows *s, const int64_
 bool wb__onnx_conv_transpose(wb__onnx_call *c)
 {
     wb__onnx_windows s;
-    if (!wb__onnx_only(c, WB__ONNX_CONV " output_padding output_shape") || !wb__onnx_has(c, 2))
-        return false;
+    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *w = c->in[1], *b = wb__onnx_in(c, 2);
     if (!b) b = WB_NONE;
     if (!kernel_fits(c, x, w) || !read_sizes(c, x, w->dims + 2, &s) || !read_transposed(c, &s))

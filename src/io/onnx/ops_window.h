@@ -21,8 +21,6 @@ typedef struct {
 bool wb__onnx_windows_read(const wb__onnx_call *c, const wb_tensor *x, const int64_t *kernel,
                            wb__onnx_windows *s);
 
-/* The attributes that wb__onnx_conv_of reads, for wb__onnx_only. */
-#define WB__ONNX_CONV "auto_pad dilations group kernel_shape pads strides"
 /* Conv of x and w with the attributes of the node; b is [K] or WB_NONE.  NULL: the error is set. */
 wb_tensor *wb__onnx_conv_of(const wb__onnx_call *c, wb_tensor *x, wb_tensor *w, wb_tensor *b);
 

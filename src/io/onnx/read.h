@@ -110,7 +110,7 @@ int wb__name_set_find(const wb__name_set *s, wb__span text);
 /* The same, and a text that is not there is added, with *is_new set.  -1: out of memory. */
 int wb__name_set_add(wb__onnx_model *m, wb__name_set *s, wb__span text, bool *is_new);
 int wb__onnx_read_opset(wb__onnx_reader *r, wb__wire in, wb__opsets *to);
-/* Checks the version of ONNX's own operators; 0 if `s` has none. */
+/* Checks the versions of the domains; *opset: that of ONNX's own operators, 0 if `s` has none. */
 int wb__onnx_check_opset(const wb__onnx_reader *r, const wb__opsets *s, int64_t *opset);
 wb__span wb__onnx_domain(wb__span domain);      /* "" for "ai.onnx" */
 static inline wb__span wb__span_of(const char *text) { return (wb__span){text, strlen(text)}; }

@@ -88,25 +88,6 @@ int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list
     return a ? a->n : -1;
 }
 
-static bool among(const char *names, const char *name)
-{
-    const size_t n = strlen(name);
-    for (const char *at = names; *at; at += strcspn(at, " ")) {
-        at += strspn(at, " ");
-        if (n && !strncmp(at, name, n) && (at[n] == ' ' || !at[n])) return true;
-    }
-    return false;
-}
-
-bool wb__onnx_only(const wb__onnx_call *c, const char *names)
-{
-    for (int i = 0; i < c->node->n_attrs; i++)
-        if (!among(names, c->node->attrs[i].name))
-            return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its attribute '%.100s' is not known",
-                                   c->node->attrs[i].name);
-    return true;
-}
-
 int wb__onnx_axis(const wb__onnx_call *c, int64_t axis, int ndim)
 {
     if (axis >= -ndim && axis < ndim) return (int)(axis < 0 ? axis + ndim : axis);
@@ -386,14 +367,22 @@ static bool call_function(wb__onnx_call *c, wb__onnx_known known)
     return ok;
 }
 
-/* Puts the results of a call into the graph.  A node that reads a result that is NULL fails. */
-static void take_outputs(const wb__onnx_call *c, wb__onnx_known known, bool control)
+/* Puts the results of a call into the graph.  A node that reads a result that is NULL fails, and a
+ * result of another type than the file declares. */
+static bool take_outputs(const wb__onnx_call *c, wb__onnx_known known, bool control)
 {
     wb__onnx_run *r = c->run;
-    for (int i = 0; i < c->n_out; i++)
-        if (wb__onnx_wants(c, i))
-            r->frame->values[c->node->out[i]] =
-                (wb__onnx_call_value){c->out[i], NULL, control ? r->out_known[i] : known};
+    for (int i = 0; i < c->n_out; i++) {
+        if (!wb__onnx_wants(c, i)) continue;
+        const wb__onnx_value *v = &r->frame->graph->values[c->node->out[i]];
+        if (c->out[i] && v->type && wb__onnx_dtype(v->type) != (wb_dtype)c->out[i]->dtype)
+            return wb__onnx_refuse(c, WB_ERROR_DTYPE, "its output \"%.100s\" is %s, and the file "
+                                   "declares it as %s", v->name, wb_describe(c->out[i]),
+                                   wb__onnx_type_name(v->type));
+        r->frame->values[c->node->out[i]] =
+            (wb__onnx_call_value){c->out[i], NULL, control ? r->out_known[i] : known};
+    }
+    return true;
 }
 
 static bool call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
@@ -412,7 +401,7 @@ static bool call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
     if (ok && n->operator->reads_sizes && known == WB__ONNX_BY_SIZES)
         ok = wb__onnx_has(&c, 1) && (!wb__onnx_wants(&c, 0) || note_sizes(r, n, c.in[0]));
     if (ok) ok = call_function(&c, control ? WB__ONNX_VARIES : known);
-    if (ok) take_outputs(&c, known, control);
+    if (ok) ok = take_outputs(&c, known, control);
     r->out_known = was;
     return ok ? true : fail_in(&c);
 }
@@ -422,7 +411,7 @@ static bool call_node(wb__onnx_run *r, const wb__onnx_node *n)
     enum { FEW = 24 };
     wb_tensor *few[FEW], **list = few;
     wb__onnx_known few_known[FEW], *known = few_known;
-    const size_t count = (size_t)n->n_in + (size_t)WB__MAX(n->n_out, 1);    /* wb__onnx_give */
+    const size_t count = (size_t)n->n_in + (size_t)n->n_out;
     if (count <= FEW) return call_with(r, n, list, known);
     list = wb__alloc(count * sizeof *list);
     known = wb__alloc(count * sizeof *known);

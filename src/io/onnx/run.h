@@ -7,12 +7,20 @@
 
 typedef struct wb__onnx_call wb__onnx_call;
 
+/* What an operator has from an opset on, up to its next form (forms.c) */
+enum { WB__ONNX_FORMS = 6, WB__ONNX_ANY = UINT8_MAX };
+typedef struct {
+    uint8_t since;                      /* the first opset; 0: no form */
+    uint8_t in[2], out[2];              /* inputs and outputs: so many are needed, and the most */
+    const char *attributes;             /* names, separated by blanks; "name!" is needed */
+} wb__onnx_form;
+
 /* A row of ops.def or ops_ml.def.  In `constants` and `statistics` bit i is input i. */
 typedef struct wb__onnx_operator {
     const char *name, *domain;          /* domain "": ONNX's own */
-    int64_t first;                      /* the first opset in which the operator is read */
     bool (*function)(wb__onnx_call *c); /* computes the outputs; false: failed, the error is set */
-    int inputs;                         /* the most */
+    wb__onnx_form forms[WB__ONNX_FORMS];    /* that of the first opset in which it is read, ... */
+    int removed;                        /* the first opset that has it no longer, or 0 */
     unsigned constants;                 /* inputs that are no data: read as numbers, or scales and
                                            zero points; initializers there are no parameters */
     unsigned statistics;                /* inputs that are running statistics */
@@ -73,8 +81,6 @@ static inline bool wb__onnx_has(const wb__onnx_call *c, int n)
                                    "needs", i);
     return true;
 }
-/* Fails if the node has an attribute that is not one of `names`, separated by spaces. */
-bool wb__onnx_only(const wb__onnx_call *c, const char *names);
 /* Makes an axis of -ndim to ndim - 1 positive; -1 with the error set. */
 int wb__onnx_axis(const wb__onnx_call *c, int64_t axis, int ndim);
 /* A constant tensor of the file, as a tensor of Weber on the device of the call. */
@@ -88,7 +94,7 @@ static inline bool wb__onnx_give(wb__onnx_call *c, wb_tensor *y)
 /* The operator of a node with this version of its domain; NULL: not supported. */
 const wb__onnx_operator *wb__onnx_find(const char *domain, const char *op, int64_t opset);
 
-#define ONNX_OP(name, first, function, ...) bool wb__onnx_##function(wb__onnx_call *c);
+#define ONNX_OP(name, function, ...) bool wb__onnx_##function(wb__onnx_call *c);
 #include "io/onnx/ops.def"
 #include "io/onnx/ops_ml.def"
 #undef ONNX_OP

@@ -55,6 +55,12 @@ wb_dtype wb__onnx_dtype(wb__onnx_type t) { return row_of(t)->dtype; }
 
 const char *wb__onnx_type_name(wb__onnx_type t) { return row_of(t)->name; }
 
+wb__onnx_type wb__onnx_type_of(int64_t number)
+{
+    return number > 0 && number < (int64_t)WB__COUNT(types) ? (wb__onnx_type)number
+                                                             : WB__ONNX_UNDEFINED;
+}
+
 int64_t wb__onnx_tensor_bytes(const wb__onnx_tensor *t)
 {
     const int bits = row_of(t->type)->bits;
@@ -259,7 +265,7 @@ static int read_fields(reading *x)
     if (place != 0 && place != LOCATION_EXTERNAL)
         return fail(x, WB_ERROR_FORMAT, "has data_location %lld", (long long)place);
     x->external = place == LOCATION_EXTERNAL;
-    x->t->type = type > 0 && type < (int64_t)WB__COUNT(types) ? (wb__onnx_type)type : 0;
+    x->t->type = wb__onnx_type_of(type);
     return x->t->type ? 0 : fail(x, WB_ERROR_FORMAT, "has type %lld, which is none of ONNX's",
                                  (long long)type);
 }
