@@ -103,18 +103,21 @@ typedef struct {
     wb_dtype dtype;             /* 0: a dtype that Weber lacks */
     int bytes;
     enum { NO_NUMBER, FLOAT, SIGNED, UNSIGNED } number;
+    wb__narrow_int narrow;
 } element;
 
 /* Returns the row of a Julia type of numbers or of array elements; NULL: another type. */
 static const element *element_named(const char *type)
 {
     static const element elements[] = {
-        {"Float32", WB_F32, 4, FLOAT}, {"Float64", WB_F64, 8, FLOAT}, {"Float16", WB_F16, 2, FLOAT},
-        {"BFloat16", WB_BF16, 2, FLOAT}, {"Int8", WB_I8, 1, SIGNED}, {"UInt8", WB_U8, 1, UNSIGNED},
-        {"Int32", WB_I32, 4, SIGNED}, {"Int64", WB_I64, 8, SIGNED}, {"Bool", WB_BOOL, 1, NO_NUMBER},
-        {"Int16", 0, 2, SIGNED}, {"UInt16", 0, 2, UNSIGNED}, {"UInt32", 0, 4, UNSIGNED},
-        {"UInt64", 0, 8, UNSIGNED}, {"Char", 0, 4, NO_NUMBER}, {"Int128", 0, 16, NO_NUMBER},
-        {"UInt128", 0, 16, NO_NUMBER}};
+        {"Float32", WB_F32, 4, FLOAT, 0},     {"Float64", WB_F64, 8, FLOAT, 0},
+        {"Float16", WB_F16, 2, FLOAT, 0},     {"BFloat16", WB_BF16, 2, FLOAT, 0},
+        {"Int8", WB_I8, 1, SIGNED, 0},        {"UInt8", WB_U8, 1, UNSIGNED, 0},
+        {"Int32", WB_I32, 4, SIGNED, 0},      {"Int64", WB_I64, 8, SIGNED, 0},
+        {"Bool", WB_BOOL, 1, NO_NUMBER, 0},   {"Int16", 0, 2, SIGNED, WB__NARROW_I16},
+        {"UInt16", 0, 2, UNSIGNED, WB__NARROW_U16}, {"UInt32", 0, 4, UNSIGNED, WB__NARROW_U32},
+        {"UInt64", 0, 8, UNSIGNED, 0},        {"Char", 0, 4, NO_NUMBER, 0},
+        {"Int128", 0, 16, NO_NUMBER, 0},      {"UInt128", 0, 16, NO_NUMBER, 0}};
     for (size_t i = 0; i < WB__COUNT(elements); i++)
         if (!strcmp(type, elements[i].name)) return &elements[i];
     return NULL;
@@ -367,7 +370,7 @@ static bool sizes_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *a, int *n_
         if (n < WB_MAX_DIMS) a->dims[n] = size;
         else fits = false;
     }
-    *n_sizes = n;
+    *n_sizes = a->axes = n;
     a->ndim = fits ? n : 0;
     for (int i = 0; i < a->ndim / 2; i++) {
         int64_t other = a->dims[i];
@@ -406,7 +409,9 @@ static bool plain_array(wb__bson_file *f, const wb__jl *v, wb__jl_array *a)
         wb__bson_fail(f, v->at, "an array of Bool has a %d in it", a->data[i]);
         return false;
     }
-    if (n_sizes <= WB_MAX_DIMS) a->dtype = e->dtype;
+    if (n_sizes > WB_MAX_DIMS) return true;
+    a->dtype = e->dtype;
+    a->narrow = e->narrow;
     return true;
 }
 
@@ -549,47 +554,78 @@ static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
     return v;
 }
 
-wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size)
+/* The variables of a file, for messages: their names, how many there are, and how many of them hold
+ * arrays or layers. */
+typedef struct { char names[400]; size_t used; int n, n_holding; } variables;
+
+bool wb__jl_next_variable(wb__bson_file *f, wb__bson_walk *w, wb__jl *v, char *name, size_t size)
 {
-    char known[400] = "";
-    size_t used = 0;
-    int n = 0, n_holding = 0, n_layers = 0;
-    wb__jl only = {0}, layer = {0}, part = {0};
-    char layer_name[WB__JL_NAME] = "";
-    for (wb__bson_walk w = wb__bson_walk_of(f->root); wb__bson_next(f, &w);) {
-        if (!strcmp(w.key, "_backrefs") || (!key && !strcmp(w.key, "weber"))) continue;
-        char text[WB__JL_NAME];
-        key_text(&w, text, sizeof text);
-        wb__jl v = wb__jl_of(f, w.value);
+    do
+        if (!wb__bson_next(f, w)) return false;
+    while (!strcmp(w->key, "_backrefs"));
+    key_text(w, name, size);
+    *v = wb__jl_of(f, w->value);
+    return true;
+}
+
+/* Finds the variable as wb__jl_variable does. Its kind is WB__JL_ABSENT if there is none. */
+static wb__jl choose(wb__bson_file *f, const char *key, char *name, size_t size, variables *all)
+{
+    int n_layers = 0;
+    wb__jl v, only = {0}, layer = {0}, part = {0};
+    char layer_name[WB__JL_NAME] = "", text[WB__JL_NAME];
+    *all = (variables){.n = 0};
+    for (wb__bson_walk w = wb__bson_walk_of(f->root);
+         wb__jl_next_variable(f, &w, &v, text, sizeof text);) {
+        if (!key && !strcmp(w.key, "weber")) continue;
         if (!strcmp(w.key, key ? key : "model")) {
             snprintf(name, size, "%s", text);
             return key ? v : layer_within(f, v, name, size);
         }
-        const size_t length = strlen(w.key);
+        const size_t length = strlen(w.key), room = sizeof all->names - all->used;
         if (key && !strncmp(key, w.key, length) && key[length] == '.')
             part = part_at(f, v, key + length + 1);
-        if (used < sizeof known)
-            used += (size_t)snprintf(known + used, sizeof known - used, n ? ", %s" : "%s", text);
-        n++;
+        if (all->used < sizeof all->names)
+            all->used += (size_t)snprintf(all->names + all->used, room, all->n ? ", %s" : "%s",
+                                          text);
+        all->n++;
         if (wb__jl_layer(&v) && !n_layers++) {
             layer = v;
             snprintf(layer_name, sizeof layer_name, "%s", text);
         }
         if (!wb__jl_may_hold_arrays(&v) && v.kind != WB__JL_FUNCTION) continue;
-        if (!n_holding++) {
+        if (!all->n_holding++) {
             only = v;
             snprintf(name, size, "%s", text);
         }
     }
     if (key && part.kind) return snprintf(name, size, "%s", key), part;
-    if (!key && n_holding == 1) return layer_within(f, only, name, size);
+    if (!key && all->n_holding == 1) return layer_within(f, only, name, size);
     if (!key && n_layers == 1) return snprintf(name, size, "%s", layer_name), layer;
-    const char *more = used >= sizeof known ? "..." : "";
+    return (wb__jl){0};
+}
+
+bool wb__jl_is_unclear(wb__bson_file *f)
+{
+    char name[WB__JL_NAME];
+    variables all;
+    return !choose(f, NULL, name, sizeof name, &all).kind && all.n_holding > 1;
+}
+
+wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size)
+{
+    variables all;
+    const wb__jl v = choose(f, key, name, size, &all);
+    if (v.kind || f->status) return v;
+    const char *more = all.used >= sizeof all.names ? "..." : "";
     if (key)
         wb__bson_fail(f, NULL, "no variable is named \"%.100s\"; there are: %s%s", key,
-                      n ? known : "none", more);
+                      all.n ? all.names : "none", more);
+    else if (!all.n_holding)
+        wb__bson_fail(f, NULL, "there is no array and no layer in it: it has %s%s; `weber show` "
+                      "lists the variables of a file", all.n ? all.names : "no variable", more);
     else
         wb__bson_fail(f, NULL, "no variable is named \"model\": say by .key which is meant: %s%s",
-                      n ? known : "there are none", more);
+                      all.names, more);
     return (wb__jl){0};
 }
