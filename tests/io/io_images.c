@@ -325,6 +325,28 @@ TEST_IN_SCOPE(orientations)
     }
 }
 
+/* So are the images of a folder, before they are resized. */
+TEST_IN_SCOPE(orientations_in_folders)
+{
+    uint8_t exif[26];
+    if (!have_png()) skip();
+    wb_tensor *x = wb_image_load(file_of("rgb.png"));
+    put_exif(exif, 6, false);
+    const char *path = with_exif("rgb.png", 33, exif);
+    mkdir(in_folder("photos"), 0777);
+    mkdir(in_folder("photos/a"), 0777);
+    assert_int_equal(rename(path, in_folder("photos/a/1.png")), 0);
+    wb_dataset *d = wb_load_images(in_folder("photos"));
+    MADE(d);
+    assert_string_equal(wb_describe(wb_dataset_x(d)), "[1,3,7,5] f32");
+    for (int c = 0; c < 3; c++)
+        assert_true(fabs(wb_at(wb_dataset_x(d), 0, c, 6, 0) * 255 - wb_at(x, c, 4, 6)) < 1e-4);
+    d = wb_load_images(in_folder("photos"), .exif = false);
+    assert_string_equal(wb_describe(wb_dataset_x(d)), "[1,3,5,7] f32");
+    d = wb_load_images(in_folder("photos"), .height = 14, .width = 10);
+    assert_string_equal(wb_describe(wb_dataset_x(d)), "[1,3,14,10] f32");
+}
+
 /* Exif data that name no orientation, or are damaged, change nothing, nor does each cut or changed
  * byte fail. */
 TEST_IN_SCOPE(odd_orientations)

@@ -124,7 +124,7 @@ TEST_IN_SCOPE(hostile_files)
         {"twice.pt", WB_ERROR_FORMAT, {"\"x\""}},
         {"itself.pt", WB_ERROR_FORMAT, {"64"}},
         {"many.pt", WB_ERROR_FORMAT, {"deeper than 64"}},
-        {"frame.pt", WB_ERROR_UNSUPPORTED, {"torch.Thing", "state_dict"}},
+        {"frame.pt", WB_ERROR_UNSUPPORTED, {"torch.Thing", "model.state_dict()"}},
         {"global.pt", WB_ERROR_FORMAT, {"data.pkl", "class is no text"}},
         {"memoize.pt", WB_ERROR_FORMAT, {"data.pkl", "memo"}},
         {"bytes8.pt", WB_ERROR_FORMAT, {"data.pkl", "longer than the file"}},

@@ -169,9 +169,10 @@ static int check_columns(wb__csv *t, size_t *bytes)
     t->cells = line;
     const int64_t text = line.end - line.text, limit = wb__unpack_limit();
     if (status || !t->unpacked || text + (int64_t)*bytes + t->n * each <= limit) return status;
-    return wb__cells_wrong(&line, line.at, -1, NULL, "%lld columns, which take more than %lld bytes"
-                           " with the decompressed text: the limit of wb_set_unpack_limit",
-                           (long long)t->n, (long long)limit);
+    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld (%s): %lld columns, which take more than %lld "
+                    "bytes with the decompressed text: the limit of wb_set_unpack_limit", line.path,
+                    (long long)(line.at - line.text), wb__cells_place(&line, -1, NULL).text,
+                    (long long)t->n, (long long)limit);
 }
 
 static int make_columns(wb__csv *t, const wb_load_csv_options *o)
