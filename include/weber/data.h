@@ -137,8 +137,8 @@ typedef struct wb_load_csv_options {
  * headings must be the same, but for the labels.  A word of a feature that the first file does not
  * have is a missing value; of a label it is an error, unless WB_MISSING_DROP leaves the row out.
  *
- * Lines end with \n, \r\n or \r.  The text is UTF-8; UTF-16, as spreadsheets write it, is converted,
- * and then positions in messages count the bytes of the UTF-8 text.  Blank lines are skipped.
+ * Lines end with \n, \r\n or \r.  The text is UTF-8; UTF-16, as spreadsheets write it, is
+ * converted, and positions in messages count bytes of the UTF-8 text.  Blank lines are skipped.
  *
  * Errors: a cell that is not a number, is infinite ("inf") or is too
  * large for f32 ("1e39"); a missing value, unless .missing has a cure for it; a missing label,

@@ -259,11 +259,11 @@ WB_API int wb_save_npy(const char *path, wb_tensor *x);
 
 /** Sets how many bytes a file may unfold to, for the whole process.  Before the first call the
  * limit is 4 GiB.  A file that unfolds to more is an error, before the memory is taken where the
- * file says so.  The limit is for
+ * file has its size.  The limit is for
  *   - the contents of a compressed file (gzip, a member of an NPZ file, an image), and for CSV also
  *     the names and cells of its columns
- *   - what the tensors of a PT or JLD2 file have beyond the size of the file: a view with strides of
- *     0 (expand) or views of the same elements, arrays that are compressed, or named several times.
+ *   - what the tensors of a PT, JLD2 or BSON file have beyond its size: a view with strides of 0
+ *     (expand) or views of the same elements, arrays that are compressed, or named several times.
  *     In a PT file a tensor counts 1 KiB and its name beside its elements, as far as all of them
  *     take more than 64 times the file's description.
  * Without these, reading takes a small multiple of the size of the file, whatever is in it: a file

@@ -32,7 +32,7 @@ typedef struct wb_image_load_options {
  * sRGB where the file names another gamma.
  *
  * Cameras store pixels as the sensor has them, and the file's Exif data (of JPEG; the chunk eXIf of
- * PNG) say how the camera was held, as one of 8 orientations.  The image is turned or mirrored
+ * PNG) have how the camera was held, as one of 8 orientations.  The image is turned or mirrored
  * accordingly, so that it is as viewers show it; [C, H, W] are then the sizes of the upright image.
  * .exif = false leaves the pixels as they are stored.
  *

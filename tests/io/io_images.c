@@ -287,7 +287,7 @@ static const char *with_exif(const char *name, size_t at, const uint8_t exif[26]
     return in_folder(name);
 }
 
-/* Whether `turned` has the pixels of x as the orientation says. */
+/* Whether `turned` has the pixels of x in this orientation. */
 static void expect_turned(wb_tensor *turned, wb_tensor *x, int orientation)
 {
     MADE(turned);

@@ -47,6 +47,7 @@ wb__jl wb__jl_of(wb__bson_file *f, wb__bson v);
 const char *wb__jl_last(const wb__jl *v);                   /* last part of the name: "Dense" */
 bool wb__jl_flux(const wb__jl *v, const char *type);        /* is v this struct of Flux? */
 bool wb__jl_named_tuple(const wb__jl *v);
+bool wb__jl_is_dict_struct(const wb__jl *v);                /* a Dict that is stored as a struct */
 
 /* Whether values of v's kind may contain arrays. */
 bool wb__jl_may_hold_arrays(const wb__jl *v);
@@ -62,6 +63,7 @@ typedef struct {
     const wb__flux_struct *layout;
     bool keyed, named;
 } wb__jl_fields;
+void wb__jl_key_text(const wb__bson_walk *w, char *out, size_t size);   /* the key of an element */
 void wb__jl_fields_of(wb__bson_file *f, const wb__jl *v, wb__jl_fields *out);
 bool wb__jl_fields_next(wb__bson_file *f, wb__jl_fields *w);
 int wb__jl_count(wb__bson_file *f, const wb__jl *v);

@@ -1,5 +1,5 @@
-/* The orientation of an image: how a camera was held, which the Exif data of PNG and JPEG files
- * tell. */
+/* The orientation of an image: how a camera was held, which PNG and JPEG files have in their Exif
+ * data. */
 #ifndef WB__EXIF_H
 #define WB__EXIF_H
 

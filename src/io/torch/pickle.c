@@ -191,7 +191,7 @@ bool wb__pickle_is(const wb__pickle_value *v, const char *text)
            v->n == (int)strlen(text) && !memcmp(v->text, text, (size_t)v->n);
 }
 
-/* The globals of tensors.  A '*' stands for any letters and digits. */
+/* The globals of tensors.  A '*' is any letters and digits. */
 static const struct { const char *module, *before, *after; } globals[] = {
     {"torch._utils", "_rebuild_tensor_v", "2"}, {"torch._utils", "_rebuild_tensor_v", "3"},
     {"torch._utils", "_rebuild_parameter", ""}, {"collections", "OrderedDict", ""},

@@ -277,7 +277,7 @@ static int by_storage(const void *a, const void *b)
     return order ? order : (x->entry > y->entry) - (x->entry < y->entry);
 }
 
-/* Whether the storage, of `bytes` bytes, is what the pickle says, and the view is within it. */
+/* Whether the storage, of `bytes` bytes, is as the pickle has it, and the view is within it. */
 static int check_view(const archive *a, const view *v, int64_t bytes)
 {
     const wb__entry *e = &a->out->entries[v->entry];
