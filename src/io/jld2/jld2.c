@@ -6,7 +6,8 @@
  * A dot in a name becomes _, as in BSON files, since dots separate the parts of a path.
  *
  * The bytes of all arrays together are at most those of the file and the limit of
- * wb_set_unpack_limit: datasets may be compressed, and several references may lead to one. */
+ * wb_set_unpack_limit: datasets may be compressed, and several references may lead to one. So the
+ * parts are counted too, and the file is visited before its values are read. */
 #include "io/jld2/jld2.h"
 
 #include "base/files/file.h"
@@ -544,6 +545,19 @@ static int visit_file(reading *r, const char *key)
     return status;
 }
 
+/* Reads the file without values, so that what its arrays take together is known before the first
+ * one is read. */
+static int check_file(const reading *r, const char *key)
+{
+    wb__table table = {0};
+    reading dry = *r;
+    dry.values = false;
+    dry.out = &table;
+    const int status = visit_file(&dry, key);
+    wb__table_free(&table);
+    return status;
+}
+
 int wb__jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
 {
     reading r = {.m = m, .values = values, .out = out};
@@ -554,7 +568,8 @@ int wb__jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
     int status = !r.h ? (int)wb_error_code()
                  : r.file < 0 ? wb__fail(WB_ERROR_FORMAT, "%s: libhdf5 does not read it: no HDF5 "
                                          "file, or a damaged one", m->path)
-                              : visit_file(&r, key);
+                 : values ? check_file(&r, key) : 0;
+    if (!status) status = visit_file(&r, key);
     if (r.file >= 0) r.h->H5Fclose(r.file);
     pthread_mutex_unlock(&lock);
     if (!status) wb__table_sort(out);

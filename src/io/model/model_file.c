@@ -281,6 +281,9 @@ static void *model_of_tensors(const char *path, wb__table *file, bool tree)
     if (wb__table_note(file, "weber_lora"))
         return wb__fail_null(WB_ERROR_FORMAT, "%s: has adapters alone: wb_load_lora puts them into "
                              "the model that they adapt", path);
+    if (!file->n)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: has no tensors, and describes no model%s", path,
+                             tree ? " and no tree" : "");
     if (tree)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: has %d tensor%s, and is no tree that wb_save "
                              "wrote: wb_load_tensors reads %s by name%s%.200s%s", path, file->n,
