@@ -223,8 +223,8 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
 
 /** All tensors of a safetensors, BSON, NPZ, NPY, IDX, PT, JLD2 or ONNX file as a tree, by their
  * names in the file, which may have dots; the tensor of an NPY or IDX file is "0"; of an ONNX file
- * the initializers are read.  They are constants on the default device.  wb_save writes such a
- * tree.
+ * the initializers are read, of a BSON file the variable "model", else the only one, else all with
+ * arrays.  They are constants on the default device.  wb_save writes such a tree.
  *
  * int16 and uint16 become i32, uint32 becomes i64, in files of all formats but ONNX; uint64 is an
  * error.
