@@ -51,6 +51,7 @@ TEST_IN_SCOPE(parts_that_are_named_again)
             is_refused(name, FACTS("same parts so often"));
         }
     is_refused("names.pt", FACTS("same parts so often"));
+    is_refused("wide.pt", FACTS("same parts so often"));
 }
 
 TEST_IN_SCOPE(tensors_count)

@@ -61,6 +61,8 @@ def write(folder):
         for kind in ("tuples", "marked", "lists", "dicts"):
             put(f"{kind}-{depth}", shared(depth, kind))
     put("names", deep_names())
+    put("wide", b"\x80\x02" + tensor(sizes=(1,)) + b"q\0](" + get(0) * 100 + b"eq\1](" +
+        get(1) * 100 + b"e.")
     put("repeated", b"\x80\x02" + tensor() + b"q\0](" + get(0) * 1000 + b"e.")
     put("repeated-much", b"\x80\x02" + tensor() + b"q\0](" + get(0) * 100000 + b"e.")
     put("expanded", of(("x", tensor(sizes=(1000, 100), strides=(0, 0)))))
