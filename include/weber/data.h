@@ -137,12 +137,15 @@ typedef struct wb_load_csv_options {
  * headings must be the same, but for the labels.  A word of a feature that the first file does not
  * have is a missing value; of a label it is an error, unless WB_MISSING_DROP leaves the row out.
  *
- * Blank lines are skipped.  Errors: a cell that is not a number, is infinite ("inf") or is too
+ * Lines end with \n, \r\n or \r.  The text is UTF-8; UTF-16, as spreadsheets write it, is
+ * converted, and positions in messages count bytes of the UTF-8 text.  Blank lines are skipped.
+ *
+ * Errors: a cell that is not a number, is infinite ("inf") or is too
  * large for f32 ("1e39"); a missing value, unless .missing has a cure for it; a missing label,
  * unless it is WB_MISSING_DROP; a class that is a fraction or above 2^31 - 1; a column that has
  * only missing values, where their mean is needed; lines of different lengths; another separator;
  * no lines; no column of x; a name that is no column, or two; .label without .has_label, or no such
- * column; a file that cannot be read. */
+ * column; UTF-32, or damaged UTF-16; a file that cannot be read. */
 WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *o);
 #ifndef __cplusplus
 #define wb_load_csv(...) WB_LOAD_CSV_(__VA_ARGS__, )

@@ -35,9 +35,11 @@ extern "C" {
  *
  * Reading trusts no file.  A file that is missing, damaged, too short or of another format gives an
  * error with the file's name, the position and the reason (WB_ERROR_FILE, WB_ERROR_FORMAT).
- * Reading needs at most a small multiple of the file's size in memory (for a compressed NPZ file
- * see wb_set_unpack_limit).  Safetensors files of this library have checksums, which are compared.
- * A program must not change a file in place while it is read. */
+ * Reading needs at most a small multiple of the file's size in memory, and what a file unfolds to
+ * beyond that is limited by wb_set_unpack_limit: compressed contents, views that are larger than
+ * what they are views of, and parts that the file has once and refers to often.  Safetensors files
+ * of this library have checksums, which are compared.  A program must not change a file in place
+ * while it is read. */
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
@@ -221,13 +223,17 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
 
 /** All tensors of a safetensors, BSON, NPZ, NPY, IDX, PT, JLD2 or ONNX file as a tree, by their
  * names in the file, which may have dots; the tensor of an NPY or IDX file is "0"; of an ONNX file
- * the initializers are read.  They are constants on the default device.  wb_save writes such a
- * tree.
+ * the initializers are read, of a BSON file the variable "model", else the only one, else all with
+ * arrays.  They are constants on the default device.  wb_save writes such a tree.
  *
- * A PT file is one of torch.save, of PyTorch 1.6 or newer, with tensors in dicts, lists and tuples,
- * such as a state_dict; keys and indices make the names ("model.0.weight"), and other values are
- * left out.  Nothing in the file is executed: a class or function other than those of tensors is an
- * error that names it.
+ * int16 and uint16 become i32, uint32 becomes i64, in files of all formats but ONNX; uint64 is an
+ * error.
+ *
+ * A PT file is one of torch.save, of PyTorch 1.6 or newer and any pickle_protocol, with tensors in
+ * dicts, lists and tuples, such as a state_dict; keys and indices make the names
+ * ("model.0.weight"), and other values are left out.  A view has memory of its own (expand: as many
+ * elements as it shows).  Nothing in the file is executed: a class or function other than those of
+ * tensors is an error that names it.
  *
  * A JLD2 file is one of Julia's JLD2.jl, in which Flux's manual saves Flux.state(model), or another
  * HDF5 file.  Names and shapes are those of a BSON file: "layers.0.weight", [out,in].  The variable
@@ -235,9 +241,10 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
  * read.  A dot in a name becomes _, as in BSON files; numbers and texts are left out; bools of h5py
  * become WB_BOOL.  libhdf5 reads the file; it is opened when the first such file is read.
  *
- * Errors: tensors that cannot be read, such as tensors of a dtype that the library does not have
- * (the message lists them); a file that cannot be read or is damaged; JLD2 where libhdf5 1.10 or
- * newer is not installed. */
+ * Errors: tensors that cannot be read, such as tensors of a dtype that the library does not have,
+ * or with more than 8 axes (the message lists them); a file that cannot be read or is damaged;
+ * tensors that take more than wb_set_unpack_limit allows; JLD2 where libhdf5 1.10 or newer is not
+ * installed. */
 WB_API wb_tree *wb_load_tensors(const char *path);
 
 /** The array in a file of NumPy's NPY format, versions 1 to 3, little-endian, in C or Fortran
@@ -250,8 +257,18 @@ WB_API wb_tensor *wb_load_npy(const char *path);
  * Returns 0 or an error code. */
 WB_API int wb_save_npy(const char *path, wb_tensor *x);
 
-/** Sets how many bytes a compressed file (gzip, NPZ) may unpack to, for the whole process.  Before
- * the first call the limit is 4 GiB.  A file that unpacks to more is an error. */
+/** Sets how many bytes a file may unfold to, for the whole process.  Before the first call the
+ * limit is 4 GiB.  A file that unfolds to more is an error, before the memory is taken where the
+ * file has its size.  The limit is for
+ *   - the contents of a compressed file (gzip, a member of an NPZ file, an image), and for CSV also
+ *     the names and cells of its columns
+ *   - what the tensors of a PT, JLD2 or BSON file have beyond its size: a view with strides of 0
+ *     (expand) or views of the same elements, arrays that are compressed, or named several times.
+ *     In a PT file a tensor counts 1 KiB and its name beside its elements, as far as all of them
+ *     take more than 64 times the file's description.
+ * Without these, reading takes a small multiple of the size of the file, whatever is in it: a file
+ * whose parts refer to each other so often that they unfold to many times their number is an error
+ * below the limit too. */
 WB_API void wb_set_unpack_limit(int64_t bytes);
 
 /* ---- memory of other libraries --------------------------------------------------------------- */

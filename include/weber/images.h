@@ -23,6 +23,7 @@ typedef struct wb_image_load_options {
     WB_OPTIONS_HEAD(wb_image_load_options)
     int channels WB_IS(0);                  /* 1 grey, 2 grey and alpha, 3 RGB, 4 RGBA; 0: those of
                                                the file */
+    bool exif WB_IS(true);                  /* turns the image upright; false: pixels as stored */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_image_load_options;
@@ -30,6 +31,11 @@ typedef struct wb_image_load_options {
  * 3). RGB becomes grey as 0.299 R + 0.587 G + 0.114 B, rounded; grey becomes RGB with three equal
  * channels; alpha is left out, or added as 255.  16 bits become 8, and libpng converts colours to
  * sRGB where the file names another gamma.
+ *
+ * Cameras store pixels as the sensor has them, and the file's Exif data (of JPEG; the chunk eXIf of
+ * PNG) have how the camera was held, as one of 8 orientations.  The image is turned or mirrored
+ * accordingly, so that it is as viewers show it; [C, H, W] are then the sizes of the upright image.
+ * .exif = false leaves the pixels as they are stored.
  *
  * Errors, which name the file: one that cannot be read, is damaged, cut off, or neither PNG nor
  * JPEG; a pipe or a device; a JPEG file of four colours (CMYK); more than 2^28 bytes of pixels, or
@@ -62,6 +68,7 @@ typedef struct wb_load_images_options {
     int64_t height WB_IS(0);                /* with .width: sizes to which images are resized; 0: */
     int64_t width WB_IS(0);                 /* those of the first image, which all have */
     int channels WB_IS(3);                  /* as of wb_image_load, 1 to 4 */
+    bool exif WB_IS(true);                  /* as of wb_image_load */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_load_images_options;
@@ -69,8 +76,8 @@ typedef struct wb_load_images_options {
  * wb_load_images("photos", .height = 224, .width = 224).  x is f32 [C, H, W] in [0, 1], y the
  * class, i32.  Classes are numbered in the order of their names, and observations are in the order
  * of classes and names, both compared byte by byte.  Names that begin with a dot, and files whose
- * names do not end with .png, .jpg or .jpeg, are passed over.  Images are resized as by
- * wb_image_resize.
+ * names do not end with .png, .jpg or .jpeg, are passed over.  Images are turned upright as by
+ * wb_image_load, unless .exif is false, and then resized as by wb_image_resize.
  *
  * Files are read when a batch needs them, by the workers of the loader, and must stay until then.
  * Errors: a folder without classes, a class without images, .height without .width; and in the

@@ -149,7 +149,8 @@ static int save_all(const conversion *c, const wb__table *t)
 static int convert_tensors(const conversion *c)
 {
     wb__table t;
-    if (wb__table_load(c->in, c->key, true, &t)) return -1;
+    const char *key = c->key ? c->key : wb__all_variables;
+    if (wb__table_load(c->in, key, true, &t)) return -1;
     const bool one = c->to == WB__FORMAT_NPY, layers = wb__cli_describes_layer(&t);
     const int n = one ? 1 : t.n;
     const int status = one ? save_one(c, &t) : save_all(c, &t);

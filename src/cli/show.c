@@ -48,6 +48,10 @@ enum { NAME, DTYPE, SHAPE, BYTES, COLUMNS };
 
 static void add_shape(wb__text *t, const wb__entry *e)
 {
+    if (e->axes > WB_MAX_DIMS) {
+        wb__text_add(t, "%d axes", e->axes);
+        return;
+    }
     wb__text_add(t, "[");
     for (int i = 0; i < e->ndim; i++) wb__text_add(t, i ? ",%lld" : "%lld", (long long)e->dims[i]);
     wb__text_add(t, "]");

@@ -20,7 +20,7 @@ typedef struct {
     list classes, files;                /* names of folders; paths of images */
     int32_t *label;                     /* of each file */
     int64_t dims[3];                    /* [C, H, W] of all observations */
-    bool resize;
+    bool resize, exif;
 } image_folder;
 
 static int list_add(list *l, char *text)
@@ -145,7 +145,7 @@ static int get(int64_t i, void *x, void *y, void *ctx)
     const char *path = f->files.text[i];
     int64_t dims[3];
     uint8_t *planes;
-    int status = wb__image_load("load_images", path, (int)f->dims[0], dims, &planes);
+    int status = wb__image_load("load_images", path, (int)f->dims[0], f->exif, dims, &planes);
     if (!status) status = write_image(f, path, planes, dims, x);
     wb__free(planes);
     *(int32_t *)y = f->label[i];
@@ -157,11 +157,12 @@ static int measure(image_folder *f, const wb_load_images_options *o)
 {
     uint8_t *planes;
     f->resize = o->height > 0;
+    f->exif = o->exif;
     const int64_t wanted[3] = {o->channels, o->height, o->width};
     if (f->resize) memcpy(f->dims, wanted, sizeof wanted);
     if (f->resize) return 0;
-    const int status =
-        wb__image_load("load_images", f->files.text[0], o->channels, f->dims, &planes);
+    const int status = wb__image_load("load_images", f->files.text[0], o->channels, o->exif,
+                                      f->dims, &planes);
     wb__free(planes);
     return status;
 }
@@ -170,8 +171,10 @@ wb_dataset *wb_load_images_with(const char *path, const wb_load_images_options *
 {
     wb_load_images_options o;
     wb__given g;
-    if (WB__NULL(path) || !wb__read_options("load_images", &o, sizeof o, given, "channels", &g))
+    if (WB__NULL(path) ||
+        !wb__read_options("load_images", &o, sizeof o, given, "channels exif", &g))
         return NULL;
+    o.exif = wb__int_option(&g, "exif", -1, o.exif, true);
     o.channels = (int)wb__int_option(&g, "channels", -1, o.channels, 3);
     if (o.channels < 1 || o.channels > 4 || o.height < 0 || o.width < 0 ||
         !o.height != !o.width || (o.width && o.height > WB__IMAGE_MOST / 4 / o.width))

@@ -69,7 +69,8 @@ int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
     case WB__FORMAT_NPY: return wb__npz_table(m, values, out);
     case WB__FORMAT_IDX: return wb__idx_table(m, values, out);
     case WB__FORMAT_PT: return wb__pt_table(m, values, out);
-    case WB__FORMAT_JLD2: return wb__jld2_table(m, key, values, out);
+    case WB__FORMAT_JLD2:               /* without a key it reads all variables */
+        return wb__jld2_table(m, key == wb__all_variables ? NULL : key, values, out);
     case WB__FORMAT_ONNX: return wb__onnx_table(m, values, out);
     case WB__FORMAT_BSON: {
         if (values) wb__map_ahead(m, m->data, m->bytes);

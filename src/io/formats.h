@@ -42,9 +42,9 @@ const char *wb__format_name(wb__format f);
 wb__format wb__format_in(const wb__mapping *m);
 
 /* Loads the table of a file of any format; the caller frees it with wb__table_free. `key` is the
- * variable of a BSON or JLD2 file, or NULL. With `values` false only headers are read, but a BSON
- * file is
- * read whole. Returns 0 or an error code; on failure *out is empty. */
+ * variable of a BSON or JLD2 file, NULL, or wb__all_variables for callers whose programs cannot
+ * name one. With `values` false only headers are read, but a BSON file is read whole. Returns 0 or
+ * an error code; on failure *out is empty. */
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out);
 /* As wb__table_load, for a mapped file. On success the table owns the mapping, on failure the
  * caller. */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char wb__all_variables[] = "*";
+
 wb__entry *wb__table_add(wb__table *t, const char *name)
 {
     if (!wb__reserve(&t->entries, &t->capacity, t->n + 1, sizeof *t->entries)) return NULL;
@@ -80,20 +82,60 @@ const char *wb__table_note(const wb__table *t, const char *key)
     return NULL;
 }
 
+/* Returns 1 if Weber cannot hold the entry, and if it is `listed`, adds a line for it. */
+static int list_unknown(wb__text *list, const wb__entry *e, bool listed)
+{
+    if (e->dtype) return 0;
+    if (listed) wb__text_add(list, "\n  \"%.200s\": ", e->name);
+    if (listed && e->axes > WB_MAX_DIMS) wb__text_add(list, "%s with %d axes", e->type, e->axes);
+    else if (listed) wb__text_add(list, "%s", e->type);
+    return 1;
+}
+
 int wb__table_check(const char *path, const wb__table *t)
 {
     enum { MOST_LISTED = 50 };
     wb__text list = {0};
-    int n = 0;
+    int n = 0, many = 0;
     for (int i = 0; i < t->n; i++) {
-        const wb__entry *e = &t->entries[i];
-        if (!e->dtype && n++ < MOST_LISTED)
-            wb__text_add(&list, "\n  \"%.200s\": %s", e->name, e->type);
+        n += list_unknown(&list, &t->entries[i], n < MOST_LISTED);
+        many += !t->entries[i].dtype && t->entries[i].axes > WB_MAX_DIMS;
     }
     if (n > MOST_LISTED) wb__text_add(&list, "\n  and %d more", n - MOST_LISTED);
     if (!n) return 0;
+    const char *cause = !many ? "whose dtypes Weber lacks"
+                        : many < n ? "whose dtypes Weber lacks, or with more than 8 axes"
+                                   : "with more than 8 axes, the most that Weber has: reshape "
+                                     "them in the program that wrote the file";
     char *text = wb__text_take(&list);
-    if (text) wb__fail(WB_ERROR_DTYPE, "%s: has tensors whose dtypes Weber lacks:%s", path, text);
+    if (text) wb__fail(many == n ? WB_ERROR_SHAPE : WB_ERROR_DTYPE, "%s: has tensors %s:%s", path,
+                       cause, text);
     wb__free(text);
     return wb_error_code();
+}
+
+/* ---- widening -------------------------------------------------------------------------------- */
+
+int wb__narrow_bytes(wb__narrow_int narrow)
+{
+    return narrow == WB__NARROW_U32 ? 4 : narrow ? 2 : 0;
+}
+
+wb_dtype wb__narrow_dtype(wb__narrow_int narrow)
+{
+    return narrow == WB__NARROW_U32 ? WB_I64 : narrow ? WB_I32 : WB_DTYPE_DEFAULT;
+}
+
+void wb__widen_ints(void *to, const void *from, int64_t n, wb__narrow_int narrow)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int16_t s;
+        uint16_t u;
+        uint32_t v;
+        if (narrow == WB__NARROW_U32)
+            ((int64_t *)to)[i] = (memcpy(&v, (const char *)from + 4 * i, 4), v);
+        else if (narrow == WB__NARROW_I16)
+            ((int32_t *)to)[i] = (memcpy(&s, (const char *)from + 2 * i, 2), s);
+        else ((int32_t *)to)[i] = (memcpy(&u, (const char *)from + 2 * i, 2), u);
+    }
 }

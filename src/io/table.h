@@ -9,10 +9,20 @@
 /* Whether a convolution flips its kernel. */
 typedef enum { WB__FLIP_UNKNOWN, WB__FLIP_YES, WB__FLIP_NO } wb__flip;
 
+/* How integers of a dtype that Weber lacks are stored.  Readers widen them, i16 and u16 to i32 and
+ * u32 to i64, so an entry has the values and the bytes of the wider dtype. */
+typedef enum { WB__NOT_NARROW, WB__NARROW_I16, WB__NARROW_U16, WB__NARROW_U32 } wb__narrow_int;
+/* The bytes of one integer in the file, and the wider dtype; 0: it is not narrow. */
+int wb__narrow_bytes(wb__narrow_int narrow);
+wb_dtype wb__narrow_dtype(wb__narrow_int narrow);
+/* Widens n integers.  `from` may be unaligned. */
+void wb__widen_ints(void *to, const void *from, int64_t n, wb__narrow_int narrow);
+
 typedef struct {
     char *name;
-    wb_dtype dtype;                     /* 0: a dtype that Weber lacks; see `type` */
+    wb_dtype dtype;                     /* 0: Weber cannot hold the tensor; see `type`, `axes` */
     char type[16];                      /* the dtype's name in the file: "F32", "<f4" */
+    int axes;                           /* if above WB_MAX_DIMS: their number, and ndim is 0 */
     int ndim;
     int64_t dims[WB_MAX_DIMS];          /* row-major, whatever the order in the file is */
     int64_t begin, bytes;               /* both in bytes: offset in the file, if known; size */
@@ -27,7 +37,15 @@ typedef struct {
     uint32_t sum;                       /* CRC-32 of the values, if the table is `summed` */
 } wb__entry;
 
+/* A file may name a tensor many times, and names of parts are in the names of tensors, so tables
+ * are limited: each tensor counts WB__TENSOR_TAKES bytes in a tree, and its name; what all of them
+ * take beyond WB__TENSORS_TIMES the bytes that describe them counts against wb_set_unpack_limit. */
+enum { WB__TENSOR_TAKES = 1 << 10, WB__TENSORS_TIMES = 64 };
+
 typedef struct { char *key, *value; } wb__note;
+
+/* As the key of a file: without a variable that is meant before others, all are read. */
+extern const char wb__all_variables[];
 
 typedef struct wb__mapping wb__mapping;
 typedef struct {
@@ -51,8 +69,9 @@ void wb__table_free(wb__table *t);
 
 /* Finds an entry by name in a table that is sorted by name; NULL: none. */
 wb__entry *wb__table_find(const wb__table *t, const char *name);
-/* Checks that Weber has the dtypes of all entries. Returns 0 or an error code; the message lists
- * the first 50 entries whose dtypes Weber lacks. `path` is the file, for the message. */
+/* Checks that Weber can hold all entries. Returns 0 or an error code; the message lists the first
+ * 50 entries whose dtypes Weber lacks, or that have too many axes. `path` is the file, for the
+ * message. */
 int wb__table_check(const char *path, const wb__table *t);
 int64_t wb__table_bytes(const wb__table *t);    /* sum of the entries' bytes */
 const char *wb__table_note(const wb__table *t, const char *key);

@@ -36,7 +36,7 @@ static bool fill(wb_tree *tree, wb__table *t)
 wb_tree *wb_load_tensors(const char *path)
 {
     wb__table t;
-    if (wb__table_load(path, NULL, true, &t)) return NULL;
+    if (wb__table_load(path, wb__all_variables, true, &t)) return NULL;
     wb_tree *tree = wb__table_check(path, &t) ? NULL : wb__tree_new(t.n);
     if (tree && !fill(tree, &t)) {
         wb_object_free(tree);

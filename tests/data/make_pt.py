@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes state.pt and checkpoint.pt, which io_pt.c reads; PyTorch 2.15 made the committed ones:
+"""Makes state.pt, checkpoint.pt and protocol1.pt, ..., which io_pt.c reads; PyTorch 2.15 made the
+committed ones:
 
     make_pt.py FOLDER
 """
@@ -32,6 +33,20 @@ def main():
         "model": OrderedDict([("weight", whole.float())]),
     }
     torch.save(checkpoint, folder / "checkpoint.pt")
+    base = torch.arange(6.0).reshape(2, 3)
+    small = {
+        "whole": base, "row": base[1], "spread": base[:1].expand(2, 3),
+        "i16": torch.tensor([-3, 300], dtype=torch.int16),
+        "u16": torch.tensor([[65535], [1]], dtype=torch.uint16),
+        "turned": torch.tensor([[1, 2], [-3, 4]], dtype=torch.int16).t(),
+        "u32": torch.tensor([4294967295, 2], dtype=torch.uint32),
+        "parameter": torch.nn.Parameter(torch.tensor([1.5])),
+        "list": [torch.tensor([1, 2]), (torch.tensor([True, False]),)],
+        "ordered": OrderedDict([("weight", base.double())]),
+        "others": [70000, -5, 2 ** 40, 0.5, None, True, "a text", torch.float32],
+    }
+    for protocol in (1, 2, 4, 5):
+        torch.save(small, folder / f"protocol{protocol}.pt", pickle_protocol=protocol)
 
 
 main()

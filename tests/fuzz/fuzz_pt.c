@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     wb__pickle_read(path, data, (int64_t)size, &p);
     int64_t sum = 0;
     for (int i = 0; i < p.n; i++)               /* every item is a value */
-        for (int k = 0; k < p.values[i].n; k++) sum += p.values[p.values[i].items[k]].number & 1;
+        for (int k = 0; p.values[i].items && k < p.values[i].n; k++)
+            sum += p.values[p.values[i].items[k]].number & 1;
     if (sum < 0) abort();
     wb__pickle_free(&p);
     return 0;

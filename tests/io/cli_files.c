@@ -135,6 +135,29 @@ TEST(shows_what_others_wrote)
               "  b          bf16     []     2 bytes\n", "");
 }
 
+/* Integers that are widened have the wider dtype, nine axes are no dtype. */
+TEST(shows_what_it_reads)
+{
+    put_safetensors("narrow.safetensors",
+                    "{\"a\":{\"dtype\":\"I16\",\"shape\":[2,3],\"data_offsets\":[0,12]},"
+                    "\"b\":{\"dtype\":\"U32\",\"shape\":[1],\"data_offsets\":[12,16]}}", 16);
+    WEBER("show", "narrow.safetensors");
+    succeeded("narrow.safetensors: safetensors, 2 tensors, 32 bytes\n"
+              "  name  dtype  shape  bytes\n"
+              "  a     i32    [2,3]  24 bytes\n"
+              "  b     i64    [1]    8 bytes\n", "");
+    WEBER("convert", "narrow.safetensors", "narrow.npz");
+    succeeded("narrow.npz: 2 tensors by name\n", "");
+    WEBER("show", "narrow.npz");
+    prints("  a     i32    [2,3]  24 bytes\n  b     i64    [1]    8 bytes\n");
+    put_safetensors("nine.safetensors", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,2],"
+                    "\"data_offsets\":[0,8]}}", 8);
+    WEBER("show", "nine.safetensors");
+    prints("  a     F32    9 axes  8 bytes\n");
+    WEBER("convert", "nine.safetensors", "nine.npz");
+    PRINTS_ERROR("nine.safetensors", "more than 8 axes", "\"a\": F32 with 9 axes");
+}
+
 /* A sparse file of 10 GB: `weber show` reads only its header. */
 TEST(shows_large_ones)
 {

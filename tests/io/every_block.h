@@ -1,6 +1,7 @@
 /* Counts the heap memory of the process, that of all libraries included: `live` is the number of
- * bytes held now, `peak` the largest since the test set it.  Include it in one file of a program.
- * begin_counting returns false where nothing can be counted. */
+ * bytes held now, `peak` the largest since the test set it, `allocated` the sum of all blocks.
+ * Include it in one file of a program.  begin_counting returns false where nothing can be
+ * counted. */
 #ifndef EVERY_BLOCK_H
 #define EVERY_BLOCK_H
 
@@ -12,10 +13,11 @@
 #include <malloc.h>
 #endif
 
-static _Atomic int64_t live, peak;
+static _Atomic int64_t live, peak, allocated;
 
 static inline void count(int64_t bytes)
 {
+    if (bytes > 0) atomic_fetch_add(&allocated, bytes);
     int64_t now = atomic_fetch_add(&live, bytes) + bytes, most = atomic_load(&peak);
     while (now > most && !atomic_compare_exchange_weak(&peak, &most, now)) {}
 }

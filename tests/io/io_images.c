@@ -3,6 +3,8 @@
  * */
 #include "folder.h"
 
+#include "base/files/packed.h"
+
 #include <sys/stat.h>
 
 /* clang-format off */
@@ -243,6 +245,131 @@ TEST_IN_SCOPE(jpeg_files)
         assert_true(wb_at(rgba, 1, 2, j) == wb_at(y, 0, 2, j) && wb_at(rgba, 3, 2, j) == 255);
     }
     REFUSED(wb_image_load(file_of("cmyk.jpg")), WB_ERROR_FORMAT, "cmyk.jpg", "CMYK");
+}
+
+/* ---- orientations ---------------------------------------------------------------------------- */
+
+/* The sizes, and R of the pixels (0, 0), (0, 1) and (1, 0), as ImageOps.exif_transpose of Pillow 13
+ * makes them of the picture. */
+static const struct { int64_t h, w; int red[3]; } upright[8] = {
+    {5, 7, {0, 3, 50}},      {5, 7, {18, 15, 68}},    {5, 7, {218, 215, 168}},
+    {5, 7, {200, 203, 150}}, {7, 5, {0, 50, 3}},      {7, 5, {200, 150, 203}},
+    {7, 5, {218, 168, 215}}, {7, 5, {18, 68, 15}}};
+
+/* Writes the Exif data of an orientation, 26 bytes. */
+static void put_exif(uint8_t *to, int orientation, bool big)
+{
+    static const uint8_t data[2][26] = {
+        {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, 0, 0},
+        {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0x12, 0, 3, 0, 0, 0, 1, 0, 0}};
+    memcpy(to, data[big], 26);
+    to[18 + big] = (uint8_t)orientation;
+}
+
+/* The path of a file with Exif data: in JPEG behind the first two bytes, in PNG before the chunk
+ * that begins at byte `at`. */
+static const char *with_exif(const char *name, size_t at, const uint8_t exif[26])
+{
+    static uint8_t made[1024];
+    size_t k = 0, n = 0;
+    while (strcmp(files[k].name, name)) k++;
+    const bool jpg = strstr(name, ".jpg") != NULL;
+    memcpy(made, files[k].data, n = jpg ? 2 : at);
+    memcpy(made + n, jpg ? "\xff\xe1\0\42Exif\0\0" : "\0\0\0\32eXIf", jpg ? 10 : 8);
+    memcpy(made + n + (jpg ? 10 : 8), exif, 26);
+    if (!jpg) {
+        const uint32_t sum = wb__crc32(0, made + n + 4, 30);
+        for (int i = 0; i < 4; i++) made[n + 34 + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
+    }
+    const size_t end = n + (jpg ? 36 : 38);
+    memcpy(made + end, files[k].data + n, files[k].bytes - n);
+    put_file(in_folder(name), made, end + files[k].bytes - n);
+    return in_folder(name);
+}
+
+/* Whether `turned` has the pixels of x in this orientation. */
+static void expect_turned(wb_tensor *turned, wb_tensor *x, int orientation)
+{
+    MADE(turned);
+    const int64_t h = wb_dim(x, 1), w = wb_dim(x, 2);
+    assert_true(wb_dim(turned, 1) == upright[orientation - 1].h &&
+                wb_dim(turned, 2) == upright[orientation - 1].w);
+    for (int64_t c = 0; c < wb_dim(x, 0); c++)
+        for (int64_t i = 0; i < wb_dim(turned, 1); i++)
+            for (int64_t j = 0; j < wb_dim(turned, 2); j++) {
+                const int64_t from[8][2] = {
+                    {i, j}, {i, w - 1 - j}, {h - 1 - i, w - 1 - j}, {h - 1 - i, j},
+                    {j, i}, {h - 1 - j, i}, {h - 1 - j, w - 1 - i}, {j, w - 1 - i}};
+                const int64_t *at = from[orientation - 1];
+                assert_true(wb_at(turned, c, i, j) == wb_at(x, c, at[0], at[1]));
+            }
+}
+
+TEST_IN_SCOPE(orientations)
+{
+    static const char *const names[] = {"rgb.png", "rgba.png", "la.png", "rgb.jpg", "grey.jpg"};
+    uint8_t exif[26];
+    for (size_t k = 0; k < WB__COUNT(names); k++) {
+        if (k < 3 ? !have_png() : !have_jpeg()) continue;
+        wb_tensor *x = wb_image_load(file_of(names[k]));
+        for (int o = 1; o <= 8; o++) {
+            put_exif(exif, o, o & 1);
+            const char *path = with_exif(names[k], 33, exif);
+            expect_turned(wb_image_load(path), x, o);
+            expect_turned(wb_image_load(path, .exif = true), x, o);
+            expect_turned(wb_image_load(path, .exif = false), x, 1);
+            wb_tensor *y = wb_image_load(path);
+            for (int i = 0; k == 0 && i < 3; i++)
+                assert_int_equal(wb_at(y, 0, i == 2, i == 1), upright[o - 1].red[i]);
+        }
+    }
+}
+
+/* So are the images of a folder, before they are resized. */
+TEST_IN_SCOPE(orientations_in_folders)
+{
+    uint8_t exif[26];
+    if (!have_png()) skip();
+    wb_tensor *x = wb_image_load(file_of("rgb.png"));
+    put_exif(exif, 6, false);
+    const char *path = with_exif("rgb.png", 33, exif);
+    mkdir(in_folder("photos"), 0777);
+    mkdir(in_folder("photos/a"), 0777);
+    assert_int_equal(rename(path, in_folder("photos/a/1.png")), 0);
+    wb_dataset *d = wb_load_images(in_folder("photos"));
+    MADE(d);
+    assert_string_equal(wb_describe(wb_dataset_x(d)), "[1,3,7,5] f32");
+    for (int c = 0; c < 3; c++)
+        assert_true(fabs(wb_at(wb_dataset_x(d), 0, c, 6, 0) * 255 - wb_at(x, c, 4, 6)) < 1e-4);
+    d = wb_load_images(in_folder("photos"), .exif = false);
+    assert_string_equal(wb_describe(wb_dataset_x(d)), "[1,3,5,7] f32");
+    d = wb_load_images(in_folder("photos"), .height = 14, .width = 10);
+    assert_string_equal(wb_describe(wb_dataset_x(d)), "[1,3,14,10] f32");
+}
+
+/* Exif data that name no orientation, or are damaged, change nothing, nor does each cut or changed
+ * byte fail. */
+TEST_IN_SCOPE(odd_orientations)
+{
+    uint8_t exif[26];
+    if (!have_png() || !have_jpeg()) skip();
+    wb_tensor *x = wb_image_load(file_of("rgb.png")), *y = wb_image_load(file_of("rgb.jpg"));
+    for (int i = 0; i < 7 + 26; i++) {
+        put_exif(exif, i < 7 ? (int[]){0, 9, 255, 6, 6, 6, 6}[i] : 6, i & 1);
+        if (i == 3) memset(exif + 4, 255, 4);           /* a directory far away */
+        if (i == 4) exif[10] = exif[11] = 3;            /* another tag */
+        if (i == 5) exif[12] = exif[13] = 2;            /* a text */
+        if (i == 6) memset(exif + 8, 255, 2), exif[10] = 0;     /* 65535 entries */
+        if (i >= 7) exif[i - 7] ^= 0x55;
+        wb_tensor *png = wb_image_load(with_exif("rgb.png", 33, exif));
+        wb_tensor *jpg = wb_image_load(with_exif("rgb.jpg", 0, exif));
+        MADE(png);
+        MADE(jpg);
+        if (i < 7) expect_turned(png, x, 1);
+        if (i < 7) expect_turned(jpg, y, 1);
+    }
+    put_exif(exif, 6, true);            /* behind the pixels */
+    expect_turned(wb_image_load(with_exif("rgb.png", sizeof rgb_png - 12, exif)), x, 6);
 }
 
 TEST_IN_SCOPE(saved_images_are_read)

@@ -312,6 +312,35 @@ TEST(values_in_other_files)
     assert_int_equal(wb__onnx_read(NULL, o.data, o.n, &m), WB_ERROR_FORMAT);
 }
 
+/* Tensors may share bytes of another file, and what they have beyond it counts. */
+TEST(values_that_overlap)
+{
+    const float data[] = {1, 2, 3, 4};
+    put_file(in_folder("w.bin"), data, sizeof data);
+    snprintf(path, sizeof path, "%s/m.onnx", folder);
+    for (int limit = 31; limit < 33; limit++) {
+        start();
+        for (int i = 0; i < 3; i++) {
+            const size_t at = begin_tensor(INITIALIZER, (const char *[]){"a", "b", "t"}[i],
+                                           WB__ONNX_FLOAT, 1, (int64_t[]){4});
+            put_entry("location", "w.bin");
+            wb__wire_put_int(&o, 14, 1);
+            wb__wire_end(&o, at);
+        }
+        put_name(OUTPUT, "t");
+        finish();
+        wb_set_unpack_limit(limit);
+        wb_clear_error();
+        const int status = wb__onnx_read(path, o.data, o.n, &m);
+        assert_int_equal(status, limit < 32 ? WB_ERROR_FORMAT : 0);
+        if (status) FAILED(WB_ERROR_FORMAT, path, "\"t\"", "overlap", "wb_set_unpack_limit");
+        else assert_memory_equal(m->tensors[1].data, data, 16);
+        m = (wb__onnx_free(m), NULL);
+        wb_clear_error();
+    }
+    wb_set_unpack_limit((int64_t)4 << 30);
+}
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static void put_file_as(const char *name)

@@ -27,9 +27,9 @@ def of(*items):
     return b"\x80\x02}(" + b"".join(text(k) + v for k, v in items) + b"u."
 
 
-def archive(path, pickle, more=(), method=zipfile.ZIP_STORED, order=b"little"):
-    members = [("a/data.pkl", pickle), ("a/byteorder", order),
-               ("a/data/0", struct.pack("<4f", 1, 2, 3, 4)), *more]
+def archive(path, pickle, more=(), method=zipfile.ZIP_STORED, order=b"little",
+            storage=struct.pack("<4f", 1, 2, 3, 4)):
+    members = [("a/data.pkl", pickle), ("a/byteorder", order), ("a/data/0", storage), *more]
     with zipfile.ZipFile(path, "w", method) as z:
         for name, data in members:
             z.writestr(zipfile.ZipInfo(name), data, method)
@@ -68,6 +68,12 @@ def write(folder):
     put("far", b"\x80\x02}r\0\0\0\1." + bytes(1 << 24))
     lists = tensor(sizes=(), strides=()).replace(b"(t(t", b"]q\5]")
     put("longer", b"\x80\x02}(" + text("x") + lists + text("y") + b"h\5(" + number(2) * 2 + b"eu.")
+    put("set", b"\x80\4\x8f(" + tensor() + b"\x90.")
+    put("frame", b"\x80\4\x95" + bytes(8) + b"\x8c\5torch\x94\x8c\5Thing\x94\x93.")
+    put("global", b"\x80\4N\x8c\5float\x93.")
+    put("memoize", b"\x80\4\x94.")
+    put("bytes8", b"\x80\5\x8e" + struct.pack("<Q", 2**63) + b".")
+    put("written", b"I12x\n.")
     put("deflated", of(("x", tensor())), method=zipfile.ZIP_DEFLATED)
     put("big", of(("x", tensor())), order=b"big")
     damaged = bytearray((folder / "good.pt").read_bytes())

@@ -43,19 +43,26 @@ bool wb__cell_long_number(wb__cell f, double *value)
     return stop == copy + f.length && stop != copy && !isnan(*value);
 }
 
-char *wb__cell_word(const wb__cells *t, wb__cell c)
+char *wb__cell_put(const wb__cells *t, wb__cell c, char *to)
 {
     if (memchr(c.text, 0, (size_t)c.length)) {
         wb__cells_wrong(t, c.text, -1, NULL, "a word with a byte 0");
         return NULL;
     }
-    char *word = wb__alloc((size_t)c.length + 1), *to = word;
-    for (int i = 0; word && i < c.length; i++) {
+    for (int i = 0; i < c.length; i++) {
         *to++ = c.text[i];
         i += c.quoted && c.text[i] == '"';              /* the second mark of two */
     }
-    if (word) *to = 0;
-    return word;
+    *to = 0;
+    return to + 1;
+}
+
+char *wb__cell_word(const wb__cells *t, wb__cell c)
+{
+    char *word = wb__alloc((size_t)c.length + 1);
+    if (!word || wb__cell_put(t, c, word)) return word;
+    wb__free(word);
+    return NULL;
 }
 
 int wb__cells_of(const char *what, const char *list,

@@ -31,6 +31,9 @@ wb__cell_place wb__cells_place(const wb__cells *t, int64_t column, const char *n
 int wb__cells_wrong(const wb__cells *t, const char *at, int64_t column, const char *name,
                     const char *format, ...) WB__PRINTF(5, 6);
 
+/* Writes the text of a cell, without marks, and a 0, to `to`, which has room for c.length + 1
+ * bytes.  Returns the end behind the 0.  NULL with the error set: the text has a byte 0. */
+char *wb__cell_put(const wb__cells *t, wb__cell c, char *to);
 /* The text of a cell, without marks, which the caller frees.  NULL: out of memory, or a byte 0,
  * with the error set. */
 char *wb__cell_word(const wb__cells *t, wb__cell c);

@@ -119,10 +119,11 @@ static void destroy(void *object)
 {
     wb_columns *c = object;
     for (int64_t i = 0; i < c->n; i++) {
-        wb__free(c->column[i].name);
+        if (!c->names) wb__free(c->column[i].name);
         wb__words_free(c->column[i].words);
     }
     wb__free(c->column);
+    wb__free(c->names);
     wb__free(c->missing_texts);
     wb__words_clear(&c->gaps);
     wb__free(c->gap_numbers);

@@ -32,7 +32,7 @@ void wb__words_free(wb__words *w);                      /* accepts NULL */
 enum { WB__FEATURE, WB__LABEL, WB__LEFT_OUT };          /* of wb__column.role */
 /* A file may have a million columns, so this is small. */
 typedef struct {
-    char *name;                         /* NULL: the file has no heading */
+    char *name;                         /* NULL: the file has no heading; see `names` */
     wb__words *words;                   /* NULL: numbers */
     float fill;                         /* in place of a missing value: a number, or the number of a
                                            word; NaN: nothing */
@@ -42,6 +42,7 @@ typedef struct {
 struct wb_columns {
     wb__object object;
     wb__column *column;
+    char *names;                        /* a block with all names; NULL: each is a block */
     int64_t n, labels;                  /* columns of the file, and those of them that are y */
     bool header, label_numbers;         /* label_numbers: y is f32 */
     wb_missing missing;

@@ -137,23 +137,59 @@ static int refuse_word(wb__csv *t, wb__cell f, int64_t column)
 
 static int set_name(wb__csv *t, wb__cell f, int64_t column)
 {
-    t->c->column[column].name = wb__cell_word(&t->cells, f);
-    return t->c->column[column].name ? 0 : (int)wb_error_code();
+    t->c->column[column].name = t->name_end;
+    t->name_end = wb__cell_put(&t->cells, f, t->name_end);
+    return t->name_end ? 0 : (int)wb_error_code();
 }
 
 static bool names_columns(const char *list) { return list && strcmp(list, "*"); }
 
+/* Checks that there is a row at t->cells.at, and that it has as many cells as the heading. */
+static int check_row(wb__csv *t)
+{
+    wb__cells *s = &t->cells;
+    int64_t n;
+    if (!wb__cells_next_line(s)) return wb__cells_wrong(s, s->at, -1, NULL, "no rows");
+    const int status = t->c->header ? each_cell(t, &n, NULL) : 0;
+    if (status || !t->c->header || n == t->n) return status;
+    return wb__cells_wrong(s, s->at, -1, NULL, "%lld columns, but the heading has %lld names",
+                           (long long)n, (long long)t->n);
+}
+
+/* Before the columns are made: checks the first row, and that what the columns of a compressed file
+ * take is within the limit.  *bytes becomes the room that the names take. */
+static int check_columns(wb__csv *t, size_t *bytes)
+{
+    const wb__cells line = t->cells;
+    const int64_t each = sizeof(wb__column) + sizeof(wb__csv_value);
+    int64_t n;
+    int status = t->c->header ? each_cell(t, &n, skip_cell) : 0;
+    *bytes = (size_t)(t->cells.at - line.at + t->n) + 1;
+    if (!status) status = check_row(t);
+    t->cells = line;
+    const int64_t text = line.end - line.text, limit = wb__unpack_limit();
+    if (status || !t->unpacked || text + (int64_t)*bytes + t->n * each <= limit) return status;
+    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld (%s): %lld columns, which take more than %lld "
+                    "bytes with the decompressed text: the limit of wb_set_unpack_limit", line.path,
+                    (long long)(line.at - line.text), wb__cells_place(&line, -1, NULL).text,
+                    (long long)t->n, (long long)limit);
+}
+
 static int make_columns(wb__csv *t, const wb_load_csv_options *o)
 {
     wb_columns *c = t->c;
+    size_t bytes;
+    int64_t n;
     c->header = o->header || o->label_name || o->skip || names_columns(o->one_hot) ||
                 names_columns(o->numbered);
+    int status = check_columns(t, &bytes);
+    if (status) return status;
+    if (c->header && !(t->name_end = c->names = wb__alloc(bytes))) return WB_ERROR_MEMORY;
     c->column = wb__alloc_zero((size_t)t->n, sizeof *c->column);
     if (!c->column) return WB_ERROR_MEMORY;
     c->n = t->n;
     for (int64_t i = 0; i < c->n; i++) c->column[i].fill = NAN;
-    int64_t n;
-    const int status = c->header ? each_cell(t, &n, set_name) : 0;
+    status = c->header ? each_cell(t, &n, set_name) : 0;
     return status ? status : set_roles(t, o);
 }
 
@@ -307,18 +343,12 @@ static int begin(wb__csv *t, const wb_load_csv_options *o)
                                "no column is left for x: the file has %lld, of which %lld are "
                                "labels; another .separator?",
                                (long long)t->n, (long long)t->labels);
-    if (!wb__cells_next_line(s)) return wb__cells_wrong(s, s->at, -1, NULL, "no rows");
-    if (!t->c->header) {
-        const wb__cells row = *s;
-        const bool unclear = !t->asked_header && (t->all_one_hot || t->all_numbered);
-        status = unclear ? each_cell(t, &n, refuse_word) : 0;
-        *s = row;
-        return status;
-    }
-    status = each_cell(t, &n, NULL);
-    if (!status && n != t->n)
-        return wb__cells_wrong(s, s->at, -1, NULL, "%lld columns, but the heading has %lld names",
-                               (long long)n, (long long)t->n);
+    status = check_row(t);
+    if (status || t->c->header) return status;
+    const wb__cells row = *s;
+    const bool unclear = !t->asked_header && (t->all_one_hot || t->all_numbered);
+    status = unclear ? each_cell(t, &n, refuse_word) : 0;
+    *s = row;
     return status;
 }
 
@@ -338,13 +368,16 @@ int wb__csv_read(const char *path, const wb_load_csv_options *o, bool asked_head
                  wb_tensor **y, wb_columns **columns)
 {
     int64_t bytes;
+    bool unpacked;
+    const char separator = o->separator ? o->separator : ',';
     *x = *y = NULL;
     *columns = o->like ? o->like : wb__columns_new(o->missing, o->missing_texts);
-    char *text = *columns ? wb__file_read(path, &bytes) : NULL;
+    char *text = *columns ? wb__csv_text(path, separator, &bytes, &unpacked) : NULL;
     if (!text) return wb_error_code();
     wb__csv t = {.cells = {.path = path, .text = text, .at = text, .end = text + bytes, .line = 1,
-                           .separator = o->separator ? o->separator : ','},
-                 .c = *columns, .like = o->like != NULL, .asked_header = asked_header};
+                           .separator = separator},
+                 .c = *columns, .like = o->like != NULL, .asked_header = asked_header,
+                 .unpacked = unpacked};
     wb__plain_locale locale;
     int status = wb_error_code();
     if (wb__plain_begin(&locale, path)) {

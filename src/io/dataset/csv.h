@@ -1,7 +1,8 @@
 /* CSV files: tables of numbers and words.  data/readers.c makes datasets of them.
  *
- * csv.c reads the heading and decides what each column is, csv_rows.c reads the rows, csv_values.c
- * numbers the words, fills in missing values and makes tensors. */
+ * csv_text.c reads the file as UTF-8, csv.c reads the heading and decides what each column is,
+ * csv_rows.c reads the rows, csv_values.c numbers the words, fills in missing values and makes
+ * tensors. */
 #ifndef WB__CSV_H
 #define WB__CSV_H
 
@@ -19,6 +20,8 @@ typedef struct {
     bool like;                          /* c comes from .like, and does not change */
     bool all_one_hot, all_numbered;     /* columns with a word, without an option that names them */
     bool asked_header;                  /* .header is given */
+    bool unpacked;                      /* the file is gzip */
+    char *name_end;                     /* where the next name of the heading belongs */
     int64_t n;                          /* columns of the file */
     /* If `like`, for each column of the file: the one of c, NULL: not used; and its place in a row
      * of x or y. */
@@ -42,6 +45,9 @@ typedef struct {
 int wb__csv_read(const char *path, const wb_load_csv_options *o, bool asked_header, wb_tensor **x,
                  wb_tensor **y, wb_columns **columns);
 
+/* Returns the text of a file, with \n at the ends of lines, in a block that the caller frees, and
+ * sets *bytes, and *unpacked to whether the file is gzip.  NULL with the error set. */
+char *wb__csv_text(const char *path, char separator, int64_t *bytes, bool *unpacked);
 int wb__csv_rows(wb__csv *t);                           /* reads the rows at t->cells.at */
 int wb__csv_finish(wb__csv *t, wb_tensor **x, wb_tensor **y);
 /* Fails if the line at t->cells.at has one column, and another separator. */

@@ -408,9 +408,11 @@ static wb_layer *no_layer(wb__flux_reader *r, const char *name, const wb__jl *v)
         wb__free(list.text);
         return NULL;
     }
-    wb__bson_fail(&r->f, NULL,
-                  "\"%s\" is a %s, values without layers: make the model and use wb_load_state",
-                  name, type);
+    const bool array = v->kind == WB__JL_ARRAY;
+    wb__bson_fail(&r->f, NULL, "\"%s\" is a%s %s, %s", name, array ? "n" : "", type,
+                  array ? "values without layers: wb_load_tensors reads arrays, and wb_load_state "
+                          "puts them into a model that the program makes"
+                        : "values without layers: make the model and use wb_load_state");
     return NULL;
 }
 

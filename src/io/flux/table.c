@@ -2,6 +2,8 @@
  * names. Layers are structs, or, as Flux.state returns them, NamedTuples or dictionaries, which are
  * recognised by the names of their fields. */
 #include "io/flux/flux.h"
+#include "base/files/file.h"
+#include "engine/tensor.h"
 #include "io/flux/read.h"
 
 #include <stdio.h>
@@ -11,6 +13,7 @@ typedef struct {
     wb__flux_reader *r;
     wb__table *t;
     bool zeros;                 /* initial states of zeros are included */
+    int64_t repeated;           /* bytes of arrays that are met through a reference */
 } filling;
 
 /* Returns the name of a type of Flux whose fields become the same children as the fields of v.
@@ -32,12 +35,38 @@ static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
+/* Counts an array that is there once and named several times: each name becomes a tensor. */
+static int count_repeated(filling *x, const wb__jl_array *a)
+{
+    const int64_t limit = wb__unpack_limit();
+    if (!a->shared) return 0;
+    x->repeated += a->bytes;
+    if (x->repeated <= x->r->f.map->bytes + limit) return 0;
+    return x->r->f.status = wb__fail(WB_ERROR_FORMAT, "%s: its arrays have more than %lld bytes "
+                                     "beyond those of the file, since it names them several times: "
+                                     "the limit of wb_set_unpack_limit", x->r->f.map->path,
+                                     (long long)limit);
+}
+
+/* Gives the entry a block with the integers of the array, widened. */
+static int widen(wb__entry *e, const wb__jl_array *a)
+{
+    e->dtype = wb__narrow_dtype(a->narrow);
+    e->bytes = a->count * (int64_t)wb__dtype_size(e->dtype);
+    void *wide = wb__alloc_aligned((size_t)WB__MAX(e->bytes, 1));
+    if (wide) wb__widen_ints(wide, a->data, a->count, a->narrow);
+    e->data = wide;
+    e->owned = true;
+    return wide ? 0 : WB_ERROR_MEMORY;
+}
+
 static int add(filling *x, const wb__jl_array *found, const wb__flux_field *field)
 {
     wb__flux_reader *r = x->r;
     wb__jl_array a = *found;
     wb__flux_field_kind kind = field ? field->kind : WB__FIELD_NONE;
-    if (kind == WB__FIELD_MATRIX && a.dtype) wb__jl_transpose(&a);
+    if (kind == WB__FIELD_MATRIX && (a.dtype || a.narrow)) wb__jl_transpose(&a);
+    if (count_repeated(x, &a)) return r->f.status;
     if (kind == WB__FIELD_DEPTHWISE && a.ndim == 4 && a.count) {
         a.dims[0] *= a.dims[1];     /* as the kernel of a grouped convolution */
         a.dims[1] = 1;
@@ -49,6 +78,7 @@ static int add(filling *x, const wb__jl_array *found, const wb__flux_field *fiel
     if (!e) return r->f.status = WB_ERROR_MEMORY;
     e->dtype = a.dtype;
     snprintf(e->type, sizeof e->type, "%s", a.type);
+    e->axes = a.axes;
     e->ndim = a.ndim;
     memcpy(e->dims, a.dims, sizeof e->dims);
     e->begin = a.data - r->f.map->data;
@@ -57,7 +87,7 @@ static int add(filling *x, const wb__jl_array *found, const wb__flux_field *fiel
     if (a.ndim >= 3 && kind >= WB__FIELD_KERNEL && kind <= WB__FIELD_DEPTHWISE)
         e->flip = kind == WB__FIELD_KERNEL ? WB__FLIP_NO : WB__FLIP_YES;
     e->transposed = a.transposed;
-    return 0;
+    return a.narrow ? r->f.status = widen(e, &a) : 0;
 }
 
 /* Adds the weight of the hidden state of a GRUv3, whose first array is the field v of `of`. */
@@ -208,21 +238,39 @@ static int check_names(filling *x)
     return 0;
 }
 
+/* Lists the arrays of the variable that `key` names. */
+static void visit_variable(filling *x, const char *key)
+{
+    wb__bson_file *f = &x->r->f;
+    char name[WB__JL_NAME] = "";
+    wb__jl_array a;
+    wb__jl v = wb__jl_variable(f, key, name, sizeof name);
+    if (!f->status) v = parameters_of(f, &v);
+    x->t->nameless = !f->status && all_arrays(f, &v);
+    const bool alone = !f->status && wb__jl_array_of(f, &v, &a);
+    if (!f->status) visit_part(x, &v, NULL, alone ? name : "");
+}
+
+/* Lists the arrays of all variables, whose names begin their names. */
+static void visit_variables(filling *x)
+{
+    char name[WB__JL_NAME];
+    wb__jl v;
+    for (wb__bson_walk w = wb__bson_walk_of(x->r->f.root);
+         wb__jl_next_variable(&x->r->f, &w, &v, name, sizeof name) && !x->r->f.status;)
+        if (wb__jl_may_hold_arrays(&v)) visit_part(x, &v, NULL, name);
+}
+
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
 {
-    char name[WB__JL_NAME] = "";
     *out = (wb__table){0};
     wb__flux_reader *r = wb__alloc_zero(1, sizeof *r);
     if (!r) return WB_ERROR_MEMORY;
     filling x = {.r = r, .t = out};
     if (!wb__bson_open(&r->f, m)) {
-        wb__jl v = wb__jl_variable(&r->f, key, name, sizeof name);
         x.zeros = wb__bson_get(&r->f, r->f.root, "weber").kind == WB__BSON_STRING;
-        if (!r->f.status) v = parameters_of(&r->f, &v);
-        out->nameless = !r->f.status && all_arrays(&r->f, &v);
-        wb__jl_array a;
-        bool alone = !r->f.status && wb__jl_array_of(&r->f, &v, &a);
-        if (!r->f.status) visit_part(&x, &v, NULL, alone ? name : "");
+        if (key == wb__all_variables && wb__jl_is_unclear(&r->f)) visit_variables(&x);
+        else visit_variable(&x, key == wb__all_variables ? NULL : key);
         if (!r->f.status) check_names(&x);
     }
     int status = r->f.status;

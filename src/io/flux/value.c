@@ -103,18 +103,21 @@ typedef struct {
     wb_dtype dtype;             /* 0: a dtype that Weber lacks */
     int bytes;
     enum { NO_NUMBER, FLOAT, SIGNED, UNSIGNED } number;
+    wb__narrow_int narrow;
 } element;
 
 /* Returns the row of a Julia type of numbers or of array elements; NULL: another type. */
 static const element *element_named(const char *type)
 {
     static const element elements[] = {
-        {"Float32", WB_F32, 4, FLOAT}, {"Float64", WB_F64, 8, FLOAT}, {"Float16", WB_F16, 2, FLOAT},
-        {"BFloat16", WB_BF16, 2, FLOAT}, {"Int8", WB_I8, 1, SIGNED}, {"UInt8", WB_U8, 1, UNSIGNED},
-        {"Int32", WB_I32, 4, SIGNED}, {"Int64", WB_I64, 8, SIGNED}, {"Bool", WB_BOOL, 1, NO_NUMBER},
-        {"Int16", 0, 2, SIGNED}, {"UInt16", 0, 2, UNSIGNED}, {"UInt32", 0, 4, UNSIGNED},
-        {"UInt64", 0, 8, UNSIGNED}, {"Char", 0, 4, NO_NUMBER}, {"Int128", 0, 16, NO_NUMBER},
-        {"UInt128", 0, 16, NO_NUMBER}};
+        {"Float32", WB_F32, 4, FLOAT, 0},     {"Float64", WB_F64, 8, FLOAT, 0},
+        {"Float16", WB_F16, 2, FLOAT, 0},     {"BFloat16", WB_BF16, 2, FLOAT, 0},
+        {"Int8", WB_I8, 1, SIGNED, 0},        {"UInt8", WB_U8, 1, UNSIGNED, 0},
+        {"Int32", WB_I32, 4, SIGNED, 0},      {"Int64", WB_I64, 8, SIGNED, 0},
+        {"Bool", WB_BOOL, 1, NO_NUMBER, 0},   {"Int16", 0, 2, SIGNED, WB__NARROW_I16},
+        {"UInt16", 0, 2, UNSIGNED, WB__NARROW_U16}, {"UInt32", 0, 4, UNSIGNED, WB__NARROW_U32},
+        {"UInt64", 0, 8, UNSIGNED, 0},        {"Char", 0, 4, NO_NUMBER, 0},
+        {"Int128", 0, 16, NO_NUMBER, 0},      {"UInt128", 0, 16, NO_NUMBER, 0}};
     for (size_t i = 0; i < WB__COUNT(elements); i++)
         if (!strcmp(type, elements[i].name)) return &elements[i];
     return NULL;
@@ -241,7 +244,7 @@ wb__jl wb__jl_of(wb__bson_file *f, wb__bson v)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static bool is_dict_struct(const wb__jl *v)
+bool wb__jl_is_dict_struct(const wb__jl *v)
 {
     const char *last = wb__jl_last(v);
     return v->kind == WB__JL_STRUCT && (!strcmp(last, "Dict") || !strcmp(last, "IdDict"));
@@ -254,7 +257,7 @@ static bool of_flux(const wb__jl *v)
 
 int wb__jl_count(wb__bson_file *f, const wb__jl *v)
 {
-    if (is_dict_struct(v)) return wb__bson_count(f, wb__bson_at(f, v->items, 1));
+    if (wb__jl_is_dict_struct(v)) return wb__bson_count(f, wb__bson_at(f, v->items, 1));
     return wb__bson_count(f, v->items);
 }
 
@@ -268,7 +271,7 @@ void wb__jl_fields_of(wb__bson_file *f, const wb__jl *v, wb__jl_fields *out)
         wb__jl names = wb__jl_of(f, wb__bson_at(f, params, 0));
         out->named = names.kind == WB__JL_TUPLE;
         out->names = wb__bson_walk_of(names.items);
-    } else if (is_dict_struct(v)) {
+    } else if (wb__jl_is_dict_struct(v)) {
         wb__jl keys = wb__jl_of(f, wb__bson_at(f, v->items, 0));
         wb__jl values = wb__jl_of(f, wb__bson_at(f, v->items, 1));
         out->named = true;
@@ -280,7 +283,7 @@ void wb__jl_fields_of(wb__bson_file *f, const wb__jl *v, wb__jl_fields *out)
     out->i = -1;
 }
 
-static void key_text(const wb__bson_walk *w, char *out, size_t size)
+void wb__jl_key_text(const wb__bson_walk *w, char *out, size_t size)
 {
     wb__bson key = {.kind = WB__BSON_STRING, .at = (const uint8_t *)w->key};
     key.bytes = (uint32_t)strlen(w->key);
@@ -294,7 +297,7 @@ bool wb__jl_fields_next(wb__bson_file *f, wb__jl_fields *w)
     w->value = wb__jl_of(f, w->items.value);
     snprintf(w->name, sizeof w->name, "%d", w->i);
     if (w->keyed) {
-        key_text(&w->items, w->name, sizeof w->name);
+        wb__jl_key_text(&w->items, w->name, sizeof w->name);
     } else if (w->layout) {
         snprintf(w->name, sizeof w->name, "%s", w->layout->fields[w->i].name);
     } else if (w->named && wb__bson_next(f, &w->names)) {
@@ -367,7 +370,7 @@ static bool sizes_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *a, int *n_
         if (n < WB_MAX_DIMS) a->dims[n] = size;
         else fits = false;
     }
-    *n_sizes = n;
+    *n_sizes = a->axes = n;
     a->ndim = fits ? n : 0;
     for (int i = 0; i < a->ndim / 2; i++) {
         int64_t other = a->dims[i];
@@ -406,7 +409,9 @@ static bool plain_array(wb__bson_file *f, const wb__jl *v, wb__jl_array *a)
         wb__bson_fail(f, v->at, "an array of Bool has a %d in it", a->data[i]);
         return false;
     }
-    if (n_sizes <= WB_MAX_DIMS) a->dtype = e->dtype;
+    if (n_sizes > WB_MAX_DIMS) return true;
+    a->dtype = e->dtype;
+    a->narrow = e->narrow;
     return true;
 }
 
@@ -503,7 +508,7 @@ int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path)
         path, v->name);
 }
 
-/* ---- variables ------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 bool wb__jl_may_hold_arrays(const wb__jl *v)
 {
@@ -513,83 +518,4 @@ bool wb__jl_may_hold_arrays(const wb__jl *v)
 bool wb__jl_layer(const wb__jl *v)
 {
     return of_flux(v) && wb__flux_struct_known(wb__jl_last(v));
-}
-
-/* Returns the part of v at a path: names or indices of fields, separated by dots. */
-static wb__jl part_at(wb__bson_file *f, wb__jl v, const char *path)
-{
-    while (*path && v.kind != WB__JL_ABSENT) {
-        char name[WB__JL_NAME];
-        const size_t n = strcspn(path, ".");
-        snprintf(name, sizeof name, "%.*s", (int)WB__MIN(n, sizeof name - 1), path);
-        v = wb__jl_field(f, &v, name);
-        path += n + (path[n] == '.');
-    }
-    return v;
-}
-
-/* If v is a dictionary with a layer "model" or with only one layer, returns this layer and appends
- * the name of its entry to `name`. Otherwise returns v. */
-static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
-{
-    int n = 0;
-    wb__jl found = v;
-    wb__jl_fields w;
-    const size_t end = strlen(name);
-    if (v.kind != WB__JL_DICT && !is_dict_struct(&v)) return v;
-    for (wb__jl_fields_of(f, &v, &w); wb__jl_fields_next(f, &w);) {
-        const bool model = !strcmp(w.name, "model");
-        if (!wb__jl_layer(&w.value) || (n++ && !model)) continue;
-        found = w.value;
-        snprintf(name + end, size - end, ".%.*s", (int)WB__MIN(size, (size_t)WB__JL_NAME), w.name);
-        if (model) return found;
-    }
-    if (n == 1) return found;
-    name[end] = 0;
-    return v;
-}
-
-wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size)
-{
-    char known[400] = "";
-    size_t used = 0;
-    int n = 0, n_holding = 0, n_layers = 0;
-    wb__jl only = {0}, layer = {0}, part = {0};
-    char layer_name[WB__JL_NAME] = "";
-    for (wb__bson_walk w = wb__bson_walk_of(f->root); wb__bson_next(f, &w);) {
-        if (!strcmp(w.key, "_backrefs") || (!key && !strcmp(w.key, "weber"))) continue;
-        char text[WB__JL_NAME];
-        key_text(&w, text, sizeof text);
-        wb__jl v = wb__jl_of(f, w.value);
-        if (!strcmp(w.key, key ? key : "model")) {
-            snprintf(name, size, "%s", text);
-            return key ? v : layer_within(f, v, name, size);
-        }
-        const size_t length = strlen(w.key);
-        if (key && !strncmp(key, w.key, length) && key[length] == '.')
-            part = part_at(f, v, key + length + 1);
-        if (used < sizeof known)
-            used += (size_t)snprintf(known + used, sizeof known - used, n ? ", %s" : "%s", text);
-        n++;
-        if (wb__jl_layer(&v) && !n_layers++) {
-            layer = v;
-            snprintf(layer_name, sizeof layer_name, "%s", text);
-        }
-        if (!wb__jl_may_hold_arrays(&v) && v.kind != WB__JL_FUNCTION) continue;
-        if (!n_holding++) {
-            only = v;
-            snprintf(name, size, "%s", text);
-        }
-    }
-    if (key && part.kind) return snprintf(name, size, "%s", key), part;
-    if (!key && n_holding == 1) return layer_within(f, only, name, size);
-    if (!key && n_layers == 1) return snprintf(name, size, "%s", layer_name), layer;
-    const char *more = used >= sizeof known ? "..." : "";
-    if (key)
-        wb__bson_fail(f, NULL, "no variable is named \"%.100s\"; there are: %s%s", key,
-                      n ? known : "none", more);
-    else
-        wb__bson_fail(f, NULL, "no variable is named \"model\": say by .key which is meant: %s%s",
-                      n ? known : "there are none", more);
-    return (wb__jl){0};
 }

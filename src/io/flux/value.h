@@ -5,6 +5,7 @@
 
 #include "io/bson/bson.h"
 #include "io/flux/fields.h"
+#include "io/table.h"
 
 enum { WB__JL_NAME = 128, WB__JL_MAX_DEPTH = 100 };
 
@@ -46,6 +47,7 @@ wb__jl wb__jl_of(wb__bson_file *f, wb__bson v);
 const char *wb__jl_last(const wb__jl *v);                   /* last part of the name: "Dense" */
 bool wb__jl_flux(const wb__jl *v, const char *type);        /* is v this struct of Flux? */
 bool wb__jl_named_tuple(const wb__jl *v);
+bool wb__jl_is_dict_struct(const wb__jl *v);                /* a Dict that is stored as a struct */
 
 /* Whether values of v's kind may contain arrays. */
 bool wb__jl_may_hold_arrays(const wb__jl *v);
@@ -61,6 +63,7 @@ typedef struct {
     const wb__flux_struct *layout;
     bool keyed, named;
 } wb__jl_fields;
+void wb__jl_key_text(const wb__bson_walk *w, char *out, size_t size);   /* the key of an element */
 void wb__jl_fields_of(wb__bson_file *f, const wb__jl *v, wb__jl_fields *out);
 bool wb__jl_fields_next(wb__bson_file *f, wb__jl_fields *w);
 int wb__jl_count(wb__bson_file *f, const wb__jl *v);
@@ -72,6 +75,8 @@ wb__jl wb__jl_item(wb__bson_file *f, const wb__jl *v, int i);
 typedef struct {
     wb_dtype dtype;             /* 0: a dtype that Weber lacks, or too many dimensions */
     char type[16];
+    wb__narrow_int narrow;          /* integers that tables widen; then dtype is 0 */
+    int axes;                   /* if above WB_MAX_DIMS: their number, and ndim is 0 */
     int ndim;
     int64_t dims[WB_MAX_DIMS];  /* Julia's dimensions in reverse order */
     const uint8_t *data;
@@ -113,5 +118,10 @@ bool wb__jl_layer(const wb__jl *v);
  * "model" or with only one layer, returns this layer. Writes the name or path to `name`. If nothing
  * is found, sets the error and returns a value of kind WB__JL_ABSENT. */
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size);
+/* Whether several variables hold arrays or layers, and none is meant without a key. */
+bool wb__jl_is_unclear(wb__bson_file *f);
+/* Sets *v to the next variable of the file, and `name` to its name. `w` begins as wb__bson_walk_of
+ * (f->root). False: there is none, or f->status is set. */
+bool wb__jl_next_variable(wb__bson_file *f, wb__bson_walk *w, wb__jl *v, char *name, size_t size);
 
 #endif

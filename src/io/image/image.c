@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "engine/tensor.h"
 #include "io/borrow.h"
+#include "io/image/exif.h"
 
 #include "weber/images.h"
 
@@ -36,7 +37,7 @@ void wb__image_planes(const wb__pixels *image, int channels, uint8_t *to)
             *to++ = plane_value(image->pixels + i * image->channels, image->channels, c, channels);
 }
 
-int wb__image_load(const char *what, const char *path, int channels, int64_t dims[3],
+int wb__image_load(const char *what, const char *path, int channels, bool exif, int64_t dims[3],
                    uint8_t **planes)
 {
     wb__pixels image;
@@ -47,7 +48,9 @@ int wb__image_load(const char *what, const char *path, int channels, int64_t dim
                         path);
     wb__mapping *m = wb__map(path);
     int status = m ? wb__image_read(what, m, &image) : (int)wb_error_code();
+    const int orientation = !status && exif ? wb__exif_orientation(m) : 1;
     wb__unmap(m);
+    if (!status && (status = wb__exif_upright(&image, orientation))) wb__free(image.pixels);
     if (status) return status;
     if (!channels) channels = image.channels;
     dims[0] = channels;
@@ -62,14 +65,16 @@ int wb__image_load(const char *what, const char *path, int channels, int64_t dim
 wb_tensor *wb_image_load_with(const char *path, const wb_image_load_options *given)
 {
     wb_image_load_options o;
-    if (WB__NULL(path) || !wb__read_options("image_load", &o, sizeof o, given, "", NULL))
+    wb__given g;
+    if (WB__NULL(path) || !wb__read_options("image_load", &o, sizeof o, given, "exif", &g))
         return NULL;
+    o.exif = wb__int_option(&g, "exif", -1, o.exif, true);
     if (o.channels < 0 || o.channels > 4)
         return wb__fail_null(WB_ERROR_ARGUMENT, "image_load: %d channels; there are 1 to 4, or 0 "
                              "for those of the file", o.channels);
     int64_t dims[3];
     uint8_t *planes;
-    if (wb__image_load("image_load", path, o.channels, dims, &planes)) return NULL;
+    if (wb__image_load("image_load", path, o.channels, o.exif, dims, &planes)) return NULL;
     const wb_device *was = wb__use_device(&wb__cpu);
     wb_tensor *x = wb__borrow_block(planes, WB_U8, 3, dims);
     wb__use_device(was);

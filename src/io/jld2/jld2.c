@@ -6,7 +6,8 @@
  * A dot in a name becomes _, as in BSON files, since dots separate the parts of a path.
  *
  * The bytes of all arrays together are at most those of the file and the limit of
- * wb_set_unpack_limit: datasets may be compressed, and several references may lead to one. */
+ * wb_set_unpack_limit: datasets may be compressed, and several references may lead to one. So the
+ * parts are counted too, and the file is visited before its values are read. */
 #include "io/jld2/jld2.h"
 
 #include "base/files/file.h"
@@ -19,7 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEEPEST = 64, VISITS = 1 << 17, MOST_LINKS = 1 << 14, MOST_BYTES = 1 << 20 };
+enum {
+    DEEPEST = 64, VISITS = 1 << 17, LEAST_VISITS = 1 << 12, MOST_LINKS = 1 << 14,
+    MOST_BYTES = 1 << 20
+};
 
 static wb__mutex lock = WB__MUTEX_INIT;        /* of libhdf5 */
 
@@ -29,7 +33,7 @@ typedef struct {
     bool values;
     wb__table *out;
     const char *variable;       /* name of the variable that is read, if that is in no path */
-    int64_t file, bytes;        /* bytes of all arrays so far */
+    int64_t file, bytes, takes; /* of all arrays so far: elements; names and tensors */
     int visits, depth;
     char path[1024];
 } reading;
@@ -56,7 +60,10 @@ static bool enter(reading *r, const char *name, size_t *back)
     const size_t room = sizeof r->path - *back, n = strlen(name) + 1;
     if (r->depth >= DEEPEST || n >= room)
         return !fail(r, "its parts are nested too deep, or their names are too long");
-    if (++r->visits > VISITS) return !fail(r, "it has too many parts");
+    /* a reference has 8 bytes, and a part at least the half of one */
+    if (++r->visits > WB__MIN(VISITS, r->m->bytes / 4 + LEAST_VISITS))
+        return !fail(r, "it refers to the same parts so often that they unfold to many times the "
+                        "file, or has too many parts");
     if (*name) snprintf(r->path + *back, room, "%s%s", *back ? "." : "", name);
     for (char *c = r->path + *back + (*back > 0); *c; c++)
         if (*c == '.') *c = '_';
@@ -109,7 +116,8 @@ static wb_dtype other_dtype(const wb__hdf5 *h, int64_t type, int class, char *na
 }
 
 /* Returns the dtype of the elements of a type, 0: Weber lacks it. Writes its name. */
-static wb_dtype dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t room)
+static wb_dtype dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t room,
+                         wb__narrow_int *narrow)
 {
     static const struct {
         size_t size, sign, exponent, bits, mantissa;
@@ -129,6 +137,9 @@ static wb_dtype dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t roo
     snprintf(name, room, "%s%d%s", kind, (int)WB__MIN(size, 9999) * 8, little ? "" : " big");
     if (!little || h->H5Tget_precision(type) != 8 * size) return 0;
     if (class == WB__H5T_BITFIELD) return size == 1 ? WB_BOOL : 0;
+    if (class == WB__H5T_INTEGER && (size == 2 || (size == 4 && !is_signed)))
+        return *narrow = size == 4 ? WB__NARROW_U32 : is_signed ? WB__NARROW_I16 : WB__NARROW_U16,
+               wb__narrow_dtype(*narrow);
     if (class == WB__H5T_INTEGER)
         return size == 1 ? (is_signed ? WB_I8 : WB_U8)
                : !is_signed ? 0 : size == 4 ? WB_I32 : size == 8 ? WB_I64 : 0;
@@ -157,8 +168,9 @@ static int sizes_of(reading *r, int64_t space, wb__jl_array *a)
     const int ndim = r->h->H5Sget_simple_extent_ndims(space);
     if (ndim < 0 || ndim > 32 || r->h->H5Sget_simple_extent_dims(space, dims, NULL) < 0)
         return fail(r, "its sizes are not readable");
-    if (ndim > WB_MAX_DIMS) a->dtype = 0;
-    a->ndim = WB__MIN(ndim, WB_MAX_DIMS);
+    a->axes = ndim;
+    if (ndim > WB_MAX_DIMS) return a->dtype = 0;
+    a->ndim = ndim;
     for (int i = 0; i < a->ndim; i++) a->dims[i] = dims[i] > INT64_MAX ? -1 : (int64_t)dims[i];
     return wb__check_dims(r->path, a->ndim, a->dims, &a->count) ? 0 : (int)wb_error_code();
 }
@@ -169,11 +181,12 @@ static int read_array(reading *r, int64_t set, int64_t type, int64_t space, wb__
 {
     *block = NULL;
     *a = (wb__jl_array){.ndim = 0};
-    a->dtype = dtype_of(r->h, type, a->type, sizeof a->type);
+    a->dtype = dtype_of(r->h, type, a->type, sizeof a->type, &a->narrow);
     int status = sizes_of(r, space, a);
     if (status || !a->dtype) return status;
     const int64_t each = (int64_t)wb_dtype_bytes(a->dtype);
-    const int64_t limit = r->m->bytes + wb__unpack_limit();
+    const int64_t names = WB__MAX(r->takes - WB__TENSORS_TIMES * r->m->bytes, 0);
+    const int64_t limit = r->m->bytes + wb__unpack_limit() - names;
     a->bytes = a->count > INT64_MAX / each ? INT64_MAX : a->count * each;
     if (a->bytes > limit - r->bytes)
         return wb__fail(WB_ERROR_FORMAT, "%s: its arrays have more than %lld bytes beyond those of "
@@ -185,7 +198,11 @@ static int read_array(reading *r, int64_t set, int64_t type, int64_t space, wb__
     if (!(*block = wb__alloc_aligned((size_t)a->bytes))) return WB_ERROR_MEMORY;
     memset(*block, 0, (size_t)a->bytes);
     a->data = *block;
-    const bool read = r->h->H5Dread(set, type, 0, 0, 0, *block) >= 0;
+    /* narrow integers are read into the end of the block, and widened from its beginning on */
+    char *from = (char *)*block;
+    if (a->narrow) from += a->bytes - a->count * wb__narrow_bytes(a->narrow);
+    const bool read = r->h->H5Dread(set, type, 0, 0, 0, from) >= 0;
+    if (a->narrow) wb__widen_ints(*block, from, a->count, a->narrow);
     int64_t bad = read && a->dtype == WB_BOOL ? a->bytes : 0;
     while (bad && a->data[bad - 1] <= 1) bad--;
     if (read && !bad) return 0;
@@ -208,6 +225,8 @@ static int add(reading *r, wb__jl_array *a, void *block, const wb__flux_field *f
     }
     wb__entry *e = wb__table_add(r->out, *r->path ? r->path : r->variable);
     if (!e) return wb__free(block), WB_ERROR_MEMORY;
+    r->takes += WB__TENSOR_TAKES + (int64_t)strlen(e->name);
+    e->axes = a->axes;
     e->dtype = a->dtype;
     snprintf(e->type, sizeof e->type, "%s", a->type);
     e->ndim = a->ndim;
@@ -526,6 +545,19 @@ static int visit_file(reading *r, const char *key)
     return status;
 }
 
+/* Reads the file without values, so that what its arrays take together is known before the first
+ * one is read. */
+static int check_file(const reading *r, const char *key)
+{
+    wb__table table = {0};
+    reading dry = *r;
+    dry.values = false;
+    dry.out = &table;
+    const int status = visit_file(&dry, key);
+    wb__table_free(&table);
+    return status;
+}
+
 int wb__jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
 {
     reading r = {.m = m, .values = values, .out = out};
@@ -536,7 +568,8 @@ int wb__jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
     int status = !r.h ? (int)wb_error_code()
                  : r.file < 0 ? wb__fail(WB_ERROR_FORMAT, "%s: libhdf5 does not read it: no HDF5 "
                                          "file, or a damaged one", m->path)
-                              : visit_file(&r, key);
+                 : values ? check_file(&r, key) : 0;
+    if (!status) status = visit_file(&r, key);
     if (r.file >= 0) r.h->H5Fclose(r.file);
     wb__mutex_unlock(&lock);
     if (!status) wb__table_sort(out);

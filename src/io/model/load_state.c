@@ -333,6 +333,11 @@ const char *wb__entry_describe(const wb__entry *e)
     const size_t bytes = WB__THREAD_TEXT_BYTES;
     char *text = wb__thread_text(WB__TEXT_ENTRY);
     size_t n = 1;
+    if (e->axes > WB_MAX_DIMS) {
+        snprintf(text, bytes, "%s with %d axes, of which Weber has up to %d", e->type, e->axes,
+                 WB_MAX_DIMS);
+        return text;
+    }
     text[0] = '[';
     for (int d = 0; d < e->ndim; d++)
         n += (size_t)snprintf(text + n, bytes - n, d ? ",%lld" : "%lld",

@@ -283,6 +283,15 @@ static void *model_of_tensors(const char *path, wb__table *file, bool tree)
     if (wb__table_note(file, "weber_lora"))
         return wb__fail_null(WB_ERROR_FORMAT, "%s: has adapters alone: wb_load_lora puts them into "
                              "the model that they adapt", path);
+    if (!file->n)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: has no tensors, and describes no model%s", path,
+                             tree ? " and no tree" : "");
+    if (tree)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: has %d tensor%s, and is no tree that wb_save "
+                             "wrote: wb_load_tensors reads %s by name%s%.200s%s", path, file->n,
+                             file->n == 1 ? "" : "s", file->n == 1 ? "it" : "them",
+                             file->n == 1 ? ", \"" : "", file->n == 1 ? file->entries->name : "",
+                             file->n == 1 ? "\"" : "");
     return wb__fail_null(WB_ERROR_FORMAT, "%s: has tensors, and describes no model: wb_load_state "
                          "puts them into a model that the program makes, wb_load_tensors reads "
                          "them, and wb_load_pretrained makes the model of a hub's folder from its "
@@ -327,7 +336,8 @@ wb_tree *wb_load_tree(const char *path)
     if (!m) return NULL;
     wb_tree *tree = NULL;
     wb__table file = {0};
-    if (!wb__table_of(m, NULL, true, &file)) tree = model_of_tensors(path, &file, true);
+    if (!wb__table_of(m, wb__all_variables, true, &file))
+        tree = model_of_tensors(path, &file, true);
     if (file.mapping) wb__table_free(&file);
     else wb__unmap(m);
     return tree;

@@ -17,11 +17,12 @@
 enum { LONGEST_HEADER = 1 << 16 };
 
 /* NumPy's names of dtypes. */
-static const struct { const char *name; uint8_t bytes; wb_dtype dtype;
+static const struct { const char *name; uint8_t bytes; wb_dtype dtype; wb__narrow_int narrow;
 } types[] = {
-    {"<f4", 4, WB_F32}, {"<f8", 8, WB_F64},  {"<f2", 2, WB_F16}, {"|i1", 1, WB_I8},
-    {"|u1", 1, WB_U8},  {"|b1", 1, WB_BOOL}, {"<i4", 4, WB_I32}, {"<i8", 8, WB_I64},
-    {"<i2", 2, WB_I32}, {"<u2", 2, WB_I32},  {"<u4", 4, WB_I64}, /* widened */
+    {"<f4", 4, WB_F32, 0}, {"<f8", 8, WB_F64, 0},  {"<f2", 2, WB_F16, 0}, {"|i1", 1, WB_I8, 0},
+    {"|u1", 1, WB_U8, 0},  {"|b1", 1, WB_BOOL, 0}, {"<i4", 4, WB_I32, 0}, {"<i8", 8, WB_I64, 0},
+    {"<i2", 2, WB_I32, WB__NARROW_I16}, {"<u2", 2, WB_I32, WB__NARROW_U16},
+    {"<u4", 4, WB_I64, WB__NARROW_U32},
 };
 
 /* ---- the header, a Python literal ------------------------------------------------------------ */
@@ -88,7 +89,7 @@ static const char *dimensions(cursor *c, bool *failed)
         for (; *c->at >= '0' && *c->at <= '9'; c->at++)
             if ((n = 10 * n + (*c->at - '0')) > UINT32_MAX) return "2^32 elements or more";
         if (*c->at == 'L') c->at++;     /* Python 2 wrote an L */
-        if (h->ndim == WB_MAX_DIMS) return "more than 8 dimensions";
+        if (h->ndim == WB_MAX_DIMS) return h->axes = WB_MAX_DIMS + 1, "more than 8 dimensions";
         if (n && size > UINT32_MAX / n) return "2^32 elements or more";
         h->dims[h->ndim++] = n;
         h->size *= n;
@@ -109,9 +110,10 @@ static bool shape(cursor *c)
     if (failed || (lacks && !c->any)) return failed ? false : wrong(c, lacks);
     c->has_shape = true;
     if (!lacks) return true;
-    c->lacks = "too large";
+    c->lacks = c->h->axes ? c->h->type : "too large";
     c->h->ndim = 0;
-    c->at += strcspn(c->at, ")");
+    for (; *c->at && *c->at != ')'; c->at++)            /* "3, 4)" */
+        if (c->h->axes && *c->at == ',' && c->at[1 + strspn(c->at + 1, " ")] != ')') c->h->axes++;
     return take(c, ")") || wrong(c, "a shape has no end");
 }
 
@@ -152,8 +154,7 @@ static bool descr(cursor *c)
         if (!same_type(name, types[i].name, types[i].bytes)) continue;
         h->dtype = types[i].dtype;
         h->width = types[i].bytes;
-        h->wider = h->width < wb__dtype_size(h->dtype);
-        h->is_signed = types[i].name[1] == 'i';
+        h->narrow = types[i].narrow;
         return true;
     }
     char reason[64];
@@ -289,19 +290,6 @@ static void *block(wb__npy_source *s, int64_t n)
     return block;
 }
 
-static void widen(void *to, const void *from, const wb__npy *h)
-{
-    for (int64_t i = 0; i < h->size; i++) {
-        int16_t s;
-        uint16_t u;
-        uint32_t v;
-        if (h->width == 4) ((int64_t *)to)[i] = (memcpy(&v, (const char *)from + 4 * i, 4), v);
-        else if (h->is_signed)
-            ((int32_t *)to)[i] = (memcpy(&s, (const char *)from + 2 * i, 2), s);
-        else ((int32_t *)to)[i] = (memcpy(&u, (const char *)from + 2 * i, 2), u);
-    }
-}
-
 /* Converts column-major to row-major. */
 static void make_row_major(char *to, const char *from, const wb__npy *h, size_t bytes)
 {
@@ -319,7 +307,7 @@ static void make_row_major(char *to, const char *from, const wb__npy *h, size_t 
 }
 
 /* Whether the elements need neither widening nor a change of their order. */
-static bool plain(const wb__npy *h) { return !h->wider && (!h->fortran || h->ndim < 2); }
+static bool plain(const wb__npy *h) { return !h->narrow && (!h->fortran || h->ndim < 2); }
 
 /* Makes every bool 0 or 1, in place; in files any byte other than 0 is true. Returns `data`. */
 static void *normalise_bools(void *data, const wb__npy *h)
@@ -334,11 +322,11 @@ static void *converted(const void *from, const wb__npy *h)
     const size_t bytes = wb__dtype_size(h->dtype), all = (size_t)h->size * bytes;
     const bool column_major = h->fortran && h->ndim > 1;
     void *to = wb__alloc_aligned(WB__MAX(all, 1));
-    void *wide = h->wider && column_major && to ? to : NULL;
-    if (to && h->wider) widen(to, from, h);
+    void *wide = h->narrow && column_major && to ? to : NULL;
+    if (to && h->narrow) wb__widen_ints(to, from, h->size, h->narrow);
     if (wide) to = wb__alloc_aligned(WB__MAX(all, 1));
     if (to && column_major) make_row_major(to, wide ? wide : from, h, bytes);
-    else if (to && !h->wider) memcpy(to, from, all);
+    else if (to && !h->narrow) memcpy(to, from, all);
     wb__free(wide);
     return normalise_bools(to, h);
 }
@@ -411,6 +399,7 @@ void wb__npy_describe(const wb__npy *h, wb__entry *e)
 {
     e->dtype = h->dtype;
     memcpy(e->type, h->type, sizeof e->type);
+    e->axes = h->axes;
     e->ndim = h->ndim;
     memcpy(e->dims, h->dims, sizeof e->dims);
     if (e->dtype) e->bytes = h->size * (int64_t)wb__dtype_size(h->dtype);

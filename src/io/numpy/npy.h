@@ -10,8 +10,9 @@ typedef struct {
     wb_dtype dtype;
     char type[16];                      /* NumPy's name: "<f4" */
     uint8_t width;                      /* bytes of an element in the file; set if dtype is not 0 */
-    bool wider, is_signed;              /* wider: dtype has more bytes than `width` */
+    wb__narrow_int narrow;                  /* dtype has more bytes than `width` */
     bool fortran;                       /* column-major */
+    int axes;                           /* if above WB_MAX_DIMS: their number */
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;
 } wb__npy;

@@ -60,6 +60,14 @@ static int damaged(member *f, zip_error_t *e)
     return member_fail(f, f->offset, reason);
 }
 
+static int over_limit(const archive *a)
+{
+    return wb__fail(WB_ERROR_FORMAT,
+                    "%s: more than %lld bytes when decompressed: the limit of "
+                    "wb_set_unpack_limit",
+                    a->m->path, (long long)wb__unpack_limit());
+}
+
 /* Reads up to n bytes. Returns the number of bytes read, which is less than n only at the end of
  * the member; -1 with the error set. */
 static int64_t member_read(void *ctx, void *to, int64_t n)
@@ -73,11 +81,7 @@ static int64_t member_read(void *ctx, void *to, int64_t n)
         done += got;
         f->offset += got;
         if (f->compressed && (f->a->decompressed += got) > wb__unpack_limit())
-            return wb__fail(WB_ERROR_FORMAT,
-                            "%s: more than %lld bytes when decompressed: the limit of "
-                            "wb_set_unpack_limit",
-                            f->a->m->path, (long long)wb__unpack_limit()),
-                   -1;
+            return over_limit(f->a), -1;
     }
     return done;
 }
@@ -161,6 +165,26 @@ static int read_member(archive *a, uint64_t i, const zip_stat_t *s, bool values,
 
 /* ---- the archive ----------------------------------------------------------------------------- */
 
+/* Checks the sizes that the directory has, before the first member is read. A size that no
+ * compression could reach is wrong, which reading shows. */
+static int check_sizes(const archive *a)
+{
+    enum { RATIO = 1032, MORE = 1000 };             /* of deflate */
+    const uint64_t limit = (uint64_t)wb__unpack_limit();
+    uint64_t all = 0;
+    for (int64_t i = 0, n = zip_get_num_entries(a->zip, 0); i < n; i++) {
+        zip_stat_t s;
+        if (zip_stat_index(a->zip, (zip_uint64_t)i, 0, &s)) continue;   /* read_members fails */
+        const size_t end = strlen(s.name);
+        if (end < 4 || strcmp(s.name + end - 4, ".npy") || s.comp_method == ZIP_CM_STORE) continue;
+        const uint64_t held = WB__MIN(s.comp_size, UINT32_MAX);
+        const uint64_t size = WB__MIN(s.size, RATIO * held + MORE);
+        if (size > limit - all) return over_limit(a);
+        all += size;
+    }
+    return 0;
+}
+
 static int read_members(archive *a, bool values, wb__table *out)
 {
     const int64_t n = zip_get_num_entries(a->zip, 0);
@@ -192,7 +216,8 @@ static int read_archive(wb__mapping *m, bool values, wb__table *out)
 {
     archive a = {.m = m, .zip = wb__zip_open(m)};
     if (!a.zip) return wb_error_code();
-    int status = read_members(&a, values, out);
+    int status = values ? check_sizes(&a) : 0;
+    if (!status) status = read_members(&a, values, out);
     zip_discard(a.zip);
     return status;
 }

@@ -2,6 +2,8 @@
  * a folder inside it, and no link leads out: a model from elsewhere must not read other files. */
 #include "io/onnx/read.h"
 
+#include "base/files/file.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,6 +98,7 @@ static int map_file(wb__onnx_reader *r, const place *p, const char *real)
         if (!(m = wb__map_raw(real))) return wb_error_code();
         const int status = wb__onnx_add_mapping(r->m, m);
         if (status) return wb__unmap(m), status;
+        r->mapped += m->bytes;
     }
     r->location = p->location;
     r->located = m;
@@ -144,5 +147,10 @@ int wb__onnx_external(wb__onnx_reader *r, wb__wire in, int64_t bytes, wb__onnx_t
         return fail(r, &p, reason);
     }
     t->data = r->located->data + p.offset;
-    return 0;
+    r->external += bytes;
+    if (r->external - r->mapped <= wb__unpack_limit()) return 0;
+    snprintf(reason, sizeof reason, "its file and others have %lld bytes, and the tensors in them "
+             "more than %lld besides, since they overlap: the limit of wb_set_unpack_limit",
+             (long long)r->mapped, (long long)wb__unpack_limit());
+    return fail(r, &p, reason);
 }

@@ -58,6 +58,7 @@ typedef struct wb__onnx_reader {
     const char *folder;                 /* of the file, without links; NULL: not yet needed */
     wb__span location;                  /* the last external file, */
     const wb__mapping *located;         /* and its mapping */
+    int64_t mapped, external;           /* bytes of other files; of the tensors that are in them */
 } wb__onnx_reader;
 
 /* A node of the file that is a node of the graph */

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All dtypes of the format with their sizes in bits. UNKNOWN: Weber lacks the dtype. */
+/* All dtypes of the format with their sizes in bits. UNKNOWN: Weber lacks the dtype; I16, U16 and
+ * U32 are widened (wb__st_narrow). */
 #define UNKNOWN WB_DTYPE_DEFAULT
 #define DTYPES(X)                                                                               \
     X(F64, 64, WB_F64) X(F32, 32, WB_F32) X(F16, 16, WB_F16) X(BF16, 16, WB_BF16)               \
@@ -31,6 +32,13 @@ static const known_dtype *dtype_named(const char *name)
     for (size_t i = 0; i < WB__COUNT(dtypes); i++)
         if (!strcmp(dtypes[i].name, name)) return &dtypes[i];
     return NULL;
+}
+
+wb__narrow_int wb__st_narrow(const wb__entry *e)
+{
+    if (e->axes > WB_MAX_DIMS) return WB__NOT_NARROW;
+    return !strcmp(e->type, "I16") ? WB__NARROW_I16 : !strcmp(e->type, "U16") ? WB__NARROW_U16
+           : !strcmp(e->type, "U32") ? WB__NARROW_U32 : WB__NOT_NARROW;
 }
 
 const char *wb__st_dtype_name(wb_dtype dtype)
@@ -130,7 +138,8 @@ static int read_shape(scanner *s, wb__entry *t, measures *z)
         if (d && z->elements > UINT64_MAX / (uint64_t)d) z->overflow = true;
         else z->elements *= (uint64_t)d;
     }
-    t->ndim = (int)WB__MIN(n, WB_MAX_DIMS + 1);
+    t->ndim = (int)WB__MIN(n, WB_MAX_DIMS);
+    t->axes = (int)WB__MIN(n, INT32_MAX);
     return status ? status : expect(s, ']', "where a shape ends");
 }
 
@@ -163,12 +172,9 @@ static int check_size(scanner *s, wb__entry *t, const known_dtype *dtype, const 
                    t->name, (unsigned long long)(bits / 8), (long long)t->bytes);
     t->dtype = dtype->dtype;
     snprintf(t->type, sizeof t->type, "%s", dtype->name);
-    if (t->ndim <= WB_MAX_DIMS) return 0;
-    /* More dimensions than a tensor of Weber has.  dtype 0 marks the entry as one that cannot be
-     * loaded. */
+    if (t->axes <= WB_MAX_DIMS) return 0;
     t->ndim = 0;
     t->dtype = WB_DTYPE_DEFAULT;
-    snprintf(t->type, sizeof t->type, "%.12s>8D", dtype->name);
     return 0;
 }
 

@@ -58,6 +58,26 @@ static int set_values(const wb__mapping *m, wb__table *st)
                         (long long)(contents - end));
 }
 
+/* Widens integers that Weber lacks. Until here an entry has the bytes of the file. */
+static int widen_all(wb__table *st)
+{
+    for (int i = 0; i < st->n; i++) {
+        wb__entry *e = &st->entries[i];
+        const wb__narrow_int narrow = wb__st_narrow(e);
+        if (!narrow) continue;
+        const int64_t n = e->bytes / wb__narrow_bytes(narrow);
+        e->dtype = wb__narrow_dtype(narrow);
+        e->bytes = n * (int64_t)wb__dtype_size(e->dtype);
+        if (!e->data) continue;
+        void *wide = wb__alloc_aligned((size_t)WB__MAX(e->bytes, 1));
+        if (!wide) return WB_ERROR_MEMORY;
+        wb__widen_ints(wide, e->data, n, narrow);
+        e->data = wide;
+        e->owned = true;
+    }
+    return 0;
+}
+
 int wb__st_table(wb__mapping *m, bool values, wb__table *out)
 {
     *out = (wb__table){0};
@@ -66,6 +86,7 @@ int wb__st_table(wb__mapping *m, bool values, wb__table *out)
     if (!status && values) status = set_values(m, out);
     if (!status && values && !out->summed) wb__map_ahead(m, m->data, m->bytes);
     if (!status && values) status = wb__sums_check(out, m->path);
+    if (!status) status = widen_all(out);
     wb__table_sort(out);
     if (!status) return 0;
     out->mapping = NULL;

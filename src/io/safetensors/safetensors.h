@@ -3,9 +3,9 @@
  * order of their offsets.
  *
  * The reader checks the header: wrong lengths, overlaps, gaps, overflow, repeated names and unknown
- * dtypes are errors with file, byte offset and reason. Tensors that Weber cannot hold (F8, U16,
- * nine dimensions) are entries of dtype 0. header.c reads the header; models are in
- * model/model_file.c, checkpoints in train/checkpoint.c. */
+ * dtypes are errors with file, byte offset and reason. Tensors that Weber cannot hold (F8, U64,
+ * nine dimensions) are entries of dtype 0; I16, U16 and U32 are widened. header.c reads the header;
+ * models are in model/model_file.c, checkpoints in train/checkpoint.c. */
 #ifndef WB__SAFETENSORS_H
 #define WB__SAFETENSORS_H
 
@@ -26,6 +26,9 @@ enum { WB__ST_HEADER_BEGINS = 8 };      /* offset of the header in the file */
 /* Reads and checks a header of n bytes. The entries are in the order of their offsets and have no
  * values yet. Returns 0 or an error code; the caller frees *out in both cases. */
 int wb__st_header(const wb__mapping *m, int64_t n, wb__table *out);
+
+/* How the integers of an entry are stored, by its type in the header. */
+wb__narrow_int wb__st_narrow(const wb__entry *e);
 
 /* The name of a dtype in safetensors files, such as "F32"; "" for 0. */
 const char *wb__st_dtype_name(wb_dtype dtype);

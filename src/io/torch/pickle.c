@@ -12,7 +12,9 @@ typedef struct {
     int64_t bytes, at;
     wb__pickle *p;
     int *stack, *memo;                  /* values by number */
-    int n_stack, stack_capacity, n_memo;
+    int n_stack, stack_capacity, n_memo, memo_capacity;
+    /* values that do not change are there once: 1 + their numbers, 0: not yet */
+    int plain[WB__PICKLE_MARK + 1], small[256];
 } reader;
 
 static int broken(const reader *r, const char *reason)
@@ -54,18 +56,41 @@ static wb__pickle_value *push_new(reader *r, wb__pickle_kind kind)
 
 static int push(reader *r, wb__pickle_kind kind) { return push_new(r, kind) ? 0 : wb_error_code(); }
 
+static int push_known(reader *r, int i)
+{
+    if (!grow(&r->stack, &r->stack_capacity, r->n_stack)) return wb_error_code();
+    r->stack[r->n_stack++] = i;
+    return 0;
+}
+
+/* Pushes None or a mark. */
+static int push_plain(reader *r, wb__pickle_kind kind)
+{
+    if (r->plain[kind]) return push_known(r, r->plain[kind] - 1);
+    if (push(r, kind)) return wb_error_code();
+    r->plain[kind] = r->p->n;
+    return 0;
+}
+
 static int push_number(reader *r, int64_t number)
 {
+    const bool is_small = number >= 0 && number < (int64_t)WB__COUNT(r->small);
+    if (is_small && r->small[number]) return push_known(r, r->small[number] - 1);
     wb__pickle_value *v = push_new(r, WB__PICKLE_NUMBER);
     if (!v) return wb_error_code();
     v->number = number;
+    if (is_small) r->small[number] = r->p->n;
     return 0;
 }
 
 static int append(reader *r, int list, int item)
 {
     wb__pickle_value *v = value(r, list);
-    if (!grow(&v->items, &v->capacity, v->n)) return wb_error_code();
+    if (!v->n || (v->n > 1 && !(v->n & (v->n - 1)))) {
+        int *bigger = wb__realloc(v->items, (size_t)WB__MAX(2 * v->n, 2) * sizeof *bigger);
+        if (!bigger) return wb_error_code();
+        v->items = bigger;
+    }
     v->items[v->n++] = item;
     return 0;
 }
@@ -143,51 +168,112 @@ static int text(reader *r, int bytes)
     wb__pickle_value *v = push_new(r, WB__PICKLE_TEXT);
     if (!v) return wb_error_code();
     v->text = (const char *)r->data + r->at;
-    v->length = (int)length;
+    v->n = (int)length;
     r->at += (int64_t)length;
     return 0;
 }
 
-/* ---- globals --------------------------------------------------------------------------------- */
+/* Bytes are no tensor, so they are passed over. */
+static int skip_bytes(reader *r, int bytes)
+{
+    uint64_t length;
+    if (take(r, bytes, &length)) return wb_error_code();
+    if (length > (uint64_t)(r->bytes - r->at)) return broken(r, "bytes are longer than the file");
+    r->at += (int64_t)length;
+    return push_plain(r, WB__PICKLE_NONE);
+}
 
-static const char rebuild[] = "torch._utils\n_rebuild_tensor_v2";
-static const char parameter[] = "torch._utils\n_rebuild_parameter";
-static const char ordered[] = "collections\nOrderedDict";
+/* ---- globals --------------------------------------------------------------------------------- */
 
 bool wb__pickle_is(const wb__pickle_value *v, const char *text)
 {
-    return v->text && v->length == (int)strlen(text) && !memcmp(v->text, text, (size_t)v->length);
+    return (v->kind == WB__PICKLE_TEXT || v->kind == WB__PICKLE_GLOBAL) &&
+           v->n == (int)strlen(text) && !memcmp(v->text, text, (size_t)v->n);
+}
+
+/* The globals of tensors.  A '*' is any letters and digits. */
+static const struct { const char *module, *before, *after; } globals[] = {
+    {"torch._utils", "_rebuild_tensor_v", "2"}, {"torch._utils", "_rebuild_tensor_v", "3"},
+    {"torch._utils", "_rebuild_parameter", ""}, {"collections", "OrderedDict", ""},
+    {"torch", "*", "Storage"}, {"torch.storage", "Untyped", "Storage"},
+    /* dtypes */
+    {"torch", "float", "*"}, {"torch", "bfloat16", ""}, {"torch", "int", "*"},
+    {"torch", "uint", "*"}, {"torch", "bool", ""}, {"torch", "complex", "*"}};
+
+static bool is_word(const char *text, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!((text[i] | 32) >= 'a' && (text[i] | 32) <= 'z') && text[i] != '_' &&
+            !(text[i] >= '0' && text[i] <= '9'))
+            return false;
+    return n > 0;
+}
+
+static bool is_global(int i, const char *module, int m, const char *name, int n)
+{
+    const char *before = globals[i].before, *after = globals[i].after;
+    const bool head = *before == '*', tail = *after == '*';
+    const int a = head ? 0 : (int)strlen(before), b = tail ? 0 : (int)strlen(after);
+    if (m != (int)strlen(globals[i].module) || memcmp(module, globals[i].module, (size_t)m) ||
+        n < a + b || memcmp(name, before, (size_t)a) || memcmp(name + n - b, after, (size_t)b))
+        return false;
+    return head || tail ? is_word(name, n) : n == a + b;
 }
 
 static bool is_storage_class(const wb__pickle_value *v)
 {
-    const char *const head = "torch\n", *const tail = "Storage";
-    return v->kind == WB__PICKLE_GLOBAL && v->length > (int)strlen(head) + (int)strlen(tail) &&
-           !memcmp(v->text, head, strlen(head)) &&
-           !memcmp(v->text + v->length - strlen(tail), tail, strlen(tail));
+    static const char tail[] = "Storage";
+    const int n = (int)sizeof tail - 1;
+    return v->kind == WB__PICKLE_GLOBAL && v->n > n && !memcmp(v->text + v->n - n, tail, (size_t)n);
+}
+
+static int push_global(reader *r, const char *module, int m, const char *name, int n)
+{
+    bool known = false;
+    for (size_t i = 0; !known && i < WB__COUNT(globals); i++)
+        known = is_global((int)i, module, m, name, n);
+    if (!known)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "%s: it has a %.*s.%.*s, and only tensors in dicts, "
+                        "lists and tuples are read: save model.state_dict()", r->path, m, module, n,
+                        name);
+    wb__pickle_value *v = push_new(r, WB__PICKLE_GLOBAL);
+    if (!v) return wb_error_code();
+    v->text = name;
+    v->n = n;
+    return 0;
+}
+
+/* Sets *from and *n to the bytes before the next newline, and passes it. */
+static int line(reader *r, const char **from, int *n)
+{
+    enum { LONGEST = 1000 };
+    const int64_t most = WB__MIN(r->bytes - r->at, LONGEST);
+    *from = (const char *)r->data + r->at;
+    const char *end = most ? memchr(*from, '\n', (size_t)most) : NULL;
+    if (!end) return broken(r, "a name or a number does not end");
+    *n = (int)(end - *from);
+    r->at += *n + 1;
+    return 0;
 }
 
 /* "module\nname\n" */
 static int global(reader *r)
 {
-    const char *from = (const char *)r->data + r->at;
-    int64_t length = 0;
-    for (int lines = 0; lines < 2; length++) {
-        if (length >= r->bytes - r->at || length > 1000) return broken(r, "a name does not end");
-        lines += from[length] == '\n';
-    }
-    wb__pickle_value *v = push_new(r, WB__PICKLE_GLOBAL);
-    if (!v) return wb_error_code();
-    v->text = from;
-    v->length = (int)length - 1;
-    r->at += length;
-    if (wb__pickle_is(v, rebuild) || wb__pickle_is(v, parameter) || wb__pickle_is(v, ordered) ||
-        is_storage_class(v))
-        return 0;
-    const int module = (int)strcspn(from, "\n");
-    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: it has a %.*s.%.*s, and only tensors in dicts, "
-                    "lists and tuples are read: save model.state_dict()", r->path, module, from,
-                    v->length - module - 1, from + module + 1);
+    const char *module = "", *name = "";
+    int m = 0, n = 0;
+    if (line(r, &module, &m) || line(r, &name, &n)) return wb_error_code();
+    return push_global(r, module, m, name, n);
+}
+
+/* Two texts, the module and the name, become a global. */
+static int stack_global(reader *r)
+{
+    const int name = pop(r), module = name < 0 ? -1 : pop(r);
+    if (module < 0) return wb_error_code();
+    const wb__pickle_value m = *value(r, module), n = *value(r, name);
+    if (m.kind != WB__PICKLE_TEXT || n.kind != WB__PICKLE_TEXT)
+        return broken(r, "the name of a class is no text");
+    return push_global(r, m.text, WB__MIN(m.n, 1000), n.text, WB__MIN(n.n, 1000));
 }
 
 /* ("storage", class, key, location, elements) becomes a storage. */
@@ -210,23 +296,26 @@ static int storage(reader *r)
     return append(r, made, key) || append(r, made, class) ? wb_error_code() : 0;
 }
 
-/* (storage, offset, sizes, strides, ...) becomes a tensor. */
-static int tensor(reader *r, int arguments)
+/* (storage, offset, sizes, strides, requires_grad, hooks, ...) becomes a tensor; of `third`, which
+ * PyTorch uses for dtypes that no class of storages has, the dtype follows. */
+static int tensor(reader *r, int arguments, bool third)
 {
+    enum { DTYPE = 6 };
     const wb__pickle_value *t = value(r, arguments);
     if (t->n < 4 || value(r, t->items[0])->kind != WB__PICKLE_STORAGE ||
         value(r, t->items[1])->kind != WB__PICKLE_NUMBER ||
         value(r, t->items[2])->kind != WB__PICKLE_LIST ||
         value(r, t->items[3])->kind != WB__PICKLE_LIST ||
-        value(r, t->items[2])->n != value(r, t->items[3])->n)
+        value(r, t->items[2])->n != value(r, t->items[3])->n ||
+        (third && (t->n <= DTYPE || value(r, t->items[DTYPE])->kind != WB__PICKLE_GLOBAL)))
         return broken(r, "these are no arguments of a tensor");
-    const int parts[3] = {t->items[0], t->items[2], t->items[3]};
+    const int parts[4] = {t->items[0], t->items[2], t->items[3], third ? t->items[DTYPE] : -1};
     const int64_t offset = value(r, t->items[1])->number;
     wb__pickle_value *v = push_new(r, WB__PICKLE_TENSOR);
     if (!v) return wb_error_code();
     v->number = offset;
     const int made = r->stack[r->n_stack - 1];
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3 + third; i++)
         if (append(r, made, parts[i])) return wb_error_code();
     return 0;
 }
@@ -238,9 +327,11 @@ static int reduce(reader *r)
     const wb__pickle_value *f = value(r, function), *t = value(r, arguments);
     if (f->kind != WB__PICKLE_GLOBAL || t->kind != WB__PICKLE_LIST)
         return broken(r, "a value that is no function is called");
-    if (wb__pickle_is(f, ordered) && !t->n) return push(r, WB__PICKLE_DICT);
-    if (wb__pickle_is(f, rebuild)) return tensor(r, arguments);
-    if (!wb__pickle_is(f, parameter) || !t->n || value(r, t->items[0])->kind != WB__PICKLE_TENSOR)
+    if (wb__pickle_is(f, "OrderedDict") && !t->n) return push(r, WB__PICKLE_DICT);
+    if (wb__pickle_is(f, "_rebuild_tensor_v2")) return tensor(r, arguments, false);
+    if (wb__pickle_is(f, "_rebuild_tensor_v3")) return tensor(r, arguments, true);
+    if (!wb__pickle_is(f, "_rebuild_parameter") || !t->n ||
+        value(r, t->items[0])->kind != WB__PICKLE_TENSOR)
         return broken(r, "a function is called with other arguments than PyTorch's");
     r->stack[r->n_stack++] = t->items[0];           /* in the place of the function */
     return 0;
@@ -248,32 +339,37 @@ static int reduce(reader *r)
 
 /* ---- opcodes --------------------------------------------------------------------------------- */
 
-static int remember(reader *r, int bytes)
+/* Python numbers entries in their order; PyTorch's numbers begin at 0 or 1. */
+static int remember_as(reader *r, uint64_t i)
 {
-    uint64_t i;
-    if (take(r, bytes, &i)) return wb_error_code();
-    /* Python numbers entries in their order; PyTorch's numbers begin at 0 or 1. */
     if (!r->n_stack || i >= MOST || i > (uint64_t)r->bytes)
         return broken(r, "an entry of the memo is wrong");
-    if ((int64_t)i >= r->n_memo) {
+    if ((int64_t)i >= r->memo_capacity) {
         const int more = (int)i + (int)i / 2 + 64;
         int *bigger = wb__realloc(r->memo, (size_t)more * sizeof *bigger);
         if (!bigger) return wb_error_code();
+        for (int k = r->memo_capacity; k < more; k++) bigger[k] = -1;
         r->memo = bigger;
-        while (r->n_memo < more) r->memo[r->n_memo++] = -1;
+        r->memo_capacity = more;
     }
+    r->n_memo += r->memo[i] < 0;
     r->memo[i] = r->stack[r->n_stack - 1];
     return 0;
+}
+
+static int remember(reader *r, int bytes)
+{
+    uint64_t i;
+    return take(r, bytes, &i) ? (int)wb_error_code() : remember_as(r, i);
 }
 
 static int recall(reader *r, int bytes)
 {
     uint64_t i;
     if (take(r, bytes, &i)) return wb_error_code();
-    if (i >= (uint64_t)r->n_memo || r->memo[i] < 0) return broken(r, "the memo has no such entry");
-    if (!grow(&r->stack, &r->stack_capacity, r->n_stack)) return wb_error_code();
-    r->stack[r->n_stack++] = r->memo[i];
-    return 0;
+    if (i >= (uint64_t)r->memo_capacity || r->memo[i] < 0)
+        return broken(r, "the memo has no such entry");
+    return push_known(r, r->memo[i]);
 }
 
 static int integer(reader *r, int bytes)
@@ -283,15 +379,32 @@ static int integer(reader *r, int bytes)
     return push_number(r, bytes == 4 ? (int64_t)(int32_t)(uint32_t)n : (int64_t)n);
 }
 
-/* The first byte is the number of bytes of the integer behind it. */
-static int long_integer(reader *r)
+/* The first `bytes` bytes are the number of bytes of the integer behind them. */
+static int long_integer(reader *r, int bytes)
 {
     uint64_t length, n;
-    if (take(r, 1, &length)) return wb_error_code();
+    if (take(r, bytes, &length)) return wb_error_code();
     if (length > 8) return broken(r, "an integer has more than 64 bits");
     if (take(r, (int)length, &n)) return wb_error_code();
     if (length && length < 8 && n >> (8 * length - 1)) n |= UINT64_MAX << (8 * length);
     return push_number(r, (int64_t)n);
+}
+
+/* "-12\n", "-12L\n"; "01\n" is True.  Protocol 1 writes bools and long integers so. */
+static int written_integer(reader *r)
+{
+    const char *from = "";
+    int n = 0;
+    if (line(r, &from, &n)) return wb_error_code();
+    n -= n && from[n - 1] == 'L';
+    const bool negative = n && *from == '-';
+    int64_t number = 0;
+    for (int i = negative; i < n; i++) {
+        if (from[i] < '0' || from[i] > '9' || number > (INT64_MAX - 9) / 10)
+            return broken(r, "an integer is none, or has more than 64 bits");
+        number = 10 * number + (from[i] - '0');
+    }
+    return push_number(r, negative ? -number : number);
 }
 
 static int skip(reader *r, int bytes)
@@ -308,25 +421,51 @@ static int build(reader *r)
     return broken(r, "a value that is no dict has a state");
 }
 
+/* The opcodes of protocols 3 to 5. */
+static int late_step(reader *r, int opcode)
+{
+    int at;
+    switch (opcode) {
+    case 0x95: return skip(r, 8);                                   /* the length of a frame */
+    case 0x94: return remember_as(r, (uint64_t)r->n_memo);
+    case 0x93: return stack_global(r);
+    case 0x8c: return text(r, 1);
+    case 0x8d: return text(r, 8);
+    case 'C': return skip_bytes(r, 1);
+    case 'B': return skip_bytes(r, 4);
+    case 0x8e:
+    case 0x96: return skip_bytes(r, 8);
+    case 0x8f: return push(r, WB__PICKLE_LIST);                     /* a set */
+    case 0x90: return extend(r, WB__PICKLE_LIST);
+    case 0x91: return (at = mark(r)) < 0 ? (int)wb_error_code() : tuple(r, at + 1, true);
+    default: break;
+    }
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: data.pkl: byte %lld: opcode 0x%02x, which files of "
+                    "tensors do not have: save model.state_dict()", r->path, (long long)r->at - 1,
+                    (unsigned)opcode);
+}
+
 static int step(reader *r, int opcode)
 {
     int at;
     switch (opcode) {
     case 0x80: return skip(r, 1);                                   /* the protocol */
-    case '(': return push(r, WB__PICKLE_MARK);
+    case '(': return push_plain(r, WB__PICKLE_MARK);
     case '}': return push(r, WB__PICKLE_DICT);
     case ']':
     case ')': return push(r, WB__PICKLE_LIST);
-    case 'N': return push(r, WB__PICKLE_NONE);
+    case 'N': return push_plain(r, WB__PICKLE_NONE);
     case 0x88: return push_number(r, 1);
     case 0x89: return push_number(r, 0);
     case 'J': return integer(r, 4);
     case 'K': return integer(r, 1);
     case 'M': return integer(r, 2);
-    case 0x8a: return long_integer(r);
-    case 'G': return skip(r, 8) ? (int)wb_error_code() : push(r, WB__PICKLE_NONE);  /* a float */
+    case 'I':
+    case 'L': return written_integer(r);
+    case 0x8a: return long_integer(r, 1);
+    case 0x8b: return long_integer(r, 4);
+    case 'G': return skip(r, 8) ? (int)wb_error_code() : push_plain(r, WB__PICKLE_NONE);
     case 'X': return text(r, 4);
-    case 0x8c: return text(r, 1);
     case 'c': return global(r);
     case 'Q': return storage(r);
     case 'R': return reduce(r);
@@ -343,10 +482,8 @@ static int step(reader *r, int opcode)
     case 's': return extend_by(r, WB__PICKLE_DICT, 2);
     case 'e': return extend(r, WB__PICKLE_LIST);
     case 'u': return extend(r, WB__PICKLE_DICT);
-    default: break;
+    default: return late_step(r, opcode);
     }
-    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: data.pkl: byte %lld: opcode 0x%02x, which files of "
-                    "tensors do not have", r->path, (long long)r->at - 1, (unsigned)opcode);
 }
 
 int wb__pickle_read(const char *path, const uint8_t *data, int64_t bytes, wb__pickle *out)

@@ -1,6 +1,6 @@
-/* Pickles of PyTorch's files, read as data: nothing is executed.  The reader knows the opcodes that
- * torch.save writes for tensors in dicts, lists and tuples, and the globals of tensors; anything
- * else is an error. */
+/* Pickles of PyTorch's files, protocols 1 to 5, read as data: nothing is executed.  The reader
+ * knows the opcodes that torch.save writes for tensors in dicts, lists and tuples, and the globals
+ * of tensors; anything else is an error. */
 #ifndef WB__PICKLE_H
 #define WB__PICKLE_H
 
@@ -12,14 +12,17 @@ typedef enum {
 } wb__pickle_kind;
 
 /* A value.  Items are values by number: of a list or tuple its elements; of a dict key, value, key,
- * ...; of a storage its key in the archive, and its class; of a tensor the storage, and the lists
- * of sizes and strides. */
+ * ...; of a storage its key in the archive, and its class; of a tensor the storage, the lists of
+ * sizes and strides, and the dtype, if the class of the storage does not have it.  A pickle may
+ * have a value for each of its bytes, so this is small. */
 typedef struct {
-    wb__pickle_kind kind;
-    int64_t number;                     /* also the offset of a tensor, the elements of a storage */
-    const char *text;                   /* not ended by 0; within the file */
-    int length;
-    int *items, n, capacity;
+    union {
+        int64_t number;                 /* also the offset of a tensor, the elements of a storage */
+        const char *text;               /* of n bytes, in the file; of a global its name alone */
+    };
+    int *items;                         /* with room for the next power of two */
+    int n;
+    uint8_t kind;                       /* a wb__pickle_kind */
 } wb__pickle_value;
 
 typedef struct {
@@ -31,7 +34,7 @@ typedef struct {
  * frees the result with wb__pickle_free, also after an error. */
 int wb__pickle_read(const char *path, const uint8_t *data, int64_t bytes, wb__pickle *out);
 void wb__pickle_free(wb__pickle *p);
-/* Whether a value is this text. */
+/* Whether a value is this text, or a global of this name. */
 bool wb__pickle_is(const wb__pickle_value *v, const char *text);
 
 #endif

@@ -1,6 +1,13 @@
-/* Reads PyTorch's files with libzip. Their members are not compressed. The bytes of all tensors
- * together are at most those of the file and the limit of wb_set_unpack_limit: several tensors may
- * be views of one storage, also with strides of 0. */
+/* Reads PyTorch's files with libzip. Their members are not compressed.
+ *
+ * Several tensors may be views of one storage, also with strides of 0, and a list may refer to the
+ * same part many times, so a small file may describe many large tensors. The parts, with those that
+ * are met again, are at most as many as the pickle has bytes, and LEAST_VISITS. What the tensors
+ * take beyond a small multiple of the file counts against the limit of wb_set_unpack_limit: their
+ * elements, and WB__TENSOR_TAKES bytes and a name for each. All this is known before any value is
+ * read.
+ *
+ * The tensors of a storage are read one after the other, so each storage is read once. */
 #include "io/torch/pt.h"
 
 #include "base/files/file.h"
@@ -9,9 +16,13 @@
 #include "io/zip.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { DEEPEST = 64 };                  /* dicts and lists within each other */
+enum {
+    DEEPEST = 64,                       /* dicts and lists within each other */
+    LEAST_VISITS = 1 << 12
+};
 
 /* The first member, whose name is behind the header of 30 bytes, is NAME/data.pkl. */
 bool wb__pt_is(const wb__mapping *m)
@@ -35,18 +46,25 @@ int wb__pt_table(wb__mapping *m, bool values, wb__table *out)
 
 #else
 
+/* Entry `entry` of the table is the tensor `tensor` of the pickle, a view of the storage `key`. */
+typedef struct {
+    const wb__pickle_value *tensor, *key;
+    int entry;
+    wb__narrow_int narrow;
+} view;
+
 typedef struct {
     wb__mapping *m;
     zip_t *zip;
     bool values;
     char folder[256];                   /* of the members, with a slash */
     wb__pickle pickle;
+    int64_t pickle_bytes;
     wb__table *out;
-    int64_t bytes;                      /* of all tensors */
-    int visits;
-    /* the storage that was read last */
-    int storage;                        /* its value; -1: none */
-    char *block;
+    view *views;                        /* of all entries with elements */
+    int n_views, capacity;
+    int64_t bytes, takes;               /* of all tensors: elements; names and objects */
+    int64_t visits, names;              /* parts met so far, bytes of their names */
 } archive;
 
 /* ---- members --------------------------------------------------------------------------------- */
@@ -85,12 +103,15 @@ static char *member(archive *a, const char *name, int length, int64_t *bytes)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static const struct { const char *name; wb_dtype dtype; } classes[] = {
-    {"torch\nFloatStorage", WB_F32}, {"torch\nDoubleStorage", WB_F64},
-    {"torch\nHalfStorage", WB_F16},  {"torch\nBFloat16Storage", WB_BF16},
-    {"torch\nCharStorage", WB_I8},   {"torch\nByteStorage", WB_U8},
-    {"torch\nIntStorage", WB_I32},   {"torch\nLongStorage", WB_I64},
-    {"torch\nBoolStorage", WB_BOOL}};
+/* PyTorch's dtypes: the class of their storages, and their names. */
+static const struct { const char *class, *name; wb_dtype dtype; wb__narrow_int narrow; } types[] = {
+    {"FloatStorage", "float32", WB_F32, 0},   {"DoubleStorage", "float64", WB_F64, 0},
+    {"HalfStorage", "float16", WB_F16, 0},    {"BFloat16Storage", "bfloat16", WB_BF16, 0},
+    {"CharStorage", "int8", WB_I8, 0},        {"ByteStorage", "uint8", WB_U8, 0},
+    {"IntStorage", "int32", WB_I32, 0},       {"LongStorage", "int64", WB_I64, 0},
+    {"BoolStorage", "bool", WB_BOOL, 0},      {"ShortStorage", "int16", 0, WB__NARROW_I16},
+    {"UInt16Storage", "uint16", 0, WB__NARROW_U16},
+    {"UInt32Storage", "uint32", 0, WB__NARROW_U32}};
 
 static const wb__pickle_value *item(const archive *a, const wb__pickle_value *v, int i)
 {
@@ -119,12 +140,13 @@ static bool strides_of(const archive *a, const wb__pickle_value *v, const wb__en
     return *last <= most;
 }
 
-/* Copies the elements of a view of the storage at `from`, row-major. */
+/* Copies the elements of a view of the storage at `from`, of `bytes` bytes each, row-major. */
 static void gather(char *to, const char *from, const wb__entry *e, const int64_t *strides,
                    size_t bytes)
 {
     int64_t index[WB_MAX_DIMS] = {0}, at = 0;
-    for (int64_t i = 0, n = e->bytes / (int64_t)bytes; i < n; i++) {
+    const int64_t n = e->bytes / (int64_t)wb__dtype_size(e->dtype);
+    for (int64_t i = 0; i < n; i++) {
         memcpy(to + (size_t)i * bytes, from + (size_t)at * bytes, bytes);
         for (int k = e->ndim - 1; k >= 0; k--) {
             at += strides[k];
@@ -135,84 +157,93 @@ static void gather(char *to, const char *from, const wb__entry *e, const int64_t
     }
 }
 
-static int read_values(archive *a, wb__entry *e, const wb__pickle_value *v)
+/* Bytes of an element in the file. */
+static int64_t width_of(const view *v, const wb__entry *e)
 {
-    const int number = v->items[0];
-    const wb__pickle_value *storage = &a->pickle.values[number], *key = item(a, storage, 0);
-    const size_t size = wb_dtype_bytes(e->dtype);
+    return v->narrow ? wb__narrow_bytes(v->narrow) : (int64_t)wb__dtype_size(e->dtype);
+}
+
+/* Sets the dtype of an entry. A class of storages is named like its dtype, "FloatStorage". */
+static void set_type(const archive *a, const wb__pickle_value *v, wb__entry *e,
+                     wb__narrow_int *narrow)
+{
+    const wb__pickle_value *named = v->n > 3 ? item(a, v, 3) : NULL;
+    const wb__pickle_value *type = named ? named : item(a, item(a, v, 0), 1);
+    const int end = named ? 0 : (int)strlen("Storage");
+    for (size_t i = 0; i < WB__COUNT(types); i++) {
+        if (!wb__pickle_is(type, named ? types[i].name : types[i].class)) continue;
+        *narrow = types[i].narrow;
+        e->dtype = *narrow ? wb__narrow_dtype(*narrow) : types[i].dtype;
+    }
+    snprintf(e->type, sizeof e->type, "%.*s", type->n - end, type->text);
+}
+
+/* Fails if all tensors so far take too much memory. */
+static int check_limit(const archive *a)
+{
+    const int64_t elements = WB__MAX(a->bytes - a->m->bytes, 0);
+    const int64_t others = WB__MAX(a->takes - WB__TENSORS_TIMES * a->pickle_bytes, 0);
+    if (elements + others <= wb__unpack_limit()) return 0;
+    return wb__fail(WB_ERROR_FORMAT, "%s: its tensors take more than %lld bytes beyond those of "
+                    "the file: the limit of wb_set_unpack_limit", a->m->path,
+                    (long long)wb__unpack_limit());
+}
+
+static int add_view(archive *a, const wb__pickle_value *v, wb__narrow_int narrow)
+{
+    const wb__entry *e = &a->out->entries[a->out->n - 1];
     int64_t strides[WB_MAX_DIMS], last;
     bool dense;
     if (!strides_of(a, v, e, strides, &dense, &last))
         return wb__fail(WB_ERROR_FORMAT, "%s: tensor \"%.200s\" has impossible strides", a->m->path,
                         e->name);
     if (!a->values || !e->bytes) return 0;
-    if (a->storage != number) {
-        char name[300];
-        int64_t bytes;
-        wb__free(a->block);
-        a->storage = -1;
-        snprintf(name, sizeof name, "data/%.*s", WB__MIN(key->length, 250), key->text);
-        if (!(a->block = member(a, name, (int)strlen(name), &bytes))) return wb_error_code();
-        const int64_t elements = bytes / (int64_t)size;
-        if (storage->number != elements || bytes % (int64_t)size)
-            return wb__fail(WB_ERROR_FORMAT, "%s: storage %.*s has %lld bytes, not %lld elements",
-                            a->m->path, key->length, key->text, (long long)bytes,
-                            (long long)storage->number);
-        a->storage = number;
-    }
-    if (last >= storage->number)
-        return wb__fail(WB_ERROR_FORMAT, "%s: tensor \"%.200s\" has more elements than its storage",
-                        a->m->path, e->name);
-    if (dense && !v->number && e->bytes == storage->number * (int64_t)size) {
-        e->data = a->block;             /* the whole storage */
-        a->block = NULL;
-        a->storage = -1;
-    } else {
-        char *copy = wb__alloc_aligned((size_t)e->bytes);
-        if (!copy) return WB_ERROR_MEMORY;
-        gather(copy, a->block + (size_t)v->number * size, e, strides, size);
-        e->data = copy;
-    }
-    e->owned = true;
+    if (!wb__reserve(&a->views, &a->capacity, a->n_views + 1, sizeof *a->views))
+        return WB_ERROR_MEMORY;
+    a->views[a->n_views++] = (view){v, item(a, item(a, v, 0), 0), a->out->n - 1, narrow};
     return 0;
 }
 
 static int add_tensor(archive *a, const char *name, const wb__pickle_value *v)
 {
-    const wb__pickle_value *sizes = item(a, v, 1), *class = item(a, item(a, v, 0), 1);
+    const wb__pickle_value *sizes = item(a, v, 1);
+    wb__narrow_int narrow = WB__NOT_NARROW;
     int64_t size;
     wb__entry *e = wb__table_add(a->out, name);
     if (!e) return WB_ERROR_MEMORY;
     if (sizes->n != item(a, v, 2)->n)   /* an opcode after the tensor's has lengthened a list */
         return wb__fail(WB_ERROR_FORMAT, "%s: tensor \"%.200s\" has %d sizes and %d strides",
                         a->m->path, name, sizes->n, item(a, v, 2)->n);
-    for (size_t i = 0; i < WB__COUNT(classes); i++)
-        if (wb__pickle_is(class, classes[i].name)) e->dtype = classes[i].dtype;
-    const int before = (int)strlen("torch\n"), after = (int)strlen("Storage");
-    snprintf(e->type, sizeof e->type, "%.*s", class->length - before - after, class->text + before);
-    e->ndim = WB__MIN(sizes->n, WB_MAX_DIMS);
+    set_type(a, v, e, &narrow);
+    a->takes += WB__TENSOR_TAKES + (int64_t)strlen(name);
+    e->axes = sizes->n;
+    if (e->axes > WB_MAX_DIMS) return e->dtype = WB_DTYPE_DEFAULT, check_limit(a);
+    e->ndim = sizes->n;
     for (int i = 0; i < e->ndim; i++) {
         e->dims[i] = item(a, sizes, i)->number;
         if (item(a, sizes, i)->kind != WB__PICKLE_NUMBER) e->dims[i] = -1;
     }
-    if (!wb__check_dims(name, sizes->n, e->dims, &size)) return wb_error_code();
-    if (!e->dtype) return 0;            /* wb__table_check names it */
-    e->bytes = size * (int64_t)wb_dtype_bytes(e->dtype);
+    if (!wb__check_dims(name, e->ndim, e->dims, &size)) return wb_error_code();
+    if (!e->dtype) return check_limit(a);       /* wb__table_check names it */
+    e->bytes = size * (int64_t)wb__dtype_size(e->dtype);
     a->bytes += e->bytes;
-    if (a->bytes > a->m->bytes + wb__unpack_limit())
-        return wb__fail(WB_ERROR_FORMAT, "%s: its tensors have more than %lld bytes beyond "
-                        "those of the file: the limit of wb_set_unpack_limit", a->m->path,
-                        (long long)wb__unpack_limit());
-    return read_values(a, e, v);
+    const int status = check_limit(a);
+    return status ? status : add_view(a, v, narrow);
 }
 
 /* Adds the tensors in a value, whose names begin with `path`. */
 static int walk(archive *a, const char *path, int number, int depth)
 {
     const wb__pickle_value *v = &a->pickle.values[number];
-    if (depth > DEEPEST || ++a->visits > 1 << 22)
-        return wb__fail(WB_ERROR_FORMAT, "%s: its dicts and lists are nested deeper than %d, or "
-                        "too often", a->m->path, DEEPEST);
+    if (depth > DEEPEST)
+        return wb__fail(WB_ERROR_FORMAT, "%s: its dicts and lists are nested deeper than %d",
+                        a->m->path, DEEPEST);
+    a->names += (int64_t)strlen(path);
+    if (++a->visits > a->pickle_bytes + LEAST_VISITS ||
+        a->names > WB__TENSORS_TIMES * (a->pickle_bytes + LEAST_VISITS))
+        return wb__fail(WB_ERROR_FORMAT, "%s: its dicts and lists refer to the same parts so often "
+                        "that they unfold to many times the file: save each tensor once",
+                        a->m->path);
     if (v->kind == WB__PICKLE_TENSOR) return add_tensor(a, *path ? path : "0", v);
     if (v->kind != WB__PICKLE_LIST && v->kind != WB__PICKLE_DICT) return 0;
     const int step = v->kind == WB__PICKLE_DICT ? 2 : 1;
@@ -223,8 +254,8 @@ static int walk(archive *a, const char *path, int number, int depth)
         if (step == 1) name = wb__printf("%s%s%d", path, dot, i);
         else if (key->kind == WB__PICKLE_NUMBER)
             name = wb__printf("%s%s%lld", path, dot, (long long)key->number);
-        else if (key->kind == WB__PICKLE_TEXT && key->length < 1000)
-            name = wb__printf("%s%s%.*s", path, dot, key->length, key->text);
+        else if (key->kind == WB__PICKLE_TEXT && key->n < 1000)
+            name = wb__printf("%s%s%.*s", path, dot, key->n, key->text);
         else
             return wb__fail(WB_ERROR_FORMAT, "%s: a key in \"%.200s\" is no text and no number, or "
                             "too long", a->m->path, path);
@@ -234,6 +265,92 @@ static int walk(archive *a, const char *path, int number, int depth)
         if (status) return status;
     }
     return 0;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static int by_storage(const void *a, const void *b)
+{
+    const view *x = a, *y = b;
+    if (x->key->n != y->key->n) return x->key->n < y->key->n ? -1 : 1;
+    const int order = x->key->n ? memcmp(x->key->text, y->key->text, (size_t)x->key->n) : 0;
+    return order ? order : (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+/* Whether the storage, of `bytes` bytes, is as the pickle has it, and the view is within it. */
+static int check_view(const archive *a, const view *v, int64_t bytes)
+{
+    const wb__entry *e = &a->out->entries[v->entry];
+    const wb__pickle_value *storage = item(a, v->tensor, 0);
+    const int64_t width = width_of(v, e);
+    const int64_t each = wb__pickle_is(item(a, storage, 1), "UntypedStorage") ? 1 : width;
+    int64_t strides[WB_MAX_DIMS], last;
+    bool dense;
+    if (bytes % width || bytes % each || storage->number != bytes / each)
+        return wb__fail(WB_ERROR_FORMAT, "%s: storage %.*s has %lld bytes, not %lld elements",
+                        a->m->path, v->key->n, v->key->text, (long long)bytes,
+                        (long long)storage->number);
+    strides_of(a, v->tensor, e, strides, &dense, &last);
+    if (last < bytes / width) return 0;
+    return wb__fail(WB_ERROR_FORMAT, "%s: tensor \"%.200s\" has more elements than its storage",
+                    a->m->path, e->name);
+}
+
+/* Copies the elements of a view from its storage, or makes *block, the storage, its values. */
+static int read_view(const archive *a, const view *v, char **block, int64_t bytes, bool is_last)
+{
+    wb__entry *e = &a->out->entries[v->entry];
+    const int64_t width = width_of(v, e), n = e->bytes / (int64_t)wb__dtype_size(e->dtype);
+    int64_t strides[WB_MAX_DIMS], last;
+    bool dense;
+    strides_of(a, v->tensor, e, strides, &dense, &last);
+    const char *from = *block + v->tensor->number * width;
+    e->owned = true;
+    if (is_last && dense && n * width == bytes && !v->narrow) {
+        e->data = *block;
+        *block = NULL;
+        return 0;
+    }
+    char *copy = wb__alloc_aligned((size_t)e->bytes);
+    char *narrow = v->narrow && !dense ? wb__alloc((size_t)(n * width)) : NULL;
+    e->data = copy;
+    if (!copy || (v->narrow && !dense && !narrow)) return wb__free(narrow), WB_ERROR_MEMORY;
+    if (dense && !v->narrow) memcpy(copy, from, (size_t)e->bytes);
+    else if (!dense) gather(narrow ? narrow : copy, from, e, strides, (size_t)width);
+    if (v->narrow) wb__widen_ints(copy, narrow ? narrow : from, n, v->narrow);
+    wb__free(narrow);
+    return 0;
+}
+
+/* Reads the n views of one storage. */
+static int read_storage(archive *a, const view *v, int n)
+{
+    char name[300];
+    int64_t bytes;
+    snprintf(name, sizeof name, "data/%.*s", WB__MIN(v->key->n, 250), v->key->text);
+    char *block = member(a, name, (int)strlen(name), &bytes);
+    int status = block ? 0 : (int)wb_error_code();
+    for (int i = 0; !status && i < n; i++) {
+        status = check_view(a, &v[i], bytes);
+        if (!status) status = read_view(a, &v[i], &block, bytes, i == n - 1);
+    }
+    wb__free(block);
+    return status;
+}
+
+static int read_values(archive *a)
+{
+    int status = 0;
+    if (a->n_views) qsort(a->views, (size_t)a->n_views, sizeof *a->views, by_storage);
+    for (int i = 0, n; !status && i < a->n_views; i += n) {
+        const wb__pickle_value *key = a->views[i].key, *next;
+        for (n = 1; i + n < a->n_views; n++) {
+            next = a->views[i + n].key;
+            if (next->n != key->n || memcmp(next->text, key->text, (size_t)key->n)) break;
+        }
+        status = read_storage(a, &a->views[i], n);
+    }
+    return status;
 }
 
 /* ---- the archive ----------------------------------------------------------------------------- */
@@ -261,13 +378,13 @@ static int read_archive(archive *a)
 {
     int status = read_folder(a);
     if (status) return status;
-    int64_t bytes;
-    char *pickle = member(a, "data.pkl", 8, &bytes);
+    char *pickle = member(a, "data.pkl", 8, &a->pickle_bytes);
     if (!pickle) return wb_error_code();
-    status = wb__pickle_read(a->m->path, (const uint8_t *)pickle, bytes, &a->pickle);
+    status = wb__pickle_read(a->m->path, (const uint8_t *)pickle, a->pickle_bytes, &a->pickle);
     if (!status) status = walk(a, "", a->pickle.root, 0);
+    if (!status) status = read_values(a);
     wb__pickle_free(&a->pickle);
-    wb__free(a->block);
+    wb__free(a->views);
     wb__free(pickle);
     return status;
 }
@@ -278,8 +395,7 @@ int wb__pt_table(wb__mapping *m, bool values, wb__table *out)
     if (!wb__pt_is(m))
         return wb__map_fail(m, 0, "not an archive of PyTorch: files from before version 1.6 are "
                             "not read");
-    archive a = {.m = m, .values = values, .out = out, .storage = -1,
-                 .zip = wb__zip_open(m)};
+    archive a = {.m = m, .values = values, .out = out, .zip = wb__zip_open(m)};
     if (!a.zip) return wb_error_code();
     int status = read_archive(&a);
     zip_discard(a.zip);

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "base/files/file.h"
 #include "flux_reading.h"
 #include "io/model/model_file.h"
 
@@ -215,6 +216,122 @@ TEST_IN_SCOPE(lists_of_parameters)
         wb__table_free(&t);
         bm_free(&m);
     }
+}
+
+/* ---- files of arrays ------------------------------------------------------------------------- */
+
+static const char *made_file(bson_maker *m)
+{
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/weber-%ld-arrays.bson", (long)getpid());
+    bm_finish(m);
+    assert_int_equal(wb__file_write(path, m->bytes, (int64_t)m->n), 0);
+    bm_free(m);
+    return path;
+}
+
+static bson_maker empty_file(void)
+{
+    bson_maker m = {0};
+    bm_document(&m);
+    return m;
+}
+
+/* wb_load_tensors and wb_load_tree take no key, so they advise none: without a variable that is
+ * meant before the others, all are read. */
+TEST_IN_SCOPE(several_variables)
+{
+    bson_maker m = empty_file();
+    bm_key(&m, "x"), bm_array(&m, 2, 3, 2);
+    bm_key(&m, "epoch"), bm_integer(&m, 7);
+    bm_key(&m, "net"), bm_document(&m);
+    bm_key(&m, "weight"), bm_array(&m, 1, 4), bm_close(&m);
+    const char *path = made_file(&m);
+    wb_tree *t = wb_load_tensors(path);
+    if (!t) fail_msg("%s", wb_error());
+    assert_string_equal(wb_describe(wb_get(t, "x")), "[2,3] f32");
+    assert_string_equal(wb_describe(wb_get(t, "net.weight")), "[4] f32");
+    assert_null(wb_get(t, "epoch"));
+    REFUSED(wb_load_tree(path), WB_ERROR_FORMAT, path, "2 tensors", "wb_load_tensors reads them");
+    assert_null(strstr(wb_error(), "key"));
+    wb_clear_error();
+    FAILS(wb_load_state(path, wb_Dense(2, 3)), WB_ERROR_FORMAT, ".key", "x, epoch, net");
+    REFUSED(wb_load(path), WB_ERROR_FORMAT, ".key", "x, epoch, net");
+    unlink(path);
+}
+
+TEST_IN_SCOPE(one_array)
+{
+    bson_maker m = empty_file();
+    bm_key(&m, "x"), bm_array(&m, 2, 3, 2);
+    const char *path = made_file(&m);
+    wb_tree *t = wb_load_tensors(path);
+    if (!t) fail_msg("%s", wb_error());
+    assert_string_equal(wb_describe(wb_get(t, "x")), "[2,3] f32");
+    REFUSED(wb_load_tree(path), WB_ERROR_FORMAT, path, "1 tensor,", "wb_load_tensors", "\"x\"");
+    assert_null(strstr(wb_error(), "model"));
+    REFUSED(wb_load(path), WB_ERROR_FORMAT, "\"x\" is an Array{Float32,2}", "wb_load_tensors");
+    unlink(path);
+}
+
+TEST_IN_SCOPE(no_array)
+{
+    bson_maker m = empty_file();
+    bm_key(&m, "m"), bm_real(&m, 2000.68);
+    bm_key(&m, "text"), bm_text(&m, "a");
+    const char *path = made_file(&m);
+    REFUSED(wb_load_tensors(path), WB_ERROR_FORMAT, path, "no array", "m, text", "weber show");
+    assert_null(strstr(wb_error(), "key"));
+    REFUSED(wb_load_tree(path), WB_ERROR_FORMAT, path, "no array", "m, text");
+    REFUSED(wb_load(path), WB_ERROR_FORMAT, path, "no layer", "m, text");
+    assert_null(strstr(wb_error(), "key"));
+    wb_clear_error();
+    FAILS(wb_load_state(path, wb_Dense(2, 3)), WB_ERROR_FORMAT, path, "no array");
+    unlink(path);
+}
+
+/* Int16, UInt16 and UInt32 are widened; nine axes are reported as such. */
+TEST_IN_SCOPE(narrow_integers)
+{
+    bson_maker m = empty_file();
+    const int64_t four[] = {2, 2}, nine[] = {1, 1, 1, 1, 1, 1, 1, 1, 2};
+    bm_key(&m, "i"), bm_bytes(&m, "Core.Int16", 2, four, (int16_t[]){-1, 2, 3, -32768}, 8);
+    bm_key(&m, "u"), bm_bytes(&m, "Core.UInt16", 1, (int64_t[]){2}, (uint16_t[]){65535, 1}, 4);
+    bm_key(&m, "v"), bm_bytes(&m, "Core.UInt32", 1, (int64_t[]){1}, (uint32_t[]){4294967295}, 4);
+    const char *path = made_file(&m);
+    wb_tree *t = wb_load_tensors(path);
+    if (!t) fail_msg("%s", wb_error());
+    assert_string_equal(wb_describe(wb_get(t, "i")), "[2,2] i32");
+    assert_true(wb_at(wb_get(t, "i"), 0, 0) == -1 && wb_at(wb_get(t, "i"), 0, 1) == 2 &&
+                wb_at(wb_get(t, "i"), 1, 1) == -32768);
+    assert_string_equal(wb_describe(wb_get(t, "u")), "[2] i32");
+    assert_true(wb_at(wb_get(t, "u"), 0) == 65535 && wb_at(wb_get(t, "u"), 1) == 1);
+    assert_string_equal(wb_describe(wb_get(t, "v")), "[1] i64");
+    assert_true(wb_at(wb_get(t, "v"), 0) == 4294967295);
+    m = empty_file();
+    bm_key(&m, "x"), bm_bytes(&m, "Core.Float32", 9, nine, "abcdefgh", 8);
+    REFUSED(wb_load_tensors(made_file(&m)), WB_ERROR_SHAPE, "\"x\": Float32 with 9 axes");
+    unlink(path);
+}
+
+/* One array, named 50 times: each name becomes a tensor, which counts. */
+TEST_IN_SCOPE(an_array_that_is_named_again)
+{
+    bson_maker m = made();
+    bm_list(&m);
+    for (int i = 0; i < 50; i++) bm_ref(&m, 1);
+    bm_close(&m);
+    bm_key(&m, "_backrefs");
+    bm_list(&m), bm_array(&m, 1, 1000);
+    const char *path = made_file(&m);
+    wb_set_unpack_limit(100000);
+    REFUSED(wb_load_tensors(path), WB_ERROR_FORMAT, path, "wb_set_unpack_limit");
+    wb_set_unpack_limit(200000);
+    wb_tree *t = wb_load_tensors(path);
+    if (!t) fail_msg("%s", wb_error());
+    assert_true(wb_at(wb_get(t, "49"), 999) == 999);
+    wb_set_unpack_limit((int64_t)4 << 30);
+    unlink(path);
 }
 
 int main(void)

@@ -1,0 +1,103 @@
+/* Exif data are those of a TIFF file: "II*\0" or "MM\0*" for the order of bytes, the offset of a
+ * directory, and the directory: a number of entries, and for each a tag, a type, a count and the
+ * value, in 12 bytes. JPEG has them in a segment APP1 behind "Exif\0\0", PNG in a chunk eXIf.
+ * Offsets that lead out of the data are taken for no orientation, since the pixels do not depend on
+ * it. */
+#include "io/image/exif.h"
+
+#include <string.h>
+
+typedef struct { const uint8_t *data; int64_t bytes; bool big; } tiff;
+
+/* The unsigned number of n bytes at an offset; 0 outside of the data. */
+static uint32_t number(const tiff *t, int64_t at, int n)
+{
+    uint32_t value = 0;
+    if (at < 0 || at + n > t->bytes) return 0;
+    for (int i = 0; i < n; i++)
+        value |= (uint32_t)t->data[at + i] << (8 * (t->big ? n - 1 - i : i));
+    return value;
+}
+
+/* The orientation in the first directory; 0: there is none. */
+static int orientation_of(const uint8_t *data, int64_t bytes)
+{
+    enum { HEAD = 8, ENTRY = 12, TAG = 0x0112, BYTE = 1, SHORT = 3, LONG = 4 };
+    tiff t = {data, bytes, bytes > 0 && data[0] == 'M'};
+    if (bytes < HEAD || (memcmp(data, "II*\0", 4) && memcmp(data, "MM\0*", 4))) return 0;
+    const int64_t at = number(&t, 4, 4), n = number(&t, at, 2);
+    for (int64_t i = 0; i < n && at + 2 + ENTRY * (i + 1) <= bytes; i++) {
+        const int64_t entry = at + 2 + ENTRY * i;
+        const uint32_t type = number(&t, entry + 2, 2);
+        if (number(&t, entry, 2) != TAG || number(&t, entry + 4, 4) != 1) continue;
+        if (type != BYTE && type != SHORT && type != LONG) continue;
+        const uint32_t value = number(&t, entry + 8, type == LONG ? 4 : (int)(type + 1) / 2);
+        if (value >= 1 && value <= 8) return (int)value;
+    }
+    return 0;
+}
+
+/* Segments follow each other up to the pixels: 0xff, a kind, and the length with its two bytes. */
+static int jpeg_orientation(const wb__mapping *m)
+{
+    enum { APP1 = 0xe1, SCAN = 0xda };
+    static const uint8_t head[6] = {'E', 'x', 'i', 'f', 0, 0};
+    for (int64_t at = 2, n; at + 4 <= m->bytes; at += 2 + n) {
+        const uint8_t *p = m->data + at;
+        while (at + 4 < m->bytes && p[0] == 0xff && p[1] == 0xff) p++, at++;    /* fill bytes */
+        n = p[2] << 8 | p[3];
+        if (p[0] != 0xff || p[1] == SCAN || n < 2 || at + 2 + n > m->bytes) return 0;
+        if (p[1] != APP1 || n < 8 || memcmp(p + 4, head, sizeof head)) continue;
+        const int found = orientation_of(p + 10, n - 8);
+        if (found) return found;
+    }
+    return 0;
+}
+
+/* A chunk is its length in 4 bytes, its type in 4, its data, and a sum in 4. */
+static int png_orientation(const wb__mapping *m)
+{
+    for (int64_t at = 8, n; at + 12 <= m->bytes; at += 12 + n) {
+        const uint8_t *p = m->data + at;
+        n = (int64_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
+        if (n > m->bytes - at - 12 || !memcmp(p + 4, "IEND", 4)) return 0;
+        if (!memcmp(p + 4, "eXIf", 4)) return orientation_of(p + 8, n);
+    }
+    return 0;
+}
+
+int wb__exif_orientation(const wb__mapping *m)
+{
+    if (m->bytes < 8) return 1;
+    return WB__MAX(m->data[0] == 0xff ? jpeg_orientation(m) : png_orientation(m), 1);
+}
+
+/* Pixel (i, j) of the upright image is the pixel (row, column) of the file, which has `height` rows
+ * of `width` pixels. From 5 on rows become columns. */
+static int64_t place_of(int orientation, int64_t i, int64_t j, int64_t height, int64_t width)
+{
+    const bool turned = orientation > 4;
+    int64_t row = turned ? j : i, column = turned ? i : j;
+    if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7)
+        row = height - 1 - row;
+    if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8)
+        column = width - 1 - column;
+    return row * width + column;
+}
+
+int wb__exif_upright(wb__pixels *image, int orientation)
+{
+    if (orientation < 2) return 0;
+    const size_t each = (size_t)image->channels;
+    const int64_t h = orientation > 4 ? image->width : image->height;
+    const int64_t w = orientation > 4 ? image->height : image->width;
+    uint8_t *pixels = wb__alloc((size_t)(h * w) * each), *to = pixels;
+    if (!pixels) return WB_ERROR_MEMORY;
+    for (int64_t i = 0; i < h; i++)
+        for (int64_t j = 0; j < w; j++, to += each)
+            memcpy(to, image->pixels + each * (size_t)place_of(orientation, i, j, image->height,
+                                                               image->width), each);
+    wb__free(image->pixels);
+    *image = (wb__pixels){h, w, image->channels, pixels};
+    return 0;
+}
