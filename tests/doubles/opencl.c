@@ -28,6 +28,8 @@
 API int64_t opencl_failed(char text[200]);
 /* How many objects were created and not released. */
 API int64_t opencl_left(void);
+/* The function that a call of clFinish in this file reaches. */
+API void *opencl_finish(void);
 
 /* The functions, by kind:
  *   STATUS    returns a status
@@ -311,6 +313,8 @@ BEGIN(cl_int, Finish, (cl_command_queue q))
     const cl_int code = function(q);
     return must_fail("clFinish") ? CL_OUT_OF_RESOURCES : code;
 }
+
+void *opencl_finish(void) { return (void *)(uintptr_t)clFinish; }
 
 BEGIN(cl_int, WaitForEvents, (cl_uint n, const cl_event *events))
     end_writes_behind(n, events);

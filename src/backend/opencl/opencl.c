@@ -61,14 +61,14 @@ static int pin(wb__gpu_device *base, wb__gpu_staging *s, size_t bytes)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* In OpenCL 1 a blocking write returns when the host's memory may be used again, which is before the
- * data are in the buffer.  Commands of other queues may follow only when its event is reached. */
+/* In OpenCL 1 a blocking write returns when the host's memory may be used again, which may be before
+ * the data are in the buffer.  Only its event shows that they are. */
 static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
               size_t bytes, bool wait)
 {
     cl_event written = NULL;
-    int code = CALL(EnqueueWriteBuffer, queue_of(d, q), wb__cl_object(to), wait, at, bytes, from, 0,
-                    NULL, wait ? &written : NULL);
+    int code = CALL(EnqueueWriteBuffer, queue_of(d, q), wb__cl_object(to), wait, at, bytes, from,
+                    0, NULL, wait ? &written : NULL);
     if (code || !wait) return code;
     code = CALL(WaitForEvents, 1, &written);
     cl.ReleaseEvent(written);
