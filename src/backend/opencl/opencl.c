@@ -61,8 +61,8 @@ static int pin(wb__gpu_device *base, wb__gpu_staging *s, size_t bytes)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* In OpenCL 1 a blocking write returns when the host's memory may be used again, which may be before
- * the data are in the buffer.  Only its event shows that they are. */
+/* In OpenCL 1 a blocking write returns when the host's memory may be used again, and that may be
+ * before the data are in the buffer: only the write's event shows when they are. */
 static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
               size_t bytes, bool wait)
 {
