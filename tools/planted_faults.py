@@ -662,7 +662,7 @@ TABLE = [
     ("an extension is found in the name of another", "src/backend/opencl/device.c", "(at[n] == ' ' || !at[n])", "at[0]", ["opencl_intel"]),
     ("a blocking write has ended when it returns", "src/backend/opencl/opencl.c", "code = CALL(WaitForEvents, 1, &written);", "", ["opencl_faults"]),
     ("a blocking write behind kernels has ended when it returns", "src/backend/opencl/opencl.c", "code = CALL(WaitForEvents, 1, &written);", "if (q != WB__GPU_COMPUTE) code = CALL(WaitForEvents, 1, &written);", ["opencl_faults"]),
-    ("every message of a driver has a context", "src/backend/opencl/device.c", "if (!p || !message) return;", "", ["opencl_faults"]),
+    ("every message of a driver has a context", "src/backend/opencl/device.c", "if (!p || !message) return;", "", ["opencl_intel"]),
     ("a library in the loader's place calls the loader", "src/backend/gpu/runtime/files.c", "return RTLD_DEEPBIND;", "return 0;", ["opencl_memory"]),
     ("vectors are loaded from any address", "src/backend/gpu/kernels/tile.k", "% (sizeof(STORED) * V) == 0", "% sizeof(STORED) == 0", [WRITTEN]),
     ("gather's gradient ranks an index after itself", "src/backend/gpu/kernels/rows.k", "before += other == row && base + u < i;",
