@@ -23,6 +23,7 @@
               above it
   languages   each macro of C has its form in C++
   names       each public name in README.md and docs/ is declared in a public header
+  minimal     each name of cmocka in tests/ is defined in tests/minimal/cmocka.h, or by the tests
 
 --fast skips the rules that need a compiler.  Prints one line for each finding,
 "path:line: rule: text".  The exit status is 1 if there are findings, else 0.
@@ -95,6 +96,11 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 FAST_MATH = re.compile("-f" + "fast-math|-O" + "fast")
 ERROR_LINE = re.compile(r"^#error .*", re.M)     # it may name what it refuses
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+CMOCKA = re.compile(
+    r"(?<![\w.>])(_?cmocka_\w+|assert_\w+|will_\w+|mock(?:_\w+)?|check_expected\w*|"
+    r"expect_(?:any|check|function_call|in|memory|not|string|value)\w*|function_called|"
+    r"test_[mc]alloc|fail(?:_msg)?|skip|v?print_(?:message|error|warning))\s*\(")
 
 PUBLIC_NAME = re.compile(r"\b(?:wb|WB)_(?!_)\w*\w(?<!_)\b")
 
@@ -334,6 +340,22 @@ class Lint:
 
     # ---- with a compiler ----
 
+    def minimal(self):
+        """Machines without cmocka build the tests with tests/minimal/cmocka.h in its place."""
+        header = "tests/minimal/cmocka.h"
+        if header not in self.files:
+            return
+        codes = {name: without_comments(self.read(name)) for name in self.files
+                 if name.startswith("tests/") and name.endswith((".c", ".h"))}
+        defined = set()
+        for code in codes.values():
+            defined |= set(re.findall(r"^\s*#\s*define\s+(\w+)", code, re.M))
+            defined |= set(re.findall(r"^[A-Za-z_][\w \t*]*?(\w+)\(", code, re.M))
+        for name, code in codes.items():
+            for line, match in self.each_match(name, code, CMOCKA):
+                if match.group(1) not in defined:
+                    self.report(name, line, "minimal", f"{match.group(1)} is not in {header}")
+
     def headers(self):
         include = self.root / "include"
         for header in sorted(include.rglob("*.h")):
@@ -431,6 +453,7 @@ class Lint:
         for name in self.files:
             self.one_file(name)
         self.names()
+        self.minimal()
         if not fast:
             self.headers()
             self.languages()

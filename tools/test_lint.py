@@ -22,6 +22,10 @@ CLEAN = {
     # banned words outside of comments and docstrings
     "tools/words.py": '"""A script."""\nname = "tenant"      # a name\n'
                       'print("# the tenant", name)\n',
+    "tests/minimal/cmocka.h": "#define assert_true(c) minimal_true(c)\n"
+                              "void minimal_true(int c);\n",
+    "tests/base/own.c": '#include <cmocka.h>\nstatic void assert_own(int x)\n{\n'
+                        '    assert_true(x);\n}\n',
     "run": "#!/bin/sh\necho tenant     # a name\n",
     "tools/planted_faults.py": '"""Quotes lines."""\nTABLE = ["' + "x" * 120 + '"]\n',
     "docs/guides.md": "| row | behaviour | function | test |\n| --- | --- | --- | --- |\n"
@@ -102,6 +106,8 @@ PLANTED = [     # the fault, the file, its text, the rule that must report it
      "/* x */\nsize_t wb_size_of(void);\n", "headers"),
     ("a macro of C without a form in C++", "include/weber/two.h",
      "#ifndef __cplusplus\n#define wb_two(x) 2\n#endif\n", "languages"),
+    ("a name of cmocka that tests/minimal lacks", "tests/base/fewer.c",
+     "void t(void) { cmocka_unit_test_prestate(t, 0); }\n", "minimal"),
     ("a declaration without a comment", "include/weber/mute.h",
      "WB_API int wb_mute(void);\n", "symbols"),
 ]

@@ -132,7 +132,7 @@ static void expect_extreme(double is, wb_ranks_reduction how, int64_t k)
 
 static void reduce_with_nan(wb_dtype t, wb_ranks_reduction how, int64_t n, int bad)
 {
-    double values[40 * 16];
+    double values[40 * 16] = {0};
     const int64_t dims[] = {n, 1};
     const int other = size > 1 ? (bad + 1) % size : 0;
     for (int64_t k = 0; k < n; k++)

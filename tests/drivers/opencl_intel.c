@@ -1,9 +1,22 @@
 /* Which GPUs multiply 16-bit fragments by OpenCL (matrix_lanes in device.c), on PoCL, which
- * doubles/opencl.c presents as a GPU of Intel. */
-#include "test.h"
+ * doubles/opencl.c presents as a GPU of Intel; and messages of drivers. */
+#include "tests/runtime/by_hand.h"
 
 #include "backend/gpu/runtime/runtime.h"
 #include "tests/doubles/opencl_double.h"
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static int open_device(void)
+{
+    const wb__backend *cl = &wb__cl_backend;
+    return cl->start() || !cl->allocate(cl->device(0), 4);
+}
+
+/* The double has a message without the caller's context, when a device is opened. */
+TEST(message_without_context) { assert_int_equal(in_child(open_device), 0); }
+
+/* ---- matrix units ---------------------------------------------------------------------------- */
 
 #define SUBGROUPS " cl_intel_subgroups"
 #define SIZE " cl_intel_required_subgroup_size"
@@ -12,7 +25,7 @@
 /* The items of a wave that multiplies fragments, with OPENCL_INTEL=`intel`; NULL: unset. */
 static int lanes_of(const char *intel)
 {
-    const wb__backend *b = &wb__cl_backend;
+    b = &wb__cl_backend;
     if (intel) setenv("OPENCL_INTEL", intel, 1);
     else unsetenv("OPENCL_INTEL");
     if (b->start()) fail_msg("%s", wb_error());

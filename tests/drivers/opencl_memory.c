@@ -4,6 +4,8 @@
 
 #include "backend/backend.h"
 
+#include <dlfcn.h>
+
 /* ---- where there is no driver ---------------------------------------------------------------- */
 
 /* Runs before any driver is opened, since the loader of drivers lists them once per process. */
@@ -17,6 +19,28 @@ TEST(nothing_there)
                            "clGetPlatformIDs"), 0);
     assert_int_equal(CHILD(&wb__cl_backend, "OCL_ICD_VENDORS", WB_TEST_NOWHERE, "platform"), 0);
     assert_int_equal(CHILD(&wb__cl_backend, "POCL_DEVICES", "", "device"), 0);
+}
+
+/* Starts the backend with the double in place of the loader, whose functions the process has too.
+ * Returns 0 if the double's own calls do not reach the loader. */
+static int start_in_place_of_loader(void)
+{
+    if (!dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_GLOBAL)) return 1;
+    setenv("WEBER_OPENCL_LIBRARY", WB_TEST_OPENCL, 1);
+    const int status = wb__cl_backend.start();
+    void *double_ = dlopen(WB_TEST_OPENCL, RTLD_NOW | RTLD_NOLOAD), *(*finish)(void) = NULL;
+    if (status || !double_) return 2;
+    *(void **)&finish = dlsym(double_, "opencl_finish");
+    return !finish ? 3 : finish() != dlsym(double_, "clFinish") ? 4 : 0;
+}
+
+TEST(library_in_place_of_loader)
+{
+    if (dlsym(RTLD_DEFAULT, "__sanitizer_set_report_path")) {
+        print_message("SKIP: sanitizers refuse RTLD_DEEPBIND\n");
+        skip();
+    }
+    assert_int_equal(in_child(start_in_place_of_loader), 0);
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */

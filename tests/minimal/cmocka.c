@@ -131,10 +131,9 @@ int minimal_run(const char *name, const struct CMUnitTest *tests, size_t n, CMFi
         return 1;
     }
     for (size_t i = 0; i < n; i++) {
-        void *own = tests[i].initial_state;
-        void **given = own || tests[i].setup_func ? &own : &state;
+        void *own = state ? state : tests[i].initial_state;
         print_message("[ RUN      ] %s\n", tests[i].name);
-        const outcome how = run_test(&tests[i], given);
+        const outcome how = run_test(&tests[i], &own);
         count[how]++;
         print_message("[ %s ] %s\n", labels[how], tests[i].name);
     }

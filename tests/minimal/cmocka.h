@@ -19,6 +19,7 @@ struct CMUnitTest {
 #define cmocka_unit_test_setup(f, setup) {#f, f, setup, NULL, NULL}
 #define cmocka_unit_test_teardown(f, teardown) {#f, f, NULL, teardown, NULL}
 #define cmocka_unit_test_setup_teardown(f, setup, teardown) {#f, f, setup, teardown, NULL}
+#define cmocka_unit_test_prestate(f, state) {#f, f, NULL, NULL, state}
 
 #define cmocka_run_group_tests(tests, setup, teardown)                                         \
     cmocka_run_group_tests_name(#tests, tests, setup, teardown)

@@ -32,6 +32,9 @@ static int count_end(void **state)
 #define TEST(name, ...) static void name(void **state) { (void)state; __VA_ARGS__; }
 static const int two[] = {1, 2}, other[] = {1, 3};
 TEST(passes_state, assert_int_equal(*(int *)*state, 7))
+TEST(passes_prestate, assert_ptr_equal(*state, two))
+TEST(passes_state_before_prestate, assert_int_equal(*(int *)*state, 7))
+TEST(fails_prestate, assert_ptr_equal(*state, other))
 TEST(passes_all, assert_true(1); assert_false(0); assert_null(NULL); assert_non_null(two);
      assert_int_equal(-1, -1); assert_int_not_equal(1, 2); assert_ptr_equal(two, two);
      assert_ptr_not_equal(two, other); assert_in_range(2, 2, 3); assert_float_equal(1, 1.05f, 0.1f);
@@ -91,6 +94,12 @@ int main(void)
         cmocka_unit_test_teardown(fails_int, count_end),
         cmocka_unit_test_setup_teardown(passes_state, begin, count_end),
         cmocka_unit_test(passes_torn_down),
+        cmocka_unit_test_prestate(passes_state_before_prestate, (void *)two),
     };
-    return cmocka_run_group_tests(tests, begin, NULL);
+    const struct CMUnitTest without_begin[] = {
+        cmocka_unit_test_prestate(passes_prestate, (void *)two),
+        cmocka_unit_test_prestate(fails_prestate, (void *)two),
+    };
+    return cmocka_run_group_tests(tests, begin, NULL) +
+           cmocka_run_group_tests(without_begin, NULL, NULL);
 }

@@ -84,7 +84,7 @@ static int init_failed(int code)
 int wb__cu_load(void)
 {
     void *library = wb__gpu_open_library("cuda", "WEBER_CUDA_LIBRARY", "libcuda.so.1",
-                                         "install the NVIDIA driver", &file);
+                                         "cuInit", "install the NVIDIA driver", &file);
     const int status = library ? find_functions(library) : WB_ERROR_DEVICE;
     if (library && status) dlclose(library);
     return status;

@@ -192,7 +192,8 @@ void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at)
     if (f->op == WB__OP_argmax) {
         if (at) snprintf(s, sizeof s, "z%d[%s]", f->slot, at);
         else snprintf(s, sizeof s, "w%d", f->n);
-        wb__fuse_line(k, "const %s v%d = (%s)(%s == NOWHERE ? 0 : %s);", out, f->instr, out, s, s);
+        /* NOWHERE is -1.  Intel's compiler for CPUs crashes on a comparison with NOWHERE here. */
+        wb__fuse_line(k, "const %s v%d = (%s)((i32)%s < 0 ? 0 : %s);", out, f->instr, out, s, s);
         return;
     }
     if (at) snprintf(s, sizeof s, "t%d_%s[%s]", f->slot, acc, at);

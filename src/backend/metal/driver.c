@@ -40,8 +40,8 @@ int wb__mtl_load(void)
     const char *file = wb__environment_path("WEBER_METAL_LIBRARY");
     if (!IS_MACOS && (!file || !*file))
         return wb__fail(WB_ERROR_DEVICE, "metal: %s, and this is another system", needs);
-    void *library =
-        wb__gpu_open_library("metal", "WEBER_METAL_LIBRARY", FRAMEWORK("Metal"), needs, &file);
+    void *library = wb__gpu_open_library("metal", "WEBER_METAL_LIBRARY", FRAMEWORK("Metal"),
+                                         "MTLCreateSystemDefaultDevice", needs, &file);
     if (!library) return WB_ERROR_DEVICE;
     const char *missing = wb__gpu_find_functions(library, functions, WB__COUNT(functions),
                                                  &wb__objc);

@@ -224,10 +224,12 @@ void wb__cl_forget(void)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
+/* Some drivers have messages that belong to no context. */
 static void driver_said(const char *message, const void *data, size_t bytes, void *context)
 {
     (void)data, (void)bytes;
     wb__cl_platform *p = context;
+    if (!p || !message) return;
     wb__mutex_lock(&p->lock);
     snprintf(p->message, sizeof p->message, "%s", message);
     wb__mutex_unlock(&p->lock);

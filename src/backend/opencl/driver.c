@@ -33,8 +33,9 @@ int wb__cl_load(void)
 {
     const char *file;
     void *library = wb__gpu_open_library(
-        "opencl", "WEBER_OPENCL_LIBRARY", usual, "install an OpenCL driver: that of your GPU's"
-        " vendor, or for any processor what Debian calls pocl-opencl-icd", &file);
+        "opencl", "WEBER_OPENCL_LIBRARY", usual, "clGetPlatformIDs", "install an OpenCL driver:"
+        " that of your GPU's vendor, or for any processor what Debian calls pocl-opencl-icd",
+        &file);
     if (!library) return WB_ERROR_DEVICE;
     const char *missing = wb__gpu_find_functions(library, functions, WB__COUNT(functions), &cl);
     if (!missing) return 0;

@@ -61,13 +61,21 @@ static int pin(wb__gpu_device *base, wb__gpu_staging *s, size_t bytes)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
+/* In OpenCL 1 a blocking write returns when the host's memory may be used again, and that may be
+ * before the data are in the buffer: only the write's event shows when they are. */
 static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
               size_t bytes, bool wait)
 {
-    return CALL(EnqueueWriteBuffer, queue_of(d, q), wb__cl_object(to), wait, at, bytes, from, 0,
-                NULL, NULL);
+    cl_event written = NULL;
+    int code = CALL(EnqueueWriteBuffer, queue_of(d, q), wb__cl_object(to), wait, at, bytes, from,
+                    0, NULL, wait ? &written : NULL);
+    if (code || !wait) return code;
+    code = CALL(WaitForEvents, 1, &written);
+    cl.ReleaseEvent(written);
+    return code;
 }
 
+/* A blocking read has ended when it returns, and with it all that was before it on the queue. */
 static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
                 size_t bytes, bool wait)
 {

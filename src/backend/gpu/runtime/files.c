@@ -26,12 +26,29 @@ const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, 
     return missing;
 }
 
+/* The flag of dlopen by which a library finds its own functions before those of the process; 0 if
+ * the process has no other `entry`.  It has one where a library that Weber is linked with, such as
+ * oneDNN, is linked with the vendor's loader: an implementation that is opened in the loader's
+ * place would call the loader, which calls the implementation.  The flag is not set without need,
+ * as such a library does not see an allocator that replaces malloc; the dlopen of sanitizers
+ * refuses it. */
+static int own_first(const char *entry)
+{
+#ifdef RTLD_DEEPBIND
+    if (dlsym(RTLD_DEFAULT, entry) && !dlsym(RTLD_DEFAULT, "__sanitizer_set_report_path"))
+        return RTLD_DEEPBIND;
+#endif
+    (void)entry;
+    return 0;
+}
+
 void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
-                           const char *advice, const char **file)
+                           const char *entry, const char *advice, const char **file)
 {
     const char *name = wb__environment_path(variable);
-    *file = name && *name ? name : usual;
-    void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
+    const bool named = name && *name && strcmp(name, usual) != 0;
+    *file = named ? name : usual;
+    void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL | (named ? own_first(entry) : 0));
     if (library) return library;
     const char *message = dlerror();
     return wb__fail_null(WB_ERROR_DEVICE, "%s: %s was not found: %s; %s", tag, *file,

@@ -10,10 +10,11 @@
 typedef struct { const char *name; size_t at; } wb__gpu_function;
 const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to);
 
-/* Opens a driver's library.  *file receives the library's name: the value of the environment
- * variable `variable`, or else `usual`.  NULL: failed; the error message ends with `advice`. */
+/* Opens a driver's library, which has the function `entry`.  *file receives the library's name: the
+ * value of the environment variable `variable`, or else `usual`.  NULL: failed; the error message
+ * ends with `advice`. */
 void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
-                           const char *advice, const char **file);
+                           const char *entry, const char *advice, const char **file);
 
 /* A library's file name, and the major version of the vendor's toolkit that it belongs to, 0:
  * unknown.  A list of files ends with a NULL name. */
