@@ -289,9 +289,9 @@ WB_API wb_tensor *wb_norm_with(wb_tensor *x, double p, const wb_reduce_options *
 WB_API wb_tensor *wb_any_with(wb_tensor *x, const wb_reduce_options *o);
 /** Whether all elements along some axes are not 0, as wb_any.  Over an axis of size 0: true. */
 WB_API wb_tensor *wb_all_with(wb_tensor *x, const wb_reduce_options *o);
-/** log(sum(exp(x))) over some axes, without overflow: -Inf of elements that are all -Inf, +Inf beside
- * a +Inf.  Floating only.  Gradient: softmax(x); where the result is -Inf, 0; several +Inf share it.
- * Error: an axis of size 0. */
+/** log(sum(exp(x))) over some axes, without overflow: -Inf of elements that are all -Inf, +Inf
+ * beside a +Inf.  Floating only.  Gradient: softmax(x); where the result is -Inf, 0; several +Inf
+ * share it.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #ifndef __cplusplus
 #define wb_sum(...) WB_REDUCE_(wb_sum_with, __VA_ARGS__, )

@@ -11,7 +11,7 @@ enum {
     WB__LOADER_SEED, WB__LOADER_EPOCH,      /* number of completed epochs */
     WB__LOADER_POSITION,                    /* number of batches returned in the current epoch */
     WB__LOADER_BATCHSIZE, WB__LOADER_SHUFFLE, WB__LOADER_BUFFER,
-    WB__LOADER_LENGTH,                      /* observations of the dataset; of a stream UINT64_MAX */
+    WB__LOADER_LENGTH,                      /* observations of the dataset; a stream: UINT64_MAX */
     WB__LOADER_WORDS
 };
 

@@ -156,11 +156,13 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
 /* The square of a norm: sum(x^2), and sum((2^-80 x)^2) for the case that the first overflows, which
- * it does where |x| > 2^64.  NULL: failed, or no elements.  wb__norm_of returns the norm or, if
- * `inverse`, 1 / norm. */
+ * it does where |x| > 2^64; NULL: of nothing.  wb__squares_add adds those of x; false: failed.
+ * wb__norm_of returns the norm or, if `inverse`, 1 / norm; wb__norm_finite a tensor that is finite
+ * if the norm is. */
 typedef struct { wb_tensor *plain, *shrunk; } wb__squares;
-wb__squares wb__squares_of(wb_tensor *x);
+bool wb__squares_add(wb__squares *sum, wb_tensor *x);
 wb_tensor *wb__norm_of(wb__squares s, bool inverse);
+wb_tensor *wb__norm_finite(wb__squares s);
 /* Sets out[0 .. 3] to the weights of wb__averages, and returns 4. */
 int wb__weights(const wb_Rule_options *o, double *out);
 /* Updates two moments to averages of g and g^2. number[0 .. 3] are their weights. */

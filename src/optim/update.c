@@ -161,16 +161,6 @@ static wb__fit steps_fit(const void *context)
     return WB__FITS;
 }
 
-static bool add_squares(wb_tensor **sum, wb_tensor *part)
-{
-    if (part && *sum && part->dtype != (*sum)->dtype) {             /* f64 and f32 */
-        part = wb_astype(part, WB_F64);
-        *sum = wb_astype(*sum, WB_F64);
-    }
-    *sum = *sum ? wb_add(*sum, part) : part;
-    return *sum != NULL;
-}
-
 /* Returns the square of the norm of the gradients of all parameters together; NULL: failed, or
  * there is no gradient. */
 static wb__squares squared_norm(const update *u)
@@ -178,17 +168,9 @@ static wb__squares squared_norm(const update *u)
     wb__squares sum = {NULL, NULL};
     for (int i = 0; i < u->state->n; i++) {
         wb_tensor *g = u->works[i].g;
-        const wb__squares part = g ? wb__squares_of(g) : (wb__squares){NULL, NULL};
-        if (g && (!add_squares(&sum.plain, part.plain) || !add_squares(&sum.shrunk, part.shrunk)))
-            return (wb__squares){NULL, NULL};
+        if (g && !wb__squares_add(&sum, g)) return (wb__squares){NULL, NULL};
     }
     return sum;
-}
-
-/* Returns a tensor that is finite if the norm is; NULL: failed. */
-static wb_tensor *finite_with(wb__squares sum)
-{
-    return sum.plain ? wb_where(wb_isfinite(sum.plain), sum.plain, sum.shrunk) : NULL;
 }
 
 /* Returns min(omega / |g|, 1), where |g| is the norm of the gradients.  Sets u->norm. */
@@ -200,7 +182,7 @@ static wb_tensor *norm_factor(update *u, int p, int slot)
         sum.plain = wb__ranks_sum(sum.plain, &u->before);
         sum.shrunk = wb__ranks_sum(sum.shrunk, &u->before);
     }
-    if (!(u->norm = finite_with(sum)) ||
+    if (!(u->norm = wb__norm_finite(sum)) ||
         wb__literals(u->state, p, slot, (wb_dtype)u->norm->dtype, NULL, &omega))
         return NULL;
     return wb_minimum(wb_mul(wb__norm_of(sum, true), omega), wb_scalar(1));
@@ -312,7 +294,8 @@ static int accumulate(update *u, const wb_tree *grads)
     const int status = wb__sums_add(s, !u->adds, u->g, &u->loss, u->sums);
     bool norm = u->adds && !status && !s->scaling[WB__SCALE] && has_gradient(u);
     for (int p = 0; p < s->rule->n && norm && !u->norm; p++)
-        if (s->rule->parts[p].kind->all_together) norm = (u->norm = finite_with(squared_norm(u))) != NULL;
+        if (s->rule->parts[p].kind->all_together)
+            norm = (u->norm = wb__norm_finite(squared_norm(u))) != NULL;
     return status;
 }
 
@@ -481,8 +464,8 @@ static int end_step_before(wb_opt_state *s, void *grads)
     return status;
 }
 
-/* Returns the tensor that must be finite for the update to be made. This tensor tells of the norm
- * of the gradients if a rule computes the norm, else the loss. Returns NULL if nothing is checked
+/* Returns the tensor that must be finite for the update to be made. This tensor is finite
+ * as the norm of the gradients is if a rule computes the norm, else the loss. Returns NULL if nothing is checked
  * here. For f16 the check is on the device (mixed.c). */
 static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
 {

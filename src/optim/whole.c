@@ -9,9 +9,30 @@ static wb_tensor *sum(wb_tensor *x)
     return x ? wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false) : NULL;
 }
 
-wb__squares wb__squares_of(wb_tensor *x)
+static wb__squares squares_of(wb_tensor *x)
 {
     return (wb__squares){sum(wb_square(x)), sum(wb_square(wb_mul(x, wb_scalar(0x1p-80))))};
+}
+
+static bool add(wb_tensor **sum, wb_tensor *part)
+{
+    if (part && *sum && part->dtype != (*sum)->dtype) {             /* f64 and f32 */
+        part = wb_astype(part, WB_F64);
+        *sum = wb_astype(*sum, WB_F64);
+    }
+    *sum = *sum ? wb_add(*sum, part) : part;
+    return *sum != NULL;
+}
+
+bool wb__squares_add(wb__squares *sum, wb_tensor *x)
+{
+    const wb__squares part = squares_of(x);
+    return add(&sum->plain, part.plain) && add(&sum->shrunk, part.shrunk);
+}
+
+wb_tensor *wb__norm_finite(wb__squares s)
+{
+    return s.plain ? wb_where(wb_isfinite(s.plain), s.plain, s.shrunk) : NULL;
 }
 
 wb_tensor *wb__norm_of(wb__squares s, bool inverse)
@@ -21,7 +42,7 @@ wb_tensor *wb__norm_of(wb__squares s, bool inverse)
                     wb_mul(root(s.shrunk), wb_scalar(inverse ? 0x1p-80 : 0x1p80)));
 }
 
-static wb_tensor *norm(wb_tensor *x) { return wb__norm_of(wb__squares_of(x), false); }
+static wb_tensor *norm(wb_tensor *x) { return wb__norm_of(squares_of(x), false); }
 
 static wb_tensor *rms(wb_tensor *x)
 {

@@ -21,8 +21,8 @@ static wb_tensor *half_of(const double *x, int64_t n, wb_dtype t)
 enum { N = 16 };
 static const double left[N] = {300, 300, -300, 1e-4, 1e-6, 0.7, 0.33, 1.01, 3.1, -0.7, 255.5, 2049,
                                1.0009765625, 0.99951171875, 181, 65504};
-static const double right[N] = {300, 218.3, 300, 1e-4, 1e-3, 0.715, 1.515, 0.99, 0.323, 0.715, 256.2,
-                                1.0009765625, 0.9990234375, 1.00048828125, 362, 1.001};
+static const double right[N] = {300, 218.3, 300, 1e-4, 1e-3, 0.715, 1.515, 0.99, 0.323, 0.715,
+                                256.2, 1.0009765625, 0.9990234375, 1.00048828125, 362, 1.001};
 
 static const float *in_f32(wb_tensor *x) { return wb_data(wb_astype(x, WB_F32)); }
 
@@ -49,7 +49,8 @@ TEST_IN_SCOPE(what_is_asked_of_a_number)
     for (size_t k = 0; k < WB__COUNT(halves); k++)
         for (int stored = 0; stored < 2; stored++) {
             wb_tensor *a = half_of(left, N, halves[k]), *b = half_of(right, N, halves[k]);
-            wb_tensor *y = wb_mul(a, b), *apart = wb_mul(half_of(left, N, halves[k]), half_of(right, N, halves[k]));
+            wb_tensor *y = wb_mul(a, b), *c = half_of(left, N, halves[k]);
+            wb_tensor *apart = wb_mul(c, half_of(right, N, halves[k]));
             WORKS(wb_eval(apart));                              /* the same product in memory */
             wb_tensor *seen[] = {wb_isfinite(y), wb_gt(y, 1), wb_eq(y, apart),
                                  wb_astype(y, WB_F32), wb_astype(y, WB_I32),
@@ -65,8 +66,9 @@ TEST_IN_SCOPE(reductions_of_what_is_asked)
 {
     wb_tensor *a = half_of(left, N, WB_F16), *b = half_of(right, N, WB_F16), *y = wb_mul(a, b);
     assert_true(wb_item(wb_all(wb_isfinite(y))) == 0);
-    /* 0.99951 x 1.00049 and 1.00098 x 0.99902 are 1 and 1 in f16: the first of the two is the one */
-    wb_tensor *two = wb_slice(y, 0, 12, 14), *at = wb_argmax(two, 0), *first = wb_argmax(wb_neg(two), 0);
+    /* 0.99951 x 1.00049 and 1.00098 x 0.99902 are 1 and 1 in f16: the first is the greatest */
+    wb_tensor *two = wb_slice(y, 0, 12, 14), *at = wb_argmax(two, 0);
+    wb_tensor *first = wb_argmax(wb_neg(two), 0);
     WORKS(wb_eval(at, first));
     const double x0 = wb_at(two, 0), x1 = wb_at(two, 1);
     assert_true(wb_item(at) == (x1 > x0) && wb_item(first) == (x1 < x0));
@@ -142,7 +144,7 @@ TEST_IN_SCOPE(draws_are_below_1)
     }
 }
 
-/* ---- what fits does not overflow -------------------------------------------------------------- */
+/* ---- what fits does not overflow ------------------------------------------------------------- */
 
 static wb_tensor *filled(double v, wb_dtype t, int64_t rows, int64_t columns)
 {
@@ -158,8 +160,10 @@ TEST_IN_SCOPE(attention_scales_first)
         for (size_t w = 0; w < WB__COUNT(widths); w++) {
             const wb_dtype t = all[i];
             const int64_t d = widths[w];
-            wb_tensor *q = filled(49, t, 1, d), *k = wb_concat(2, filled(49, t, 1, d), filled(47, t, 1, d));
-            wb_tensor *v = wb_astype(wb_from((float[]){1, 0}, WB_F32, 4, (int64_t[]){1, 1, 2, 1}), t);
+            const int64_t of_v[4] = {1, 1, 2, 1};
+            wb_tensor *q = filled(49, t, 1, d), *less = filled(47, t, 1, d);
+            wb_tensor *k = wb_concat(2, q, less);
+            wb_tensor *v = wb_astype(wb_from((float[]){1, 0}, WB_F32, 4, of_v), t);
             assert_true(fabs(wb_item(wb_attention(q, k, v, WB_NONE)) - 1) < 1e-3);
             wb_tensor *mask = wb_from((uint8_t[]){1, 1}, WB_BOOL, 2, (int64_t[]){1, 2});
             assert_true(fabs(wb_item(wb_attention(q, k, v, mask)) - 1) < 1e-3);
@@ -193,7 +197,7 @@ TEST_IN_SCOPE(attention_gradients_of_f16)
         const float *a = wb_data(slope[0][i]), *b = wb_data(wb_astype(slope[1][i], WB_F32));
         for (int64_t j = 0; j < wb_size(slope[0][i]); j++)
             if (!(fabsf(a[j] - b[j]) < 0.02f + 0.01f * fabsf(a[j])))
-                fail_msg("operand %d, %lld: %g, not %g", i, (long long)j, (double)b[j], (double)a[j]);
+                fail_msg("operand %d, %d: %g, not %g", i, (int)j, (double)b[j], (double)a[j]);
     }
 }
 
@@ -205,8 +209,8 @@ TEST_IN_SCOPE(pooled_powers_fit)
     MADE(g = wb_gradient(wb_sum(y), x));
     assert_true(fabs(wb_at(g, 0, 0, 0, 0) - 0.5) < 1e-3);
     wb_tensor *wave = wb_full_array(100, WB_F16, 1, (int64_t[]){16});
-    assert_true(wb_item(wb_max(wb_spectrogram(wave, .n_fft = 8, .no_center = true, .power = 1.0))) ==
-                800);
+    wb_tensor *sizes = wb_spectrogram(wave, .n_fft = 8, .no_center = true, .power = 1.0);
+    assert_true(wb_item(wb_max(sizes)) == 800);
 }
 
 int main(int argc, char **argv)

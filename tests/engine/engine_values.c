@@ -478,7 +478,8 @@ TEST_IN_SCOPE(slopes_of_sums_of_exponentials)
     const double want[] = {1 - e, e, 0,  0, 0, 0,  0, 1, 0,  0.5, 0, 0.5,  0, 1, 0};
     static const wb_dtype all[] = {WB_F32, WB_F64, WB_F16};
     for (size_t k = 0; k < WB__COUNT(all); k++) {
-        wb_tensor *v = wb_variable(wb_astype(wb_from(x, WB_F32, 3, (int64_t[]){5, 1, 3}), all[k])), *g;
+        wb_tensor *from = wb_from(x, WB_F32, 3, (int64_t[]){5, 1, 3}), *g;
+        wb_tensor *v = wb_variable(wb_astype(from, all[k]));
         wb_tensor *y = wb_logsumexp(v, .axes = WB_INTS(2, 1));
         MADE(g = wb_gradient(wb_sum(wb_where(wb_isfinite(y), y, 0)), v));
         wb_tensor *whole = wb_gradient(wb_sum(y), v);

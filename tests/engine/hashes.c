@@ -14,9 +14,9 @@
 
 #include <math.h>
 
-/* Checks the longest run of used places in a table of `size` places; `used` says which are. */
-static void check_runs(const char *what, int64_t n, int64_t size, bool (*used)(const void *, int64_t),
-                       const void *table)
+/* Checks the longest run of places in a table of `size` places of which `used` is true. */
+static void check_runs(const char *what, int64_t n, int64_t size,
+                       bool (*used)(const void *, int64_t), const void *table)
 {
     int64_t longest = 0, run = 0, seen = 0;
     for (int64_t i = 0; i < 2 * size; i++) {            /* runs may go on at the beginning */
@@ -26,13 +26,13 @@ static void check_runs(const char *what, int64_t n, int64_t size, bool (*used)(c
         if (run > longest) longest = run;
     }
     assert_int_equal(seen, n);
-    const double free = 1 - (double)n / (double)size;       /* of fuller tables the runs are longer */
+    const double free = 1 - (double)n / (double)size;       /* fuller tables have longer runs */
     if ((double)longest > (6 * log((double)n) + 40) / (4 * free * free))
         fail_msg("%s: %lld entries of %lld have a run of %lld", what, (long long)n, (long long)size,
                  (long long)longest);
 }
 
-/* Lists: the longest of n in `lists` of them, for a good hash, is near n / lists + 6 roots of it. */
+/* Lists: with a good hash the longest of `lists` is near n / lists and 6 roots of it. */
 static void check_lists(const char *what, int n, int lists, const int *length)
 {
     const double mean = (double)n / lists;
@@ -84,7 +84,10 @@ TEST(values_of_plans)
     }
 }
 
-static bool in_map(const void *t, int64_t i) { return ((const wb__pointer_map *)t)->keys[i] != NULL; }
+static bool in_map(const void *t, int64_t i)
+{
+    return ((const wb__pointer_map *)t)->keys[i] != NULL;
+}
 
 /* Addresses of objects that follow each other, and of pages. */
 TEST(addresses)
@@ -105,8 +108,8 @@ static bool in_words(const void *t, int64_t i) { return ((const wb__words *)t)->
 
 static void name_of(int kind, int i, char text[48])
 {
-    static const char *const forms[] = {"%d", "w%d", "%08d", "layers.%d.weight", "/model/h.%d/Add_output_0",
-                                        "2026-11-%d"};
+    static const char *const forms[] = {"%d", "w%d", "%08d", "layers.%d.weight",
+                                        "/model/h.%d/Add_output_0", "2026-11-%d"};
     snprintf(text, 48, forms[kind], i);
 }
 
@@ -120,7 +123,8 @@ TEST(words_of_columns_and_names_of_onnx)
             char text[48];
             name_of(kind, i, text);
             wb__cells cells = {0};
-            assert_int_equal(wb__words_add(&w, &cells, (wb__cell){text, (int)strlen(text), false}), i);
+            const wb__cell cell = {text, (int)strlen(text), false};
+            assert_int_equal(wb__words_add(&w, &cells, cell), i);
             const wb__span name = {text, strlen(text)};
             length[wb__name_hash(0x7f0012345678, name) & (LISTS - 1)]++;
         }
@@ -152,7 +156,10 @@ TEST(words_of_tokenizers)
     }
 }
 
-static bool in_merges(const void *t, int64_t i) { return ((const wb_tokenizer *)t)->merges[i].id >= 0; }
+static bool in_merges(const void *t, int64_t i)
+{
+    return ((const wb_tokenizer *)t)->merges[i].id >= 0;
+}
 
 /* Pairs of letters, and of a letter with longer and longer tokens. */
 TEST(merges_of_tokenizers)
@@ -179,8 +186,8 @@ TEST(merges_of_tokenizers)
                 snprintf(b, sizeof b, "b%d", kind ? 0 : j);
                 assert_int_equal(wb__merges_add(&t, a, b, i * SIDE + j), 0);
             }
-        check_runs(kind ? "merges with one token" : "merges", SIDE * SIDE, (int64_t)t.merge_mask + 1,
-                   in_merges, &t);
+        check_runs(kind ? "merges with one token" : "merges", SIDE * SIDE,
+                   (int64_t)t.merge_mask + 1, in_merges, &t);
         wb__free(t.merges);
         wb__trie_free(&t.vocabulary);
     }
@@ -213,8 +220,8 @@ TEST(keys_of_toml)
 TEST(texts_of_kernels)
 {
     enum { N = 20000 };
-    static const char *const forms[] = {"KERNEL f%d(a) { }", "const f32 v%d = a.n0 * v3;\nconst i32 x = 4;",
-                                        "%d"};
+    static const char *const forms[] = {"KERNEL f%d(a) { }",
+                                        "const f32 v%d = a.n0 * v3;\nconst i32 x = 4;", "%d"};
     for (size_t kind = 0; kind < WB__COUNT(forms); kind++) {
         int length[WB__GPU_BUCKETS] = {0};
         for (int i = 0; i < N; i++) {

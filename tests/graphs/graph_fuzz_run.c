@@ -224,8 +224,8 @@ static void free_others(const program *p, wb_tensor *const *t)
 
 /* ---- what is asked of a result of f16 or bf16 ------------------------------------------------ */
 
-/* Operations that depend on which number x is, of a result x of f16 or bf16, evaluated with it: they
- * see the number that x has in memory, also where x's own kernel has more digits. */
+/* Operations that depend on which number x is, of a result x of f16 or bf16, evaluated with it.
+ * They see the number that x has in memory, also where x's own kernel has more digits. */
 enum { IS_FINITE, IS_MORE, AS_F32, AS_I32, FLOORED, QUESTIONS };
 typedef struct { wb_tensor *of[MOST_RESULTS][QUESTIONS]; } questions;
 
@@ -270,7 +270,8 @@ static void check_answers(const program *p, wb_tensor *const *t, const questions
         for (int i = 0; i < QUESTIONS; i++) a[i] = wb_data(q->of[k][i]);
         for (int64_t i = 0; i < wb_size(t[p->results[k]]) && !v->failed; i++) {
             const float f = number_of(type, x, i);
-            const float floored = number_of(type, a[FLOORED], i), wide = ((const float *)a[AS_F32])[i];
+            const float floored = number_of(type, a[FLOORED], i);
+            const float wide = ((const float *)a[AS_F32])[i];
             int32_t whole;
             wb__convert(&whole, WB_I32, &f, WB_F32, 1);
             const bool right = ((const uint8_t *)a[IS_FINITE])[i] == isfinite(f) &&
@@ -281,8 +282,8 @@ static void check_answers(const program *p, wb_tensor *const *t, const questions
             v->compared += QUESTIONS;
             if (right) continue;
             fail(v, 0, k, "an answer");
-            snprintf(v->text, sizeof v->text, "%s element %lld is %.9g: finite %d, more than 0.5 %d,"
-                     " f32 %.9g, i32 %d, floor %.9g", wb_describe(t[p->results[k]]), (long long)i, f,
+            snprintf(v->text, sizeof v->text, "%s element %d is %.9g: finite %d, more than 0.5 %d, "
+                     "f32 %.9g, i32 %d, floor %.9g", wb_describe(t[p->results[k]]), (int)i, f,
                      ((const uint8_t *)a[IS_FINITE])[i], ((const uint8_t *)a[IS_MORE])[i], wide,
                      ((const int32_t *)a[AS_I32])[i], floored);
         }

@@ -62,7 +62,8 @@ static void *make(wb__gpu_device *d, const char *text, int flags)
     while (status == WB_ERROR_UNSUPPORTED && d->driver->options(d, flags, options, OPTIONS)) {
         if (wb__debug("kernel"))
             wb__log(WB_LOG_DEBUG, "kernel: %s:%d: %s (text %016" PRIx64 ")\n%s",
-                    d->driver->backend->tag, d->base.ordinal, options, wb__gpu_text_hash(text, flags), text);
+                    d->driver->backend->tag, d->base.ordinal, options,
+                    wb__gpu_text_hash(text, flags), text);
         status = make_with(d, whole, options, &program);
         if (program && *first) {
             wb__log(WB_LOG_INFO, "%s; %s with %.*s does", first, d->maker,
