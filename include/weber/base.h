@@ -112,7 +112,7 @@ enum {
 #undef WB_DTYPE_NUMBER
 };
 /* The C types of numbers in memory, as X(name, type, dtypes): a bit 1 << dtype for each dtype that
- * they may have.  Bytes (char) may have any, and are not listed.  Rows are added at the end only. */
+ * they may have.  Bytes (char) may have any, and are not listed.  New rows are the last. */
 #define WB_C_TYPES_(X)                                                                      \
     X(FLOAT, float, 1 << WB_DTYPE_F32_) X(DOUBLE, double, 1 << WB_DTYPE_F64_)               \
     X(INT, int, 1 << WB_DTYPE_I32_) X(LLONG, long long, 1 << WB_DTYPE_I64_)                 \
@@ -395,15 +395,16 @@ WB_API void wb_seed(uint64_t seed);
 
 /* ---- exceptions of C++ ----------------------------------------------------------------------- */
 
-/* How the library calls functions of a C++ program; cxx.h gives it one for each of its files.
- * `call` runs f(arg), and returns NULL, or what f has thrown, with its text.  `again` throws that;
- * `drop` frees it. */
+/** How the library calls functions of a C++ program.  `call` runs f(arg), and returns NULL, or what
+ * f has thrown, with its text.  `again` throws that; `drop` frees it. */
 typedef struct wb_catcher_ {
     void *(*call)(void (*f)(void *arg), void *arg, char *text, size_t bytes);
     void (*again)(void *thrown);
     void (*drop)(void *thrown);
     struct wb_catcher_ *next;
 } wb_catcher_;
+/** Adds a catcher, which stays the caller's, or removes it; cxx.h calls it for each file of a
+ * program. */
 WB_API void wb_catch_(wb_catcher_ *catcher, bool adds);
 
 #ifdef __cplusplus

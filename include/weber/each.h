@@ -3,8 +3,8 @@
 #ifndef WEBER_EACH_H
 #define WEBER_EACH_H
 
-/* Compilers print no line for each macro of this file that a wrong argument passed through.  What
- * they say about the arguments themselves, warnings too, they say as ever. */
+/* Compilers print no line for each macro of this file that a wrong argument passed through.  Their
+ * messages about the arguments themselves, warnings too, stay. */
 #if defined(__GNUC__)
 #pragma GCC system_header
 #endif
@@ -91,5 +91,12 @@
                    "wb_named takes a name and a layer: wb_named(\"encoder\", layer)");      \
     _Generic(x, char *: x, const char *: x, default: (const char *)0)
 #define WB_NAMED_1(x) WB_NAMED_2(WB_NAME_(0 * sizeof(x)), (wb_layer *)0)
+
+/* Names of other libraries, which do not compile: .lr = 0.1 initialises a pointer to a struct that
+ * is named after Weber's option. */
+#define WB_FOREIGN_NUMBERS_                                                                 \
+    struct wb_the_learning_rate_is_eta *lr, *learning_rate;                                 \
+    struct wb_the_momentum_is_rho *momentum;                                                \
+    struct wb_the_weight_decay_is_lambda *weight_decay;
 
 #endif

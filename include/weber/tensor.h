@@ -31,10 +31,10 @@ WB_API wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int6
 WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                             void (*release)(void *data, void *context), void *context);
 
-/* wb_from and wb_borrow of data of a C type: a number of WB_C_TYPES_, or -1.  The macros and C++
- * call them. */
+/** wb_from of data of a C type: a number of WB_C_TYPES_, or -1.  The macro and C++ call it. */
 WB_API wb_tensor *wb_from_typed_(const void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                            int type);
+/** wb_borrow of such data. */
 WB_API wb_tensor *wb_borrow_typed_(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                              void (*release)(void *data, void *context), void *context, int type);
 #ifndef __cplusplus

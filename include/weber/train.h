@@ -31,13 +31,6 @@ extern "C" {
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* Names of other libraries, which do not compile: .lr = 0.1 initialises a pointer to a struct whose
- * name says what it is called here. */
-#define WB_FOREIGN_NUMBERS_                                                                 \
-    struct wb_the_learning_rate_is_eta *lr, *learning_rate;                                 \
-    struct wb_the_momentum_is_rho *momentum;                                                \
-    struct wb_the_weight_decay_is_lambda *weight_decay;
-
 /** Options of all rules and of wb_adjust.  A rule uses the numbers that its formula names.  The
  * comment of the rule gives their defaults.  A number by place is eta, or for a rule without eta
  * the number that its comment gives by place.  Errors: a number that the rule does not use, or

@@ -46,7 +46,8 @@ void wb_set_allocator(const wb_allocator *a)
 int64_t wb_memory_used(void) { return atomic_load_explicit(&used, memory_order_relaxed); }
 int64_t wb_memory_peak(void) { return atomic_load_explicit(&peak, memory_order_relaxed); }
 
-WB__PROGRAM_CALL(allocator, void *, void *block; size_t bytes;,
+WB__PROGRAM_CALL(allocator_call, allocator_run, void *,
+                 void *block; size_t bytes;,
                  allocator.reallocate(allocator.context, c->block, c->bytes))
 
 static void *reallocate(void *block, size_t bytes)

@@ -186,13 +186,13 @@ wb__thrown wb__thrown_take(void);
 void wb__thrown_give(wb__thrown thrown);
 void wb__thrown_drop(void);
 void wb__throw_again(void);             /* throws what is kept, through the caller's frame */
-/* Defines name_call, a struct of the `fields` and the result of `call`, an expression with `c`, a
- * pointer to it; and name_run, for wb__call_program. */
-#define WB__PROGRAM_CALL(name, type, fields, call)          \
-    typedef struct { fields type result; } name##_call;     \
-    static void name##_run(void *arg)                       \
+/* Defines `arguments`, a struct of the `fields` and the result of `call`, an expression with `c`, a
+ * pointer to it; and `run`, a function for wb__call_program. */
+#define WB__PROGRAM_CALL(arguments, run, type, fields, call) \
+    typedef struct { fields type result; } arguments;       \
+    static void run(void *arg)                              \
     {                                                       \
-        name##_call *c = arg;                               \
+        arguments *c = arg;                                 \
         c->result = call;                                   \
     }
 

@@ -13,15 +13,16 @@ static _Thread_local wb__thrown kept;
 
 void wb_catch_(wb_catcher_ *catcher, bool adds)
 {
+    if (!catcher) return;
     wb__mutex_lock(&lock);
-    wb_catcher_ *head = atomic_load(&first), **at = &head;
+    wb_catcher_ *head = atomic_load(&catchers), **at = &head;
     while (*at && *at != catcher) at = &(*at)->next;
     if (*at) *at = catcher->next;
     if (adds) {
         catcher->next = head;
         head = catcher;
     }
-    atomic_store(&first, head);
+    atomic_store(&catchers, head);
     wb__mutex_unlock(&lock);
 }
 
@@ -55,7 +56,7 @@ void wb__throw_again(void)
 
 bool wb__call_caught(void (*run)(void *arg), void *arg)
 {
-    const wb_catcher_ *c = atomic_load_explicit(&first, memory_order_acquire);
+    const wb_catcher_ *c = atomic_load_explicit(&catchers, memory_order_acquire);
     char text[256];
     if (!c) return run(arg), true;
     void *what = c->call(run, arg, text, sizeof text);

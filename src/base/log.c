@@ -74,8 +74,9 @@ static const char *cleaned(const char *text, char **clean)
     return *clean ? *clean : "a message that needs more memory than there is";
 }
 
-WB__PROGRAM_CALL(handler, int, wb_log_handler f; wb_log_level level; const char *text;
-                 void *context;, (c->f(c->level, c->text, c->context), 0))
+WB__PROGRAM_CALL(handler_call, handler_run, int,
+                 wb_log_handler f; wb_log_level level; const char *text; void *context;,
+                 (c->f(c->level, c->text, c->context), 0))
 
 void wb__log(wb_log_level level, const char *format, ...)
 {

@@ -79,9 +79,10 @@ typedef struct {
 } calls;
 static wb__mutex failing = WB__MUTEX_INIT;      /* of all calls: no lock is on a stack, for fork */
 
-WB__PROGRAM_CALL(get, int, const wb_dataset *d; int64_t i; void *const *at;,
-                 c->d->get_all ? c->d->get_all(c->i, c->at, c->d->ctx)
-                               : c->d->get(c->i, c->at[X], c->at[Y], c->d->ctx))
+WB__PROGRAM_CALL(get_call, get_run, int,
+                 const wb_dataset *d; int64_t i; void *const *at;,
+                 c->d->get_all ? c->d->get_all(c->i, c->at, c->d->ctx) : c->d->get(c->i, c->at[X],
+                 c->at[Y], c->d->ctx))
 
 static void call_one(void *ctx, int64_t i)
 {
@@ -253,7 +254,9 @@ static int not_a_tensor(const char *what, int field, const void *found)
                     "leaves there", what, name, wb__kind(found));
 }
 
-WB__PROGRAM_CALL(collate, int, wb_collate f; wb_batch *batch; void *ctx;, c->f(c->batch, c->ctx))
+WB__PROGRAM_CALL(collate_call, collate_run, int,
+                 wb_collate f; wb_batch *batch; void *ctx;,
+                 c->f(c->batch, c->ctx))
 
 int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
 {

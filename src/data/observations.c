@@ -136,9 +136,11 @@ typedef struct {
     int64_t n;
 } search;
 
-WB__PROGRAM_CALL(test, int, const search *s; wb_batch observation;,
+WB__PROGRAM_CALL(test_call, test_run, int,
+                 const search *s; wb_batch observation;,
                  c->s->test(c->observation, c->s->ctx))
-WB__PROGRAM_CALL(group, int, const search *s; wb_batch observation; int64_t *label;,
+WB__PROGRAM_CALL(group_call, group_run, int,
+                 const search *s; wb_batch observation; int64_t *label;,
                  c->s->group(c->observation, c->label, c->s->ctx))
 
 static int keep_one(wb_batch observation, int64_t i, void *ctx)

@@ -75,8 +75,11 @@ static void rows_at(const wb__stream *s, void *const *to, int64_t i, void **at)
     }
 }
 
-WB__PROGRAM_CALL(next, int, const wb_dataset *d; void *const *at;, c->d->next(c->at, c->d->ctx))
-WB__PROGRAM_CALL(restart, int, const wb_dataset *d; int64_t epoch;,
+WB__PROGRAM_CALL(next_call, next_run, int,
+                 const wb_dataset *d; void *const *at;,
+                 c->d->next(c->at, c->d->ctx))
+WB__PROGRAM_CALL(restart_call, restart_run, int,
+                 const wb_dataset *d; int64_t epoch;,
                  c->d->restart(c->epoch, c->d->ctx))
 
 /* Calls the program's function for one more observation. Returns 0 or an error code; at the end of

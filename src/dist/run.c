@@ -61,7 +61,7 @@ static void end_with(const run *r, int rank, int status, int code, const char *m
     if (first) r->backend->give_up(state.message);
 }
 
-WB__PROGRAM_CALL(rank, int, const run *r;, c->r->rank(c->r->ctx))
+WB__PROGRAM_CALL(rank_call, rank_run, int, const run *r;, c->r->rank(c->r->ctx))
 
 static void *run_rank(void *given)
 {

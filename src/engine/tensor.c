@@ -111,7 +111,9 @@ void wb__storage_written(wb__storage *s)
     wb__mutex_unlock(&mirrors);
 }
 
-WB__PROGRAM_CALL(release, int, const wb__storage *s;, (c->s->release(c->s->data, c->s->context), 0))
+WB__PROGRAM_CALL(release_call, release_run, int,
+                 const wb__storage *s;,
+                 (c->s->release(c->s->data, c->s->context), 0))
 
 void wb__storage_unref(wb__storage *s)
 {

@@ -363,8 +363,8 @@ wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpo
  * (ops.h), whose operands these are: q, k, v, k_now, v_now, position.  NULL: failed. */
 wb_tensor *wb__attention_cached(wb_tensor *y, wb_tensor *const operands[6], double scale);
 /* Of a scale below 1 of products of t: returns a power of 2 by which an operand is multiplied
- * before the product, which is exact, and sets *scale to the rest, 1 to 2.  So products of f16 do not
- * overflow where the scaled ones fit.  Returns 1, and leaves *scale, for other dtypes. */
+ * before the product, which is exact, and sets *scale to the rest, 1 to 2.  So products of f16 do
+ * not overflow where the scaled ones fit.  Returns 1, and leaves *scale, for other dtypes. */
 double wb__power_within(double *scale, wb_dtype t);
 /* The attention score of a masked pair of query and key.  It is finite, so that a row in which all
  * pairs are masked has no NaN.  It is so low that its softmax is 0 beside usual scores. */

@@ -152,7 +152,7 @@ static bool is_program_call(const entry *own, size_t n, any f)
     return true;
 }
 
-WB__PROGRAM_CALL(function, wb_tensor *, wb_function f; wb_tensor *x;, c->f(c->x))
+WB__PROGRAM_CALL(function_call, function_run, wb_tensor *, wb_function f; wb_tensor *x;, c->f(c->x))
 
 wb_tensor *wb__activate(wb_function f, wb_tensor *x)
 {
@@ -162,7 +162,8 @@ wb_tensor *wb__activate(wb_function f, wb_tensor *x)
     return wb__call_program(function_run, &c) ? c.result : NULL;
 }
 
-WB__PROGRAM_CALL(connection, wb_tensor *, wb_connection f; wb_tensor *y; wb_tensor *x;,
+WB__PROGRAM_CALL(connection_call, connection_run, wb_tensor *,
+                 wb_connection f; wb_tensor *y; wb_tensor *x;,
                  c->f(c->y, c->x))
 
 wb_tensor *wb__connect(wb__connection f, wb_tensor *y, wb_tensor *x)

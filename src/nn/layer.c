@@ -194,8 +194,9 @@ wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims)
     return wb__variable_empty(dtype, ndim, dims);
 }
 
-WB__PROGRAM_CALL(init, wb_tensor *, wb_initialiser f; wb_dtype dtype; int ndim;
-                 const int64_t *dims;, c->f(c->dtype, c->ndim, c->dims))
+WB__PROGRAM_CALL(init_call, init_run, wb_tensor *,
+                 wb_initialiser f; wb_dtype dtype; int ndim; const int64_t *dims;,
+                 c->f(c->dtype, c->ndim, c->dims))
 
 wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int ndim, const int64_t *dims)

@@ -43,8 +43,9 @@ static void fill(const wb_layer *l, void *value)
                &l->node.children[i].object, sizeof(void *));
 }
 
-WB__PROGRAM_CALL(struct, int, wb_struct_call f; const void *value; int n;
-                 wb_tensor *const *inputs; wb_tensor **outputs;,
+WB__PROGRAM_CALL(struct_call, struct_run, int,
+                 wb_struct_call f; const void *value; int n; wb_tensor *const *inputs;
+                 wb_tensor **outputs;,
                  c->f(c->value, c->n, c->inputs, c->outputs))
 
 static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)

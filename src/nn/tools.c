@@ -107,7 +107,8 @@ typedef struct {
     wb__text path;
 } layer_walk;
 
-WB__PROGRAM_CALL(visit, int, const layer_walk *w; wb_layer *layer;,
+WB__PROGRAM_CALL(visit_call, visit_run, int,
+                 const layer_walk *w; wb_layer *layer;,
                  c->w->f(c->layer, c->w->path.text ? c->w->path.text : "", c->w->ctx))
 
 static int call_visit(layer_walk *w, wb_layer *layer)

@@ -32,7 +32,8 @@ static bool is_alike(const wb_rule_type *type, const char *what, int i, wb_tenso
     return false;
 }
 
-WB__PROGRAM_CALL(apply, wb_tensor *, const wb_rule_type *type; wb_rule_step *step;,
+WB__PROGRAM_CALL(apply_call, apply_run, wb_tensor *,
+                 const wb_rule_type *type; wb_rule_step *step;,
                  c->type->apply(c->step, c->type->ctx))
 
 static bool apply(wb__rule_step *s, wb_tensor *const *number)

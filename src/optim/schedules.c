@@ -138,7 +138,9 @@ static double composed(const wb_schedule *s, double t)
     return check(s->of[0]->kind, number) ? s->of[0]->kind->at(number, t) : NAN;
 }
 
-WB__PROGRAM_CALL(schedule, double, const wb_schedule *s; double t;, c->s->f(c->t, c->s->ctx))
+WB__PROGRAM_CALL(schedule_call, schedule_run, double,
+                 const wb_schedule *s; double t;,
+                 c->s->f(c->t, c->s->ctx))
 
 static double of_function(const wb_schedule *s, double t)
 {

@@ -464,9 +464,9 @@ static int end_step_before(wb_opt_state *s, void *grads)
     return status;
 }
 
-/* Returns the tensor that must be finite for the update to be made. This tensor is finite
- * as the norm of the gradients is if a rule computes the norm, else the loss. Returns NULL if nothing is checked
- * here. For f16 the check is on the device (mixed.c). */
+/* Returns the tensor that must be finite for the update to be made: wb__norm_finite if a rule
+ * computes the norm of the gradients, else the loss. Returns NULL if nothing is checked here. For
+ * f16 the check is on the device (mixed.c). */
 static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
 {
     const wb_opt_state *s = u->state;

@@ -22,6 +22,8 @@ typedef struct {
 
 /* Returns 0 if `name` is valid for a checkpoint, else an error code. */
 int wb__checkpoint_name(const char *what, const char *name);
+/* Whether the options of wb_train that save go together: 0, or an error code. */
+int wb__check_saving(const wb_train_options *o);
 /* The JSON note (note.c), of wb__alloc; NULL: out of memory. */
 char *wb__checkpoint_note(const wb_checkpoint *c, int64_t serial, const char *best);
 int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial,

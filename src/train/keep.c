@@ -15,7 +15,6 @@
 
 #define ENDING ".safetensors"
 
-
 typedef struct { char *path; wb__checkpoint_about about; } kept;
 
 typedef struct {
@@ -308,4 +307,23 @@ int wb_checkpoint_best(const char *folder, wb_checkpoint *c)
     if (status || found) return status;
     return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\" with a metric", folder,
                     c->name ? c->name : "checkpoint");
+}
+
+/* ---- options of wb_train --------------------------------------------------------------------- */
+
+int wb__check_saving(const wb_train_options *o)
+{
+    if (o->checkpoint && o->folder)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "train: .checkpoint and .folder: one of both keeps what is saved");
+    if (o->resume && !o->checkpoint && !o->folder)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "train: .resume needs .checkpoint or .folder");
+    if ((o->keep_best || (o->higher && !o->stop && !o->reduce)) && !o->folder)
+        return wb__fail(WB_ERROR_ARGUMENT, "train: .%s needs .folder",
+                        o->keep_best ? "keep_best" : "higher");
+    if (!o->keep_last)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "train: .keep_last is 0; it is at least 1, or negative for all");
+    return o->name ? wb__checkpoint_name("train", o->name) : 0;
 }

@@ -267,23 +267,6 @@ static int run_epoch(training *t, int epoch)
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-static int check_saving(const wb_train_options *o)
-{
-    if (o->checkpoint && o->folder)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "train: .checkpoint and .folder: one of both keeps what is saved");
-    if (o->resume && !o->checkpoint && !o->folder)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "train: .resume needs .checkpoint or .folder");
-    if ((o->keep_best || (o->higher && !o->stop && !o->reduce)) && !o->folder)
-        return wb__fail(WB_ERROR_ARGUMENT, "train: .%s needs .folder",
-                        o->keep_best ? "keep_best" : "higher");
-    if (!o->keep_last)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "train: .keep_last is 0; it is at least 1, or negative for all");
-    return o->name ? wb__checkpoint_name("train", o->name) : 0;
-}
-
 /* Whether the options that are objects are of their kinds. */
 static bool objects_fit(const wb_train_options *o)
 {
@@ -575,7 +558,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     }
     int done = 0;
     wb__claimed claimed = {0};
-    int status = objects_fit(&t.o) ? check_saving(&t.o) : (int)wb_error_code();
+    int status = objects_fit(&t.o) ? wb__check_saving(&t.o) : (int)wb_error_code();
     if (!status) status = wb__claim_model(model, &claimed);
     if (!status) status = check_watching(&t, &g);
     if (!status) status = wb__guard_confirm();       /* of a step before the training */

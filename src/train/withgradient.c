@@ -26,7 +26,8 @@ static bool is_frozen(void *ctx, int leaf)
     return leaf < s->n_paths && s->slots[s->paths[leaf].slot].frozen;
 }
 
-WB__PROGRAM_CALL(loss, wb_tensor *, wb_loss f; wb_layer *model; wb_batch batch; void *ctx;,
+WB__PROGRAM_CALL(loss_call, loss_run, wb_tensor *,
+                 wb_loss f; wb_layer *model; wb_batch batch; void *ctx;,
                  c->f(c->model, c->batch, c->ctx))
 
 wb_tensor *wb__withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads, void *ctx,
@@ -61,7 +62,8 @@ wb_tensor *wb__withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree *
     return l;
 }
 
-WB__PROGRAM_CALL(each, int, const wb_train_options *o; int epoch; int64_t batch; wb_tensor *loss;,
+WB__PROGRAM_CALL(each_call, each_run, int,
+                 const wb_train_options *o; int epoch; int64_t batch; wb_tensor *loss;,
                  c->o->each(c->epoch, c->batch, c->loss, c->o->ctx))
 
 int wb__call_each(const wb_train_options *o, int epoch, int64_t batch, wb_tensor *loss, bool *stop)
@@ -73,7 +75,8 @@ int wb__call_each(const wb_train_options *o, int epoch, int64_t batch, wb_tensor
     return 0;
 }
 
-WB__PROGRAM_CALL(metric, double, const wb_train_options *o; wb_layer *model; int epoch;,
+WB__PROGRAM_CALL(metric_call, metric_run, double,
+                 const wb_train_options *o; wb_layer *model; int epoch;,
                  c->o->metric(c->model, c->epoch, c->o->ctx))
 
 void wb__call_metric(const wb_train_options *o, wb_layer *model, int epoch, double *metric)

@@ -40,7 +40,8 @@ static void *map_node(mapping *m, wb__branch *node, bool in_layer)
     return NULL;
 }
 
-WB__PROGRAM_CALL(leaf, wb_tensor *, wb_leaf_function f; wb_tensor *x; const char *path; void *ctx;,
+WB__PROGRAM_CALL(leaf_call, leaf_run, wb_tensor *,
+                 wb_leaf_function f; wb_tensor *x; const char *path; void *ctx;,
                  c->f(c->x, c->path, c->ctx))
 
 static wb_tensor *map_tensor(mapping *m, wb_tensor *x, bool in_layer)

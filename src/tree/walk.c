@@ -93,7 +93,8 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
 
 typedef struct { int (*f)(wb_tensor *x, const char *path, void *ctx); void *ctx; } public_visit;
 
-WB__PROGRAM_CALL(tensor, int, const public_visit *p; const wb__leaf *leaf;,
+WB__PROGRAM_CALL(tensor_call, tensor_run, int,
+                 const public_visit *p; const wb__leaf *leaf;,
                  c->p->f(c->leaf->x, c->leaf->path, c->p->ctx))
 
 static int call_public(const wb__leaf *leaf, void *ctx)

@@ -135,7 +135,10 @@ TEST(zero_is_zero)
     wb_free_text(text);
     REFUSED(!wb_adjust_with(s, &(wb_Rule_options){.size = sizeof(wb_Rule_options)}),
             WB_ERROR_ARGUMENT, "adjust");
-    REFUSED(wb_WeightDecay(0.5), WB_ERROR_ARGUMENT, "WeightDecay", "eta", "0.5");
+    text = wb_object_format(wb_WeightDecay(0.5));       /* the number by place is the rule's own */
+    assert_string_equal(text, "WeightDecay(lambda=0.5)");
+    wb_free_text(text);
+    REFUSED(wb_WeightDecay(.eta = 0.5), WB_ERROR_ARGUMENT, "WeightDecay", "eta", "0.5");
 }
 
 TEST(zero_in_layers)

@@ -86,6 +86,7 @@ static double real_row(wb__op op, double x, double y)
     case WB__OP_gt: return x > y;
     case WB__OP_ge: return x >= y;
     case WB__OP_isfinite: return isfinite(x) != 0;
+    case WB__OP_isnan: return isnan(x) != 0;
     default: {
         ref_f1 f = ref_unary(wb__ops[op].name);
         if (!f) fail_msg("no reference for %s", wb__ops[op].name);

@@ -70,7 +70,8 @@ TEST(public_functions)
 /* log(cosh(x)) is x^2 / 2 where x is small, and its slope is tanh(x), with all their digits. */
 TEST(small_numbers_of_logcosh)
 {
-    static const double x[] = {1e-12, -1e-9, 1e-7, -3e-5, 0.01, 0.5, -0.999, 1, 1.001, -3, 40, -300};
+    static const double x[] = {1e-12, -1e-9, 1e-7, -3e-5, 0.01, 0.5,
+                               -0.999, 1, 1.001, -3, 40, -300};
     for (int dtype = WB_F32; dtype <= WB_F64; dtype++) {
         wb_scope *s = wb_scope_open();
         const int64_t n = WB__COUNT(x);
@@ -83,7 +84,8 @@ TEST(small_numbers_of_logcosh)
             const double a = fabs(wb_at(v, i)), t = tanh(wb_at(v, i));
             const double want = a < 0.02 ? a * a / 2 - pow(a, 4) / 12 + pow(a, 6) / 45
                                          : a + log1p(exp(-2 * a)) - log(2);
-            if (!(fabs(wb_at(y, i) - want) <= tol * want) || !(fabs(wb_at(g, i) - t) <= tol * fabs(t)) ||
+            if (!(fabs(wb_at(y, i) - want) <= tol * want) ||
+                !(fabs(wb_at(g, i) - t) <= tol * fabs(t)) ||
                 !(fabs(wb_at(h, i) - (1 - t * t)) <= 10 * tol))
                 fail_msg("%g: %.9g, %.9g, %.9g, not %.9g, %.9g", x[i], wb_at(y, i), wb_at(g, i),
                          wb_at(h, i), want, t);

@@ -83,7 +83,8 @@ TEST(clipping_what_is_large)
         wb_tensor *first = wb_full_array(g, WB_F32, 1, (int64_t[]){50});
         wb_tensor *second = wb_full_array(g, WB_F32, 2, (int64_t[]){2, 25});
         WORKS(wb_update(s, model, wb_tuple(first, second)));
-        const double got[] = {1 - wb_at(wb_get(model, "0"), 49), 1 - wb_at(wb_get(model, "1"), 1, 3)};
+        const double got[] = {1 - wb_at(wb_get(model, "0"), 49),
+                              1 - wb_at(wb_get(model, "1"), 1, 3)};
         if (!(fabs(got[0] - step) < 1e-6) || !(fabs(got[1] - step) < 1e-6))
             fail_msg("gradients of %g: steps of %g and %g, not %g", g, got[0], got[1], step);
         wb_scope_close(scope);

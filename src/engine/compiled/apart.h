@@ -19,7 +19,7 @@ typedef struct {
 void wb__apart_begin(wb__apart *a, const wb_device *d);
 void wb__apart_end(const wb__apart *a);
 
-/* Whether a compiled function gives the n_out results that are wanted: 0, or an error code. */
+/* Whether a compiled function gives n_out results: 0, or an error code. */
 int wb__check_count(int n_out, int n);
 
 #endif

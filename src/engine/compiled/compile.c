@@ -139,8 +139,8 @@ static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
     return in;
 }
 
-WB__PROGRAM_CALL(recordable, int, const wb_compiled *of; wb_tensor *const *in; wb_tensor **out;,
-                 c->of->f(c->in, c->out, c->of->ctx))
+WB__PROGRAM_CALL(f_call, f_run, int, const wb_compiled *of; wb_tensor *const *in;
+                 wb_tensor **out;, c->of->f(c->in, c->out, c->of->ctx))
 /* Calls f.  An error that was set before the call is set again if f sets none. */
 static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, int *n,
                          wb_tensor **out)
@@ -148,8 +148,8 @@ static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, i
     wb__error_kept kept;
     int status = 0;
     wb__error_keep(&kept), wb_clear_error();
-    recordable_call of = {c, in, out, 0};
-    *n = wb__call_program(recordable_run, &of) ? of.result : -1;
+    f_call of = {c, in, out, 0};
+    *n = wb__call_program(f_run, &of) ? of.result : -1;
     if (*n < 0 || *n > OUTPUTS)
         status = wb_error_code()
                      ? (int)wb_error_code()

@@ -52,8 +52,9 @@ static wb_tensor *checked(int i, wb_tensor *dx, const wb_tensor *x)
                          "%d, %s", wb_describe(dx), i, wb_describe(x));
 }
 
-WB__PROGRAM_CALL(gradient, int, wb_gradient_function f; wb_tensor *g; wb_tensor *y; int n;
-                 wb_tensor *const *x; wb_tensor **dx; void *ctx;,
+WB__PROGRAM_CALL(gradient_call, gradient_run, int,
+                 wb_gradient_function f; wb_tensor *g; wb_tensor *y; int n; wb_tensor *const *x;
+                 wb_tensor **dx; void *ctx;,
                  c->f(c->g, c->y, c->n, c->x, c->dx, c->ctx))
 
 GRADIENT(custom)

@@ -138,7 +138,8 @@ static wb_layer *nothing(wb__flux_reader *r)
     return made(r, wb_layer_from_function(wb_identity));
 }
 
-WB__PROGRAM_CALL(substitute, wb_layer *, const wb_load_options *o; const wb_unknown *part;,
+WB__PROGRAM_CALL(substitute_call, substitute_run, wb_layer *,
+                 const wb_load_options *o; const wb_unknown *part;,
                  c->o->substitute(c->part, c->o->ctx))
 
 static wb_layer *substitute(const wb__flux_reader *r, const wb_unknown *part)

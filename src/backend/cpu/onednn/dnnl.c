@@ -59,7 +59,6 @@ typedef struct {
 static dnnl_engine_t engine;
 static wb__once once = WB__ONCE_INIT;
 static wb__mutex creating = WB__MUTEX_INIT;     /* around oneDNN's own locks, for fork */
-
 static int (*omp_threads)(void);        /* of the OpenMP that oneDNN was linked with, or NULL */
 static void (*omp_set_threads)(int n);
 
