@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 static wb__mutex lock = WB__MUTEX_INIT;
-static _Atomic(wb_catcher_ *) first;            /* a list: one of each file of the program */
+static _Atomic(wb_catcher_ *) catchers;           /* a list: one of each file of the program */
 static _Thread_local wb__thrown kept;
 
 void wb_catch_(wb_catcher_ *catcher, bool adds)

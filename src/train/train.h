@@ -10,7 +10,8 @@
 wb_tensor *wb__withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads, void *ctx,
                             wb_opt_state *state);
 
-/* Calls .each, if there is one; *stop becomes true if it returns true.  Returns 0 or an error code. */
+/* Calls .each, if there is one; *stop becomes true if that returns true.  Returns 0 or an error
+ * code. */
 int wb__call_each(const wb_train_options *o, int epoch, int64_t batch, wb_tensor *loss, bool *stop);
 /* Sets *metric to what .metric returns; if that throws an exception, the error is set. */
 void wb__call_metric(const wb_train_options *o, wb_layer *model, int epoch, double *metric);
