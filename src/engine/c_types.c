@@ -9,14 +9,15 @@ static bool data_fit(const char *what, wb_dtype dtype, int type)
 #define NAME(name, c_type, ...) [WB_C_ROW_##name##_] = #c_type " *",
     static const char *const names[] = {WB_C_TYPES_(NAME)};
 #undef NAME
-    const char *name = type >> 16 < (int)WB__COUNT(names) ? names[type >> 16] : "of another type";
 #define C_TYPE(NAME, type, ...) [WB_##NAME] = #type,
     static const char *const c_types[] = {WB_DTYPES(C_TYPE)};
 #undef C_TYPE
     char own[64] = "";                      /* at most ", whose dtype is bf16 or bool" */
     size_t n = 0;
     if (!wb__is_dtype(what, dtype)) return false;
-    if (type >> dtype & 1) return true;
+    if (type >> dtype & 1) return true;     /* so of -1 */
+    const int row = type >> 16;             /* of this library, or of a newer header */
+    const char *name = row < (int)WB__COUNT(names) ? names[row] : "of another type";
     for (int t = WB_DTYPE_DEFAULT + 1; t < WB_DTYPE_COUNT; t++)
         if (type >> t & 1)
             n += (size_t)snprintf(own + n, sizeof own - n, "%s%s", n ? " or " : ", whose dtype is ",
