@@ -135,7 +135,8 @@ TEST(zero_is_zero)
     wb_free_text(text);
     REFUSED(!wb_adjust_with(s, &(wb_Rule_options){.size = sizeof(wb_Rule_options)}),
             WB_ERROR_ARGUMENT, "adjust");
-    REFUSED(wb_WeightDecay(0.5), WB_ERROR_ARGUMENT, "WeightDecay", "eta", "0.5");
+    REFUSED(wb_WeightDecay(.eta = 0.5), WB_ERROR_ARGUMENT, "WeightDecay", "eta", "0.5");
+    assert_non_null(wb_WeightDecay(0.5));
 }
 
 TEST(zero_in_layers)
