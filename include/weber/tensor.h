@@ -17,7 +17,8 @@ extern "C" {
  * The C type of `data` must be that of `dtype` (WB_DTYPES): with an array of double and WB_F32 the
  * call does not compile, and fails if `dtype` is a variable.  Pointers to void and to char of any
  * kind, and to structs, are taken as they are; uint16_t holds the bits of f16 and bf16, _Float16
- * f16, bool bool and u8.  Other types need a cast to void *.
+ * f16, bool bool and u8.  Other types need a cast to void *.  In C, where `data` begins with a
+ * parenthesis, the arguments name no other dtype: put an expression that does into a variable.
  *
  * Errors: data of another type; more than WB_MAX_DIMS dimensions, a negative dimension or one of
  * 2^32 or more, 2^40 elements or more. */
@@ -40,17 +41,35 @@ WB_API wb_tensor *wb_borrow_typed_(void *data, wb_dtype dtype, int ndim, const i
 #ifndef __cplusplus
 #define wb_from(...) WB_DATA_(wb_from_typed_, __VA_ARGS__)
 #define wb_borrow(...) WB_DATA_(wb_borrow_typed_, __VA_ARGS__)
-/* f(arguments of the call, number of the data's type).  In the block each dtype that the data
- * cannot have is hidden by an object of the same name that is a struct: no argument for a dtype. */
+/* f(arguments of the call, number of the data's type).  The first argument is whole if it does not
+ * begin with a parenthesis; then so is the second, the dtype, and a constant is compared with the
+ * data.  Else, as in (double[]){1, 2}, they cannot be told apart: in the block each dtype that the
+ * data cannot have is hidden by an object of the same name that is a struct, no argument for a
+ * dtype. */
 #define WB_DATA_(f, ...)                                                                    \
+    WB_PASTE_(WB_DATA_, WB_IS_PAREN_(WB_FIRST_(__VA_ARGS__, )))(f, __VA_ARGS__)
+#define WB_DATA_0(f, data, dtype, ...)                                                      \
     __extension__({                                                                         \
-        _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"")       \
-        typedef __typeof__(WB_DECAY_(WB_DATA_TYPE_(__VA_ARGS__, ))) wb_p_;                       \
-        typedef __typeof__(WB_ELEMENT_(wb_p_)) wb_q_;                                       \
-        enum { wb_c_ = _Generic(WB_ELEMENT_(wb_q_), WB_C_TYPES_(WB_C_CASE_) default: -1) }; \
-        WB_DTYPES(WB_DTYPE_OF_DATA_)                                                        \
-        _Pragma("GCC diagnostic pop") f(__VA_ARGS__, wb_c_);                                \
+        WB_C_OF_(WB_DATA_TYPE_0(data))                                                      \
+        (void)sizeof(struct { int wb_data_has_another_type : WB_FITS_(dtype); });           \
+        f(data, dtype, __VA_ARGS__, wb_c_);                                                 \
     })
+#define WB_FITS_(dtype)                                                                     \
+    __builtin_choose_expr(__builtin_constant_p(dtype),                                      \
+                          (unsigned)(dtype) < 31u && !(wb_c_ >> ((dtype) & 31) & 1) ? -1 : 1, 1)
+#define WB_DATA_1(f, ...)                                                                   \
+    __extension__({                                                                         \
+        WB_C_OF_(WB_DATA_TYPE_1(WB_FIRST_(__VA_ARGS__, )))                                  \
+        WB_QUIET_(WB_DTYPES(WB_DTYPE_OF_DATA_)) f(__VA_ARGS__, wb_c_);                      \
+    })
+/* Declares wb_c_, the number of the type of the pointer or array x. */
+#define WB_C_OF_(x)                                                                         \
+    WB_QUIET_(typedef __typeof__(WB_DECAY_(x)) wb_p_;                                       \
+              typedef __typeof__(WB_ELEMENT_(wb_p_)) wb_q_;                                 \
+              enum { wb_c_ = _Generic(WB_ELEMENT_(wb_q_), WB_C_TYPES_(WB_C_CASE_) default: -1) };)
+#define WB_QUIET_(...)                                                                      \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"")           \
+    __VA_ARGS__ _Pragma("GCC diagnostic pop")
 #define WB_DTYPE_OF_DATA_(NAME, ...)                                                        \
     __attribute__((unused)) const __typeof__(__builtin_choose_expr(                         \
         wb_c_ >> WB_DTYPE_##NAME##_ & 1, wb_fits_, wb_fits_not_)) WB_##NAME = {             \
@@ -68,7 +87,6 @@ extern const struct wb_data_has_another_type { int none; } wb_fits_not_;
 /* An expression, not to be evaluated, of the type of the first argument.  The commas of a compound
  * literal separate arguments: of (double[]){1, 2} the first is (double[]){1, and what is in
  * the parentheses is the type.  Of a cast it is the type, of (p) the pointer. */
-#define WB_DATA_TYPE_(first, ...) WB_PASTE_(WB_DATA_TYPE_, WB_IS_PAREN_(first))(first)
 #define WB_DATA_TYPE_0(first) (*(__typeof__(first) *)0)
 #define WB_DATA_TYPE_1(first) WB_FIRST_(WB_TYPE_IN_ first, )
 #define WB_TYPE_IN_(...) (*(__typeof__(__VA_ARGS__) *)0),
