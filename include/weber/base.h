@@ -78,7 +78,9 @@ WB_API extern wb_tensor *const WB_NONE;
  * f16 and bf16 are computed in f32 and rounded when a value is stored or cast (wb_astype).
  * Operations that run in one kernel (a product, its bias and its activation; an update of a
  * parameter) may keep intermediate values in f32, so the last bit of an f16 or bf16 result may
- * depend on which other tensors are evaluated with it.  Not so for operations that ask which number
+ * depend on which other tensors are evaluated with it; more than that bit where a difference
+ * cancels, or where an intermediate value is too large or too small for the dtype, as in y - y or
+ * the slope of relu(y - 1) of a y in the same kernel.  Not so for operations that ask which number
  * a value is: comparisons, wb_isfinite, wb_argmax, wb_floor, wb_sign, wb_pow and wb_astype see the
  * rounded number, the one that the program reads, and a number beside it as that dtype has it.
  * With the environment variable WEBER_EAGER=1 each operation rounds its result.

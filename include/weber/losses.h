@@ -105,7 +105,8 @@ typedef struct wb_quantile_loss_options {
  * where a share q of y is below yhat.  Where e is 0, the gradient with respect to yhat is -q.  With
  * .quantiles, column k of yhat has the estimate of the quantile q[k], and the values have the shape
  * of yhat.  (Koenker & Bassett 1978; mean_pinball_loss of scikit-learn)  Errors: a quantile that is
- * not above 0 and below 1; .quantile together with .quantiles; shapes that do not fit. */
+ * not above 0 and below 1 (NaN where the host cannot read it); .quantile together with .quantiles;
+ * shapes that do not fit. */
 WB_API wb_tensor *wb_quantile_loss_with(wb_tensor *yhat, wb_tensor *y,
                                         const wb_quantile_loss_options *o);
 /** wb_quantile_loss as a function value, with the quantile. */

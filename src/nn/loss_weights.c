@@ -1,6 +1,7 @@
 /* Weights and masks of the values of losses, and the loss of quantiles. */
 #include "nn/losses.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* Gives x, an option, a shape that broadcasts to the values: its axes are the first ones. */
@@ -89,6 +90,25 @@ wb_tensor *wb__weighted(const wb__loss_weights *w, wb_agg agg, wb_tensor *values
 
 /* ---- the loss of quantiles ------------------------------------------------------------------- */
 
+/* Checks the numbers of q if they are known and the host can read them. */
+static bool are_quantiles(const char *what, const wb_tensor *q)
+{
+    const wb_tensor *x = wb__bind(q);
+    if (!x->storage || wb__this_thread()->recording ||
+        (x->device && !x->device->backend->host_visible))
+        return true;
+    const char *at = wb__storage_read(x->storage);
+    const size_t bytes = wb__dtype_size((wb_dtype)x->dtype);
+    for (int64_t i = 0; at && i < x->size; i++) {
+        double number;
+        wb__convert(&number, WB_F64, at + x->offset + (size_t)i * bytes, (wb_dtype)x->dtype, 1);
+        if (number > 0 && number < 1) continue;
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: .quantiles has %g at [%lld]; it must be above 0 "
+                         "and below 1", what, number, (long long)i);
+    }
+    return at;
+}
+
 /* Reads the quantiles: a number, or a tensor for the last axis of yhat, to which y gets an axis.
  * Sets *less_one to the quantiles less 1. */
 static wb_tensor *read_quantiles(const wb_quantile_loss_options *o, const wb__given *g,
@@ -111,6 +131,7 @@ static wb_tensor *read_quantiles(const wb_quantile_loss_options *o, const wb__gi
         return wb__fail_null(WB_ERROR_SHAPE, "%s: .quantiles is %s; it has a number for each "
                              "element of the last axis of yhat, %s", what, wb_describe(q),
                              wb_describe(yhat));
+    if (!are_quantiles(what, q)) return NULL;
     if ((*y)->ndim == yhat->ndim - 1 && !(*y = wb_unsqueeze(*y, -1))) return NULL;
     const wb_tensor *t = *y;
     bool fits = t->ndim == yhat->ndim;
@@ -121,7 +142,8 @@ static wb_tensor *read_quantiles(const wb_quantile_loss_options *o, const wb__gi
                              wb_describe(yhat));
     if (!wb__one_device(what, yhat, q)) return NULL;
     if (wb__computed_in((wb_dtype)q->dtype) == wb__computed_in((wb_dtype)yhat->dtype)) {
-        q = wb__wide(q);
+        q = wb__wide(q);                /* one that could not be checked makes the loss NaN */
+        q = wb_where(wb_and(wb_gt(q, wb_scalar(0)), wb_lt(q, wb_scalar(1))), q, wb_scalar(NAN));
         *less_one = q ? wb_sub(q, wb_scalar(1)) : NULL;
         return q;
     }

@@ -195,6 +195,10 @@ TEST(children_of_a_program_whose_threads_compute)
         print_message("SKIP: ThreadSanitizer does not let children of fork start threads\n");
         skip();
     }
+#ifdef __SANITIZE_ADDRESS__
+    print_message("SKIP: AddressSanitizer's own allocator may be locked in a child of fork\n");
+    skip();
+#endif
     void *(*const work[])(void *) = {computes, computes, trains, replays};
     pthread_t thread[4];
     compiled = wb_retain(wb_compile(twice, NULL));

@@ -301,6 +301,10 @@ TEST_IN_SCOPE(quantiles)
     REFUSED(wb_quantile_loss(x, r, 0), WB_ERROR_ARGUMENT, ".quantile", "0", "1");
     REFUSED(wb_quantile_loss(x, r, 1), WB_ERROR_ARGUMENT, ".quantile", "1");
     REFUSED(wb_quantile_loss(x, r, 0.1, .quantiles = q), WB_ERROR_ARGUMENT, ".quantiles");
+    wb_tensor *wrong = wb_sub(wb_mul(q, 3), 0.5);
+    assert_true(isnan(wb_item(wb_quantile_loss(x, y, .quantiles = wrong))));
+    WORKS(wb_eval(wrong));
+    REFUSED(wb_quantile_loss(x, y, .quantiles = wrong), WB_ERROR_ARGUMENT, ".quantiles has", "[");
     REFUSED(wb_quantile_loss(x, y), WB_ERROR_SHAPE, "[2,3] f32", "[2] f32");
     REFUSED(wb_quantile_loss(x, wb_zeros(3), .quantiles = q), WB_ERROR_SHAPE, "[3,1] f32");
     REFUSED(wb_quantile_loss(x, y, .quantiles = y), WB_ERROR_SHAPE, ".quantiles", "[2] f32");
