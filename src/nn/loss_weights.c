@@ -91,7 +91,7 @@ wb_tensor *wb__weighted(const wb__loss_weights *w, wb_agg agg, wb_tensor *values
 /* ---- the loss of quantiles ------------------------------------------------------------------- */
 
 /* Checks the numbers of q if they are known and the host can read them. */
-static bool are_quantiles(const char *what, const wb_tensor *q)
+static bool are_quantiles(const char *what, wb_tensor *q)
 {
     const wb_tensor *x = wb__bind(q);
     if (!x->storage || wb__this_thread()->recording ||
