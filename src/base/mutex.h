@@ -13,9 +13,8 @@
  * compiled function whose callback waits for the thread that forks, is not waited for any longer.
  * Locks of the thread that forks stay its own, in the parent and in the child.
  *
- * src/cli and src/dist/mpi keep the system's locks: the first is a program, which forks no process
- * that goes on with its locks, and the second a module that is loaded and linked without the
- * library, and whose process is a rank, which must not fork (mpi.h of MPI). */
+ * Two folders are exempt: src/cli is programs, whose threads are the library's, and src/dist/mpi a
+ * module that is linked without mutex.c, for ranks of MPI, which does not support fork. */
 #ifndef WB__MUTEX_H
 #define WB__MUTEX_H
 
