@@ -4,6 +4,7 @@
 
 #include "weber.h"
 
+#include "engine/tensor.h"
 #include "folder.h"
 
 #include <stdlib.h>
