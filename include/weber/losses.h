@@ -170,8 +170,8 @@ WB_API wb_tensor *wb_tversky_loss(wb_tensor *yhat, wb_tensor *y);
  * A row whose class number is .ignore_index has the loss 0.  With class numbers the mean is the sum
  * divided by the sum of the weights of the classes of the rows that are not ignored, or by their
  * number; if there is none, it is NaN.  With probabilities it is the sum divided by the number of
- * rows.  .ignore_index with probabilities is an error.  Rows of class numbers that have a
- * .sample_weight too count with the product of both weights.
+ * rows.  .ignore_index with probabilities is an error.  With class numbers, .weight and
+ * .sample_weight, a row counts with the product of its two weights.
  *
  * Scores of images [N,C,H,W] have their classes in axis 1: .dims = 1.  If C, H and W are equal,
  * class numbers [N,H,W] fit the last axis as well; without .dims this is an error.
@@ -316,7 +316,8 @@ typedef struct wb_metric_options {
 } wb_metric_options;
 /** The confusion table: how many elements of class i of y have class j in yhat, i32
  * [classes, classes], with i in the rows: wb_confusion(scores, y).  (confusion_matrix of
- * scikit-learn)  Errors: shapes or dtypes that do not fit; class numbers without .classes; .agg. */
+ * scikit-learn)  Errors: shapes or dtypes that do not fit; class numbers without .classes; more than
+ * 46340 classes; .agg. */
 WB_API wb_tensor *wb_confusion_with(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *o);
 /** wb_confusion as a function value. */
 WB_API wb_tensor *wb_confusion(wb_tensor *yhat, wb_tensor *y);

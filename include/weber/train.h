@@ -410,9 +410,9 @@ typedef struct wb_average_options {
  * `average`; wb_checkpoint.average saves it.  Returns 0 or an error code.  Errors: the two are
  * different models; decay outside 0 to 1; negative .count.
  *
- * wb_average(target, model) does not copy: with the default decay it moves the target by a
- * thousandth.  The log reports it once, where the target was not made by wb_average_of, has not
- * been copied or averaged before, and has other numbers than the model altogether. */
+ * wb_average(target, model) does not copy: with the default decay it moves the target by 1/1000.
+ * The log reports it once, for targets that wb_average_of did not make and that have other numbers
+ * altogether.  For that the first call evaluates pending writes; later ones cost nothing more. */
 WB_API int wb_average_with(void *average, void *model, const wb_average_options *o);
 #ifndef __cplusplus
 #define wb_average_of(model) WB_ONCE_(WB_AVERAGE_OF_, model, )
@@ -495,8 +495,8 @@ typedef struct wb_train_options {
     double factor WB_IS(0.1);
     /* Returns the metric of an epoch; default: the mean loss.  An error of it ends the training. */
     double (*metric)(wb_layer *model, int epoch, void *ctx) WB_IS(NULL);
-    /* .epochs numbers: the mean loss of each epoch, in which the loss of a batch counts as often as
-     * the batch has observations */
+    /* .epochs numbers: the mean loss of each epoch, in which the loss of a batch, with ranks the
+     * mean of an update, counts as often as the batch has observations on this rank */
     double *losses WB_IS(NULL);
     double *metrics WB_IS(NULL);            /* .epochs numbers: the metric of each epoch */
     WB_BY_PLACE

@@ -62,7 +62,8 @@ static void in_child(void)
 
 static void make_queues(void)
 {
-    wb__at_fork(in_child);
+    static wb__fork_handler child = {.f = in_child};
+    wb__at_fork(&child);
     for (int i = 0; i <= WB__RANKS_HERE; i++) {
         wb__mutex_init(&queues[i].lock);
         pthread_cond_init(&queues[i].changed, NULL);

@@ -199,6 +199,7 @@ void wb__throw_again(void);             /* throws what is kept, through the call
 /* dtypes */
 size_t wb__dtype_size(wb_dtype t);
 bool wb__dtype_float(wb_dtype t);
+static inline bool wb__is_half(int t) { return t == WB_F16 || t == WB_BF16; }
 float wb__f16_to_f32(uint16_t h);
 uint16_t wb__f32_to_f16(float f);                         /* to nearest even */
 float wb__bf16_to_f32(uint16_t h);

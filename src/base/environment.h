@@ -1,4 +1,5 @@
-/* Variables of the environment.  Only environment.c reads it. */
+/* Variables of the environment.  Only environment.c reads it, but for two: dist/mpi/mpi.c, a module
+ * without the library, reads the launchers' numbers of ranks, and cli/doctor.c lists all names. */
 #ifndef WB__ENVIRONMENT_H
 #define WB__ENVIRONMENT_H
 

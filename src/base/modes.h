@@ -10,12 +10,13 @@
 #include <stdint.h>
 
 /* WB__MODES_KNOWN: flushing is among them. */
-#if defined(__x86_64__) || defined(__SSE__)
+#if defined(__SSE2_MATH__)
 #define WB__MODES_KNOWN 1
 #include <xmmintrin.h>
 
 /* MXCSR: rounding, flush-to-zero, denormals-are-zero.  The x87 unit, which only C numbers of type
- * long double use, is left alone. */
+ * long double use here, is left alone.  Where it computes all floating numbers (32-bit code without
+ * -mfpmath=sse), <fenv.h> below sets the rounding of both. */
 enum { WB__MODES_MASK = 0x6000 | 0x8000 | 0x0040 };
 typedef unsigned wb__modes;
 

@@ -7,20 +7,20 @@
 
 _Thread_local WB__FAST_TLS int wb__mutexes_held;
 _Atomic int wb__forking;
+_Atomic int wb__fork_tries = 10 * 1000;
+static _Atomic unsigned forks;          /* number of times that a thread began to wait for locks */
+static _Thread_local WB__FAST_TLS unsigned waited_for;          /* the latest that this waited for */
 
 enum {
-    HANDLERS = 16,
     SHORT = 50 * 1000,                  /* nanoseconds between the first tries of fork */
     LONG = 1000 * 1000,                 /* and between the later ones */
-    TRIES = 10 * 1000,                  /* ten seconds */
     WAITS = 1000                        /* a second */
 };
 
 /* What follows is guarded by list_lock, which is held during fork and otherwise briefly. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static wb__mutex *all;
-typedef struct { void (*f[HANDLERS])(void); int n; } handlers;
-static handlers before, children;
+static wb__fork_handler *before, *children;
 static bool registered;
 
 static void sleep_for(long nanoseconds)
@@ -55,11 +55,18 @@ static bool take_all(bool last)
     return true;
 }
 
+static void call_all(const wb__fork_handler *h)
+{
+    for (; h; h = h->next) h->f();
+}
+
 static void before_fork(void)
 {
+    atomic_fetch_add(&forks, 1);
     atomic_fetch_add(&wb__forking, 1);
-    for (int i = 0; !take_all(i == TRIES); i++) sleep_for(i < 20 ? SHORT : LONG);
-    for (int i = 0; i < before.n; i++) before.f[i]();
+    const int most = atomic_load(&wb__fork_tries);
+    for (int i = 0; !take_all(i == most); i++) sleep_for(i < 20 ? SHORT : LONG);
+    call_all(before);
 }
 
 static void in_parent(void)
@@ -79,7 +86,7 @@ static void in_child(void)
     give_back(NULL);
     pthread_mutex_unlock(&list_lock);
     atomic_store(&wb__forking, 0);
-    for (int i = 0; i < children.n; i++) children.f[i]();
+    call_all(children);
 }
 
 /* With the list's lock held. */
@@ -88,18 +95,21 @@ static void register_handlers(void)
     if (!registered) registered = pthread_atfork(before_fork, in_parent, in_child) == 0;
 }
 
-static void add(handlers *to, void (*f)(void))
+/* Adds a handler behind the others. */
+static void add(wb__fork_handler **to, wb__fork_handler *h)
 {
     pthread_mutex_lock(&list_lock);
     register_handlers();
-    int i = 0;
-    while (i < to->n && to->f[i] != f) i++;
-    if (i == to->n && to->n < HANDLERS) to->f[to->n++] = f;
+    if (!h->added) {
+        while (*to) to = &(*to)->next;
+        *to = h;
+        h->added = true;
+    }
     pthread_mutex_unlock(&list_lock);
 }
 
-void wb__at_fork(void (*in_child)(void)) { add(&children, in_child); }
-void wb__before_fork(void (*f)(void)) { add(&before, f); }
+void wb__at_fork(wb__fork_handler *in_child) { add(&children, in_child); }
+void wb__before_fork(wb__fork_handler *h) { add(&before, h); }
 
 /* ---- locks ----------------------------------------------------------------------------------- */
 
@@ -123,8 +133,11 @@ void wb__mutex_enter(wb__mutex *m)
         wb__system_stay_loaded();       /* handlers, threads and keys call this library's code */
         list(m);
     }
-    for (int i = 0; !wb__mutexes_held && atomic_load(&wb__forking) && i < WAITS; i++)
+    if (wb__mutexes_held || !atomic_load(&wb__forking)) return;
+    const unsigned fork = atomic_load(&forks);
+    for (int i = 0; waited_for != fork && atomic_load(&wb__forking) && i < WAITS; i++)
         sleep_for(LONG);
+    waited_for = fork;
 }
 
 int wb__mutex_init(wb__mutex *m)

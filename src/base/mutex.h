@@ -8,10 +8,13 @@
  *
  * The locks have no order.  Fork tries them all; if one is taken, it gives back those that it got,
  * sleeps, and tries again, so that two locks are never waited for at a time.  Meanwhile threads of
- * the program that hold no lock wait before they take one (briefly, so that nobody waits for ever
- * for a thread that waits here).  A lock that is not free for ten seconds, such as that of a
+ * the program that hold no lock wait before they take one (once for a fork, for a second at most, so
+ * that nobody waits for ever for a thread that waits here).  A lock that is not free for ten seconds, such as that of a
  * compiled function whose callback waits for the thread that forks, is not waited for any longer.
- * Locks of the thread that forks stay its own, in the parent and in the child. */
+ * Locks of the thread that forks stay its own, in the parent and in the child.
+ *
+ * Two folders are exempt: src/cli is programs, whose threads are the library's, and src/dist/mpi a
+ * module that is linked without mutex.c, for ranks of MPI, which does not support fork. */
 #ifndef WB__MUTEX_H
 #define WB__MUTEX_H
 
@@ -31,6 +34,7 @@ typedef struct wb__mutex {
 /* Number of locks that this thread holds.  A thread of the library counts one more. */
 extern _Thread_local WB__FAST_TLS int wb__mutexes_held;
 extern _Atomic int wb__forking;         /* threads that are about to fork */
+extern _Atomic int wb__fork_tries;      /* milliseconds that fork waits for locks; for tests */
 void wb__mutex_enter(wb__mutex *m);     /* lists the lock; waits while the process forks */
 
 static inline const void *wb__mutex_me(void) { return &wb__mutexes_held; }
@@ -83,12 +87,19 @@ int wb__mutex_timedwait(pthread_cond_t *changed, wb__mutex *m, const struct time
  * it does not wait while the process forks. */
 static inline void wb__mutex_helps(void) { wb__mutexes_held++; }
 
+/* A function that is called at fork: a static variable, {f}.  It is added once, however often it is
+ * passed. */
+typedef struct wb__fork_handler {
+    void (*f)(void);
+    struct wb__fork_handler *next;
+    bool added;
+} wb__fork_handler;
 /* Adds a function that a forked child calls, with all locks free.  It forgets the threads that the
- * child does not have.  A function is added once however often it is passed. */
-void wb__at_fork(void (*in_child)(void));
-/* The same of a function that is called before fork, by the thread that forks, with all locks taken
- * that have `at_fork` set; it takes none. */
-void wb__before_fork(void (*f)(void));
+ * child does not have. */
+void wb__at_fork(wb__fork_handler *in_child);
+/* Adds a function that the thread that forks calls before it, with all locks taken that have
+ * `at_fork` set; it takes none. */
+void wb__before_fork(wb__fork_handler *h);
 
 /* A function that runs once in a process.  If another thread runs it, the call waits. */
 typedef struct { wb__mutex lock; atomic_bool done; } wb__once;

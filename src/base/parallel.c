@@ -289,7 +289,8 @@ static void in_child(void)
 static void start_workers(int wanted)
 {
     if (atomic_load_explicit(&pool.workers, memory_order_relaxed) >= wanted) return;
-    wb__at_fork(in_child);
+    static wb__fork_handler child = {.f = in_child};
+    wb__at_fork(&child);
     wb__mutex_lock(&pool.lock);
     for (int n = atomic_load(&pool.workers); n < wanted && !atomic_load(&pool.ending);
          atomic_store(&pool.workers, ++n)) {

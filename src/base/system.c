@@ -28,9 +28,13 @@ void wb__system_stay_loaded(void)
 #ifdef RTLD_NODELETE
     static atomic_bool done;
     Dl_info file;
-    if (atomic_exchange(&done, true) || in_program(&done) || !dladdr(&done, &file)) return;
+    if (atomic_exchange(&done, true) || in_program(&done)) return;
     /* The handle is not closed.  Where the linker has set -z nodelete, it changes nothing. */
-    if (!dlopen(file.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) dlerror();
+    if (dladdr(&done, &file) && dlopen(file.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
+        return;
+    const char *why = dlerror();
+    wb__log(WB_LOG_WARN, "Weber's library is not kept loaded (%s): do not close it (dlclose), "
+            "since its threads and handlers of fork stay.", why ? why : "its file is not known");
 #endif
 }
 

@@ -47,7 +47,8 @@ static const char *const tools[] = {"pkg-config", "CMake"};
 static char pc[PATH_MAX], cmake[PATH_MAX], library[PATH_MAX];
 static int problems;
 
-/* Runs a script in a folder; `text` gets what it prints.  Returns its exit status, or -1. */
+/* Runs a script in a folder, which is its $1; `text` gets what it prints.  Returns its exit
+ * status, or -1. */
 static int run(const char *folder, const char *script, char *text, size_t size)
 {
     int ends[2], status = 0;
@@ -62,7 +63,7 @@ static int run(const char *folder, const char *script, char *text, size_t size)
         const bool ready = !chdir(folder) && dup2(ends[1], 1) == 1 && dup2(ends[1], 2) == 2;
         close(ends[0]);
         close(ends[1]);
-        if (ready) execl("/bin/sh", "sh", "-c", script, (char *)NULL);
+        if (ready) execl("/bin/sh", "sh", "-c", script, "sh", folder, (char *)NULL);
         _exit(127);
     }
     close(ends[1]);
@@ -180,6 +181,6 @@ int wb__cli_check_programs(const char *self)
     if (status) printf("  not tried: %s\n", wb_error());
     char text[64];
     if (!status && check(0, folder)) check(1, folder);
-    run(folder, "rm -rf -- \"$PWD\"", text, sizeof text);
+    run(folder, "rm -rf -- \"$1\"", text, sizeof text);
     return problems;
 }

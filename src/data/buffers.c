@@ -1,7 +1,6 @@
 /* A pool of buffers for batches; see buffers.h. */
 #include "data/buffers.h"
 
-
 struct wb__buffer_pool {
     size_t *bytes;                      /* of each of the n blocks of a buffer */
     int n;

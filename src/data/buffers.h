@@ -6,7 +6,6 @@
 #include "base/base.h"
 #include "base/mutex.h"
 
-
 typedef struct wb__buffer_pool wb__buffer_pool;
 /* The memory of one batch. */
 typedef struct wb__batch_buffer {

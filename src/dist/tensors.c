@@ -41,7 +41,7 @@ static wb__ranks_op op_of(wb_ranks_reduction how)
  * connect ranks compare unsigned numbers as if they had a sign. */
 static wb_tensor *widened(wb_tensor *x, wb_ranks_reduction how)
 {
-    const bool half = x->dtype == WB_F16 || x->dtype == WB_BF16;
+    const bool half = wb__is_half(x->dtype);
     if (half) return wb_astype(x, WB_F32);
     return x->dtype == WB_U8 && how >= WB_RANKS_MIN ? wb_astype(x, WB_I32) : x;
 }

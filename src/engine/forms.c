@@ -11,7 +11,6 @@
 #include "base/mutex.h"
 #include "engine/request.h"
 
-
 enum { FEWEST = 3, LENT = 1 << 30 };    /* of `reads`: LENT, and more, if it was lent */
 
 struct wb__form {

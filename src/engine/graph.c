@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-
 uint32_t wb__next_mark(void)
 {
     static _Atomic uint32_t walks;

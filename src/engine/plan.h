@@ -7,7 +7,6 @@
 #include "base/mutex.h"
 #include "engine/graph.h"
 
-
 /* A buffer that a plan reads: a tensor, or a slice of a tensor that is read in place
  * (leaf_slice.c). */
 typedef struct {

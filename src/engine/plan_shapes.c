@@ -3,6 +3,7 @@
 #include "engine/plan_shapes.h"
 
 #include "base/mutex.h"
+#include "base/text.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -77,6 +78,18 @@ static void compare(sequence *s, const wb__request *r)
     }
 }
 
+/* Returns the number of bytes, at most `most`, of the text's first whole characters. */
+static int first_bytes(const char *text, int most)
+{
+    int n = 0;
+    while (n < most && text[n]) {
+        const int length = WB__MAX(wb__utf8(text + n, SIZE_MAX), 1);
+        if (n + length > most) break;
+        n += length;
+    }
+    return n;
+}
+
 /* Writes the shapes that differ from those of the first plan.  False: none differs, or they are
  * those of a program that looks at each parameter of a model in turn: all differ, and in several
  * axes; or there is no leaf, as where parameters get their initial values. */
@@ -93,8 +106,9 @@ static bool write_changes(const sequence *s, const wb__request *r, char *text, s
         if (!memcmp(first, &now, sizeof now)) {
             same += wb__is_leaf(x);
         } else if (named++ < NAMED) {
-            n += (size_t)snprintf(text + n, bytes - n, "%s%.80s, at first [",
-                                  named > 1 ? "; " : "", wb_describe(x));
+            const char *what = wb_describe(x);
+            n += (size_t)snprintf(text + n, bytes - n, "%s%.*s, at first [", named > 1 ? "; " : "",
+                                  first_bytes(what, 80), what);
             for (int k = 0; k < x->ndim; k++)
                 n += (size_t)snprintf(text + n, bytes - n, k ? ",%d" : "%d", first->dims[k]);
             n += (size_t)snprintf(text + n, bytes - n, "]");

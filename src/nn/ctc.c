@@ -18,21 +18,9 @@ typedef struct {
     wb__loss_weights w;             /* of the losses [N] */
 } ctc;
 
-static bool all_of(wb_tensor **all, wb_tensor *more)
+static bool has_integers(const char *name, const wb_tensor *x)
 {
-    *all = *all ? wb_and(*all, more) : more;
-    return *all != NULL;
-}
-
-/* Whether each element of x is at least 0 and below `bound`. */
-static wb_tensor *in_range(wb_tensor *x, int64_t bound)
-{
-    return wb_and(wb_ge(x, wb_scalar_int(0)), wb_lt(x, wb_scalar_int(bound)));
-}
-
-static bool is_integer(const char *name, const wb_tensor *x)
-{
-    if (!wb__dtype_float((wb_dtype)x->dtype) && x->dtype != WB_BOOL) return true;
+    if (wb__is_integer(x)) return true;
     return !wb__fail(WB_ERROR_DTYPE, "ctc_loss: %s has integers, got %s", name, wb_describe(x));
 }
 
@@ -41,7 +29,7 @@ static bool read_lengths(ctc *l, const char *name, int64_t most, wb_tensor **at)
 {
     wb_tensor *x = *at;
     if (!x) return true;
-    if (!is_integer(name, x)) return false;
+    if (!has_integers(name, x)) return false;
     if (x->ndim != 1 || x->dims[0] != l->n)
         return !wb__fail(WB_ERROR_SHAPE, "ctc_loss: %s is %s; it has a number for each of the %lld "
                          "sequences", name, wb_describe(x), (long long)l->n);
@@ -49,7 +37,7 @@ static bool read_lengths(ctc *l, const char *name, int64_t most, wb_tensor **at)
         !wb__indices_below(name, x, most + 1))
         return false;
     *at = x = wb_unsqueeze(wb__as(x, WB_I32), -1);
-    return x && all_of(&l->valid, in_range(x, most + 1));
+    return x && wb__also(&l->valid, wb__in_range(x, most + 1));
 }
 
 /* Checks the labels. Those behind the length of their sequence become the blank. */
@@ -67,9 +55,9 @@ static bool read_labels(ctc *l)
     }
     if (!y || !wb__labels_below("ctc_loss", y, l->classes, NULL)) return false;
     l->y = y = wb__as(y, number);
-    wb_tensor *right = wb_and(in_range(y, l->classes), wb_ne(y, blank));
+    wb_tensor *right = wb_and(wb__in_range(y, l->classes), wb_ne(y, blank));
     if (counts) right = wb_or(right, wb_not(counts));
-    return y && all_of(&l->valid, wb_all(right, .axes = {1}, .keep = true));
+    return y && wb__also(&l->valid, wb_all(right, .axes = {1}, .keep = true));
 }
 
 static bool read_operands(ctc *l, const wb_ctc_loss_options *given)
@@ -83,7 +71,7 @@ static bool read_operands(ctc *l, const wb_ctc_loss_options *given)
         !wb__read_agg(what, l->o.agg) ||
         !wb__read_tensor_option(what, "input_lengths", &g, &l->o.input_lengths) ||
         !wb__read_tensor_option(what, "target_lengths", &g, &l->o.target_lengths) ||
-        !is_integer("y", y))
+        !has_integers("y", y))
         return false;
     if (x->ndim != 3 || y->ndim != 2 || x->dims[0] != y->dims[0] || !x->dims[2])
         return !wb__fail(WB_ERROR_SHAPE, "ctc_loss: expects yhat [N,T,classes] and y [N,L], got "

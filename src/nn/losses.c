@@ -123,11 +123,6 @@ bool wb__loss_dtypes(const char *what, wb_tensor **yhat_at, wb_tensor **y_at)
                      wb_describe(y));
 }
 
-static bool is_integer(const wb_tensor *x)
-{
-    return !wb__dtype_float((wb_dtype)x->dtype) && x->dtype != WB_BOOL;
-}
-
 /* Sets l->axis to the axis of the classes. */
 static bool find_classes(loss *l)
 {
@@ -476,7 +471,7 @@ static wb_tensor *computed(const char *what, wb_tensor *(*f)(loss *), const char
         !read_loss_options(what, used, (wb_dtype)yhat->dtype, &l.o, given, &g))
         return NULL;
     const bool classes = strstr(used, "dims"), takes_labels = strstr(used, "ignore_index");
-    if (takes_labels && is_integer(y))
+    if (takes_labels && wb__is_integer(y))
         return find_classes(&l) && read_weights(&l, &g) && read_labels(&l, &g) ? f(&l) : NULL;
     if (takes_labels && y->ndim == yhat->ndim - 1)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s; class numbers are "

@@ -17,6 +17,25 @@ bool wb__loss_match(const char *what, wb_tensor **yhat, wb_tensor **y);
 /* Returns x, its sum or its mean. */
 wb_tensor *wb__aggregated(wb_agg agg, wb_tensor *x);
 
+/* Whether x is of an integer dtype, which bool is not. */
+static inline bool wb__is_integer(const wb_tensor *x)
+{
+    return !wb__dtype_float((wb_dtype)x->dtype) && x->dtype != WB_BOOL;
+}
+
+/* Whether each element of x is at least 0 and below `bound`. */
+static inline wb_tensor *wb__in_range(wb_tensor *x, int64_t bound)
+{
+    return wb_and(wb_ge(x, wb_scalar_int(0)), wb_lt(x, wb_scalar_int(bound)));
+}
+
+/* Adds a condition to *all; NULL: there was none. False: failed. */
+static inline bool wb__also(wb_tensor **all, wb_tensor *more)
+{
+    *all = *all ? wb_and(*all, more) : more;
+    return *all != NULL;
+}
+
 /* The options .sample_weight and .mask of a loss. Both become NULL or tensors whose shape
  * broadcasts to the `ndim` sizes `dims` of the values. */
 typedef struct {

@@ -16,23 +16,6 @@ typedef struct {
     bool binary;                /* yhat was bool */
 } metric;
 
-static bool is_integer(const wb_tensor *x)
-{
-    return !wb__dtype_float((wb_dtype)x->dtype) && x->dtype != WB_BOOL;
-}
-
-static bool also(wb_tensor **all, wb_tensor *more)
-{
-    *all = *all ? wb_and(*all, more) : more;
-    return *all != NULL;
-}
-
-/* Whether each element of x is a class. */
-static wb_tensor *in_range(wb_tensor *x, int64_t classes)
-{
-    return wb_and(wb_ge(x, wb_scalar_int(0)), wb_lt(x, wb_scalar_int(classes)));
-}
-
 /* Returns x as one axis. */
 static wb_tensor *flat(wb_tensor *x)
 {
@@ -51,7 +34,7 @@ static bool has_labels(const char *what, const wb_tensor *scores, const wb_tenso
 {
     bool fits = y->ndim == scores->ndim - 1;
     for (int i = 0; fits && i < y->ndim; i++) fits = y->dims[i] == scores->dims[i + (i >= axis)];
-    if (fits && is_integer(y)) return true;
+    if (fits && wb__is_integer(y)) return true;
     return !wb__fail(fits ? WB_ERROR_DTYPE : WB_ERROR_SHAPE,
                      "%s: y %s does not fit the scores %s: it has class numbers, in their shape "
                      "without the axis %d of the classes; of two classes give wb_gt(scores, 0.5)",
@@ -67,12 +50,12 @@ static bool read_classes(metric *m)
     if (m->binary) {
         if (!same_shape(m, x)) return false;
         m->classes = 2;
-        m->y = m->y->dtype == WB_BOOL || is_integer(m->y) ? m->y : wb_ne(m->y, wb_scalar(0));
-        if (m->y && is_integer(m->y) && m->o.ignore_index == INT64_MIN)
+        m->y = m->y->dtype == WB_BOOL || wb__is_integer(m->y) ? m->y : wb_ne(m->y, wb_scalar(0));
+        if (m->y && wb__is_integer(m->y) && m->o.ignore_index == INT64_MIN)
             m->y = wb_ne(m->y, wb_scalar_int(0));
-    } else if (is_integer(x)) {
+    } else if (wb__is_integer(x)) {
         if (!same_shape(m, x)) return false;
-        if (!is_integer(m->y))
+        if (!wb__is_integer(m->y))
             return !wb__fail(WB_ERROR_DTYPE, "%s: yhat has class numbers, and y is %s", m->what,
                              wb_describe(m->y));
         if (m->classes < 1)
@@ -109,7 +92,7 @@ static bool read_metric(metric *m, const wb_metric_options *given)
         return false;
     m->kept = w.mask;
     wb_tensor *y = wb__loss_masked(&w, m->y, -1, 0);
-    if (ignores && y && !also(&m->kept, wb_ne(y, wb_scalar_int(m->o.ignore_index)))) return false;
+    if (ignores && y && !wb__also(&m->kept, wb_ne(y, wb_scalar_int(m->o.ignore_index)))) return false;
     if (m->binary && y) y = y->dtype == WB_BOOL ? y : wb_ne(y, wb_scalar_int(0));
     if (!m->binary && y &&
         !wb__labels_below(what, y, m->classes, ignores ? &m->o.ignore_index : NULL))
@@ -118,8 +101,8 @@ static bool read_metric(metric *m, const wb_metric_options *given)
     m->yhat = wb__as(m->yhat, t);
     m->y = wb__as(y, t);
     return m->yhat && m->y &&
-           (m->binary || also(&m->kept, wb_and(in_range(m->yhat, m->classes),
-                                               in_range(m->y, m->classes))));
+           (m->binary || wb__also(&m->kept, wb_and(wb__in_range(m->yhat, m->classes),
+                                               wb__in_range(m->y, m->classes))));
 }
 
 /* Returns the table [classes, classes]. Elements that do not count go to a place behind it. */
@@ -203,6 +186,22 @@ static wb_tensor *area(wb_tensor *scores, wb_tensor *truth, wb_tensor *kept)
     return wb_where(wb_any(wrong), wb_scalar(NAN), result);
 }
 
+/* The mean over the classes of the areas of each against the rest; y has the class numbers. */
+static wb_tensor *mean_area(wb_tensor *yhat, int axis, wb_tensor *y, wb_tensor *kept)
+{
+    const int64_t classes = yhat->dims[axis];
+    wb_tensor **all = wb__alloc((size_t)classes * sizeof(wb_tensor *)), *mean = NULL;
+    int64_t c = 0;
+    for (bool good = all != NULL; good && c < classes; c += good) {
+        wb_tensor *score = flat(wb_slice(yhat, axis, c, c + 1));
+        all[c] = area(score, wb_eq(y, wb_scalar_int(c)), kept);
+        good = (all[c] = all[c] ? wb_unsqueeze(all[c], 0) : NULL) != NULL;
+    }
+    if (all && c == classes) mean = wb_nanmean(wb_concat_array((int)classes, all, 0));
+    wb__free(all);
+    return mean;
+}
+
 static wb_tensor *roc_auc(wb_tensor *yhat, wb_tensor *y, const wb_roc_auc_options *given)
 {
     const char *what = "roc_auc";
@@ -221,21 +220,13 @@ static wb_tensor *roc_auc(wb_tensor *yhat, wb_tensor *y, const wb_roc_auc_option
     wb_tensor *kept = w.mask ? flat(wb_expand_array(w.mask, y->ndim, y->dims)) : NULL;
     if (w.mask && !kept) return NULL;
     if (binary) {
-        if (y->dtype != WB_BOOL) y = wb_ne(y, is_integer(y) ? wb_scalar_int(0) : wb_scalar(0));
+        if (y->dtype != WB_BOOL) y = wb_ne(y, wb__is_integer(y) ? wb_scalar_int(0) : wb_scalar(0));
         return area(flat(yhat), flat(y), kept);
     }
     const int64_t classes = yhat->dims[axis];
     y = flat(wb__loss_masked(&w, y, -1, 0));
     if (!y || !wb__labels_below(what, y, classes, NULL)) return NULL;
-    wb_tensor *all = NULL;
-    for (int64_t c = 0; c < classes; c++) {
-        wb_tensor *score = flat(wb_slice(yhat, axis, c, c + 1));
-        wb_tensor *of = area(score, wb_eq(y, wb_scalar_int(c)), kept);
-        of = of ? wb_unsqueeze(of, 0) : NULL;
-        all = all ? wb_concat_array(2, (wb_tensor *[]){all, of}, 0) : of;
-        if (!all) return NULL;
-    }
-    return all ? wb_nanmean(all) : wb_full_array(NAN, WB_F32, 0, NULL);
+    return classes ? mean_area(yhat, axis, y, kept) : wb_full_array(NAN, WB_F32, 0, NULL);
 }
 
 /* ---- public functions ------------------------------------------------------------------------ */

@@ -112,7 +112,7 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
 static int check_mixed(wb_dtype mixed)
 {
     if (!mixed) return 0;
-    if (mixed != WB_BF16 && mixed != WB_F16)
+    if (!wb__is_half(mixed))
         return wb__fail(WB_ERROR_DTYPE, "setup: .mixed is %s; it must be bf16 or f16",
                         wb_dtype_name(mixed));
     return wb__evaluate_pending();

@@ -161,8 +161,8 @@ static wb__fit steps_fit(const void *context)
     return WB__FITS;
 }
 
-/* Returns the square of the norm of the gradients of all parameters together; NULL: failed, or
- * there is no gradient. */
+/* Returns the square of the norm of the gradients of all parameters together; its fields are NULL
+ * where that failed, or there is no gradient. */
 static wb__squares squared_norm(const update *u)
 {
     wb__squares sum = {NULL, NULL};

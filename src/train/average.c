@@ -1,36 +1,32 @@
 /* Copies and averages of parameters, and watched numbers. */
-#include "base/mutex.h"
 #include "base/options.h"
 #include "base/system.h"
+#include "engine/request.h"
 #include "engine/tensor.h"
 #include "tree/tree.h"
 
 #include <math.h>
 #include <stdatomic.h>
 
-/* ---- targets --------------------------------------------------------------------------------- */
-
-/* The models that have been made, copied or averaged as targets: the latest of these, by their
- * addresses.  A new model at the address of a freed one counts as known. */
-enum { TARGETS = 64 };
-static wb__mutex targets_lock = WB__MUTEX_INIT;
-static const void *targets[TARGETS];
-static unsigned n_targets;
-
-/* Notes a target.  Returns whether it was known. */
-static bool note_target(const void *model)
+/* Notes in a model that it was made, copied or averaged as a target.  Returns whether it was known
+ * as one. */
+static bool note_target(void *model)
 {
-    bool known = false;
-    wb__mutex_lock(&targets_lock);
-    for (int i = 0; i < TARGETS && !known; i++) known = targets[i] == model;
-    if (!known) targets[n_targets++ % TARGETS] = model;
-    wb__mutex_unlock(&targets_lock);
+    wb__branch *node = model;
+    const bool known = node->is_target;
+    if (!known) node->is_target = true;     /* a target that threads only read is not written */
     return known;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-typedef struct { int n; wb__pointer_map from; } copying;    /* the source of each variable */
+/* An assignment of a copy, and all of them, which are made after all leaves were checked. */
+typedef struct { wb_tensor *to, *value; } assignment;
+typedef struct {
+    int n, capacity, same;              /* assignments; leaves that both models have */
+    assignment *all;
+    wb__pointer_map from;               /* the source of each variable */
+} copying;
 
 /* Checks a leaf of the source. */
 static int has_place(const wb__leaf *leaf, void *ctx)
@@ -41,12 +37,13 @@ static int has_place(const wb__leaf *leaf, void *ctx)
                     leaf->path, wb_describe(leaf->x));
 }
 
-static int copy_leaf(const wb__leaf *leaf, void *ctx)
+/* Checks a leaf of the target, and adds its assignment. */
+static int prepare_leaf(const wb__leaf *leaf, void *ctx)
 {
     copying *c = ctx;
     wb_tensor *to = leaf->x, *x = leaf->other;
     const bool is_tensor = wb__is(x, &wb__tensor_class) && x != WB_NONE;
-    if (to == x) return c->n++, 0;
+    if (to == x) return c->same++, 0;
     if (!is_tensor || !wb__same_dims(x, to))
         return wb__fail(WB_ERROR_SHAPE, "copy: \"%s\" is %s, and %s in the model to copy from",
                         leaf->path, wb_describe(to), is_tensor ? wb_describe(x) : "no tensor");
@@ -62,12 +59,43 @@ static int copy_leaf(const wb__leaf *leaf, void *ctx)
         return wb__fail(WB_ERROR_ARGUMENT, "copy: \"%s\" is a parameter with several places, which "
                         "has several values in the model to copy from", leaf->path);
     *source = x;
-    c->n++;
     const wb_device *d = wb__device_of(to);
     wb_tensor *value = wb__converted(x, (wb_dtype)to->dtype, d);
     if (value && value->device && value->device != d) value = wb__tensor_to(value, d, WB_KEEP);
     value = value ? wb__unchanged(value) : NULL;
-    return value ? wb_assign(to, value) : wb__error_or(WB_ERROR_MEMORY);
+    if (!value) return wb__error_or(WB_ERROR_MEMORY);
+    if (wb__bind(value)->flags & WB__GONE) return wb__gone(wb__bind(value));
+    if (!wb__reserve(&c->all, &c->capacity, c->n + 1, sizeof *c->all)) return WB_ERROR_MEMORY;
+    c->all[c->n++] = (assignment){to, value};
+    return 0;
+}
+
+/* In the root scope, evaluates the assignments of a step before to these variables. */
+static int end_step_before(const copying *c)
+{
+    wb__thread *t = wb__this_thread();
+    bool waits = false;
+    for (int i = 0; i < c->n; i++)
+        waits |= c->all[i].to->current->flags & WB__PENDING && !(c->all[i].to->flags & WB__FROZEN);
+    if (!waits || !wb__in_root(t) || t->busy || t->recording) return 0;
+    wb_tensor **values = wb__alloc((size_t)c->n * sizeof(wb_tensor *));
+    if (!values) return WB_ERROR_MEMORY;
+    for (int i = 0; i < c->n; i++) values[i] = c->all[i].value;
+    const int status = wb__end_step(t, c->n, values);
+    wb__free(values);
+    return status;
+}
+
+/* Makes all assignments or none. */
+static int assign_all(const copying *c)
+{
+    const wb__thread *t = wb__this_thread();
+    int status = end_step_before(c);
+    const int pending = wb__pending_count();
+    for (int i = 0; i < c->n && !status; i++)
+        if (!wb__assign(c->all[i].to, c->all[i].value)) status = wb__error_or(WB_ERROR_MEMORY);
+    if (status) wb__forget_pending(pending);
+    return status || !t->eager || t->recording ? status : wb__evaluate(0, NULL, NULL);
 }
 
 int wb_copy(void *to, void *from)
@@ -76,13 +104,13 @@ int wb_copy(void *to, void *from)
     if (!wb__is_model("copy", to) || !wb__is_model("copy", from))
         return wb__error_or(WB_ERROR_ARGUMENT);
     const wb__frame f = wb__frame_begin();
-    const int pending = wb__pending_count();
     int status = wb__walk("copy (from, to)", from, to, 0, has_place, NULL);
-    if (!status) status = wb__walk("copy (to, from)", to, from, 0, copy_leaf, &c);
-    if (status) wb__forget_pending(pending);
+    if (!status) status = wb__walk("copy (to, from)", to, from, 0, prepare_leaf, &c);
+    if (!status) status = assign_all(&c);
     wb__pointer_map_free(&c.from);
+    wb__free(c.all);
     wb__frame_end(f, NULL);
-    if (!status && !c.n)
+    if (!status && !c.n && !c.same)
         return wb__fail(WB_ERROR_ARGUMENT, "copy: the model has no variable, only constants: make "
                         "its parameters with wb_variable");
     if (!status) note_target(to);
@@ -130,7 +158,8 @@ static int add_distance(const wb__leaf *leaf, void *ctx)
 }
 
 /* Whether the parameters have nothing in common: |a - x|² of unrelated numbers is |a|² + |x|², and
- * that of an average of the model is far less. */
+ * that of an average of the model is far less.  No write is pending: its failure would be hidden
+ * here. */
 static bool are_unrelated(void *average, void *model)
 {
     distance d = {0};
@@ -140,27 +169,31 @@ static bool are_unrelated(void *average, void *model)
     const bool known = !wb__walk("average", average, model, WB__TRAINABLE | WB__DISTINCT,
                                  add_distance, &d) && d.apart;
     wb_tensor *ratio = known ? wb_div(d.apart, d.size) : NULL;
-    const bool apart = ratio && wb_item(ratio) > 0.5;
+    const bool apart = ratio && wb__item(ratio) > 0.5;
     wb__frame_end(f, NULL);
     wb__error_restore(&before);
     return apart;
 }
 
 /* Warns once in the process of an average that is meant as a copy.  Only the first few targets are
- * looked at, since this evaluates. */
-static void warn_no_copy(void *average, void *model)
+ * looked at, each at its first average: this evaluates the pending writes, and what they replace
+ * stays readable.  Returns 0, or the error of these writes. */
+static int warn_no_copy(void *average, void *model)
 {
     enum { LOOKS = 16 };
     static atomic_bool warned;
     static atomic_int looks;
     if (note_target(average) || warned || wb__this_thread()->recording ||
-        atomic_fetch_add(&looks, 1) >= LOOKS || !are_unrelated(average, model) ||
-        atomic_exchange(&warned, true))
-        return;
+        atomic_fetch_add(&looks, 1) >= LOOKS)
+        return 0;
+    int status = wb__pending_count() ? wb__evaluate_keeping(0, NULL) : 0;
+    if (!status) status = wb__guard_confirm();
+    if (status || !are_unrelated(average, model) || atomic_exchange(&warned, true)) return status;
     wb__log(WB_LOG_WARN,
             "average: the two models have unrelated parameters, and the decay is 0.999, its "
             "default: the first moves by a thousandth towards the second.\n"
             "wb_copy(to, from) copies the parameters; wb_average_of(model) begins an average.");
+    return 0;
 }
 
 typedef struct { double decay; int n, shared; } averaging;  /* numbers of variables */
@@ -208,8 +241,8 @@ int wb_average_with(void *average, void *model, const wb_average_options *given)
     if (!(a.decay >= 0 && a.decay <= 1))
         return wb__fail(WB_ERROR_ARGUMENT, "average: .decay is %g; it is from 0 to 1", a.decay);
     const bool by_default = g.all ? o.decay == 0.999 : !wb__is_given(&g, "decay", 0);
-    if (!o.count && by_default) warn_no_copy(average, model);
-    else note_target(average);
+    if (o.count || !by_default) note_target(average);
+    else if (warn_no_copy(average, model)) return wb_error_code();
     const int pending = wb__pending_count();
     const int status = wb__walk("average", average, model, WB__DISTINCT, average_leaf, &a);
     if (status) wb__forget_pending(pending);

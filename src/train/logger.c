@@ -195,7 +195,8 @@ static void before_fork(void)
 
 static void add_to_logs(wb_logger *l)
 {
-    wb__before_fork(before_fork);
+    static wb__fork_handler flush = {.f = before_fork};
+    wb__before_fork(&flush);
     wb__mutex_lock(&logs_mutex);
     l->next = logs;
     logs = l;

@@ -68,7 +68,7 @@ static void text(wb__text *to, double x, double y, const char *style, const char
 {
     char a[32], b[32];
     wb__text_add(to, "<text x=\"%s\" y=\"%s\" %s>", number(x, "%.1f", a, sizeof a),
-            number(y, "%.1f", b, sizeof b), style);
+                 number(y, "%.1f", b, sizeof b), style);
     wb__text t = {0};
     /* XML allows neither control characters nor invalid UTF-8, so these become escapes */
     wb__text_foreign(&t, s ? s : "");
@@ -89,8 +89,8 @@ static void line(wb__text *to, double x1, double y1, double x2, double y2, const
 {
     char a[4][32];
     wb__text_add(to, "<line x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\" stroke=\"%s\"/>\n",
-            number(x1, "%.1f", a[0], 32), number(y1, "%.1f", a[1], 32),
-            number(x2, "%.1f", a[2], 32), number(y2, "%.1f", a[3], 32), stroke);
+                 number(x1, "%.1f", a[0], 32), number(y1, "%.1f", a[1], 32),
+                 number(x2, "%.1f", a[2], 32), number(y2, "%.1f", a[3], 32), stroke);
 }
 
 static void axes(wb__text *to, axis x, axis y)
@@ -121,10 +121,10 @@ static void curve(wb__text *to, axis x, axis y, const wb_series *s, const char *
         bool point = i < s->n && isfinite(s->x[i]) && isfinite(s->y[i]);
         if (point && !open)
             wb__text_add(to, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" points=\"",
-                    colour);
+                         colour);
         if (point)
             wb__text_add(to, "%s,%s ", number(across(x, s->x[i]), "%.1f", a, sizeof a),
-                    number(down(y, s->y[i]), "%.1f", b, sizeof b));
+                         number(down(y, s->y[i]), "%.1f", b, sizeof b));
         else if (open) wb__text_add(to, "\"/>\n");
         open = point;
     }
@@ -143,11 +143,11 @@ int wb_svg_curves(const char *path, const char *title, const char *x_label, cons
     wb__text picture = {0}, *to = &picture;
     axis x = axis_of(n_series, series, false), y = axis_of(n_series, series, true);
     wb__text_add(to,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
-            "height=\"%d\" "
-            "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
-            "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
-            WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
+                 "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
+                 "height=\"%d\" "
+                 "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
+                 "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
+                 WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
     text(to, LEFT, 24, "font-size=\"16\"", title);
     text(to, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"", x_label);
     text(to, 8, TOP - 10, "text-anchor=\"start\"", y_label);

@@ -36,6 +36,7 @@ struct wb__branch {
     int n, depth;           /* number of children; number of levels of branches below */
     wb__setting replaced;   /* number of replacements of children by wb_set and wb_tie */
     bool owns_names;        /* the names of the children are freed with this branch */
+    bool is_target;         /* of wb_copy or wb_average, or made for it (train/average.c) */
     void *names_of;         /* another branch that owns the names (reference), or NULL */
     wb__child *children;
 };

@@ -4,6 +4,7 @@
 
 #include "weber.h"
 
+#include "engine/tensor.h"
 #include "folder.h"
 
 #include <stdlib.h>
@@ -97,6 +98,35 @@ TEST_IN_SCOPE(compiled_copies)
         WORKS(wb_assign(wb_get(m[1], "bias"), wb_full(i + 1, 2)));
         WORKS(wb_call_compiled(c, 1, &x, 1, &y));
         assert_true(wb_at(y, 1) == 2 * (i + 1) && same(m[0], m[1], "weight"));
+    }
+}
+
+/* Two models that exchange their parameters; a copy of which nothing is done, in each mode: the
+ * first leaf fits, the second does not. */
+static void copy_all_or_nothing(void)
+{
+    wb_tensor *a = wb_variable(wb_ones(2)), *b = wb_variable(wb_full(5, 2));
+    WORKS(wb_copy(wb_tuple(a, b), wb_tuple(b, a)));
+    assert_true(wb_at(a, 0) == 5 && wb_at(b, 1) == 1);
+    wb_layer *to = wb_Chain(wb_Dense(2, 3), wb_Dense(3, 4)),
+             *from = wb_Chain(wb_Dense(2, 3), wb_Dense(3, 5));
+    wb_tensor *bias = wb_get(to, "layers.0.bias");
+    WORKS(wb_assign(bias, wb_ones(3)));
+    WORKS(wb_assign(wb_get(from, "layers.0.bias"), wb_full(7, 3)));
+    REFUSED(!wb_copy(to, from), WB_ERROR_SHAPE, "layers.1.weight", "[4,3]", "[5,3]");
+    wb_clear_error();
+    assert_true(wb_at(bias, 0) == 1 && !same(to, from, "layers.0.weight"));
+}
+
+TEST(copies_of_all_or_nothing)
+{
+    const int eager = wb__this_thread()->eager;
+    for (int i = 0; i < 4; i++) {       /* in the root scope writes that are pending end a step */
+        wb_scope *s = i & 1 ? wb_scope_open() : NULL;
+        wb__this_thread()->eager = i & 2;
+        copy_all_or_nothing();
+        wb__this_thread()->eager = eager;
+        if (s) WORKS(wb_scope_close(s));
     }
 }
 

@@ -50,6 +50,29 @@ TEST_IN_SCOPE(bytes_into_a_layer)
     HEARD(1, "Conv", "f32", "[1,3,8,8] u8", "255", "wb_div(wb_astype(x, WB_F32), 255)");
 }
 
+/* The look at the parameters evaluates the update before it; its failure is that of the average.
+ * What the update replaces stays readable, and a target is looked at once. */
+TEST_IN_SCOPE(an_update_that_fails_before_an_average)
+{
+    wb_layer *m = wb_Dense(2, 1), *target = wb_clone(m), *second = wb_clone(m);
+    wb_opt_state *state = wb_setup(wb_Descent(0.1), m);
+    const float was = (float)wb_at(wb_get(m, "weight"), 0, 0);
+    wb_tensor *loss = wb_mean(wb_mul(wb_call(m, wb_ones(1, 2)), NAN));
+    WORKS(wb_update(state, m, wb_gradient(loss, m)));
+    REFUSED(!wb_average(target, m), WB_ERROR_NUMBER, "loss", "NaN");
+    wb_clear_error();
+    assert_true((float)wb_at(wb_get(m, "weight"), 0, 0) == was);
+    assert_true((float)wb_at(wb_get(target, "weight"), 0, 0) == was);
+    wb_tensor *before = wb_mul(wb_get(m, "weight"), 1);
+    for (int i = 0; i < 2; i++) {
+        loss = wb_mean(wb_square(wb_call(m, wb_ones(1, 2))));
+        WORKS(wb_update(state, m, wb_gradient(loss, m)));
+        WORKS(wb_average(second, m));
+        assert_true(wb__pending_count() == (i ? 6 : 2));
+    }
+    assert_true((float)wb_at(before, 0, 0) == was);
+}
+
 /* Averages of a model, and of one from a file, are not reported. */
 TEST_IN_SCOPE(averages_that_copy_nothing)
 {

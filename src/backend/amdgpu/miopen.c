@@ -256,7 +256,7 @@ static const char *problem_of(wb__hip_device *d, const wb__step *step, problem *
     const wb_dtype t = step->views[0].dtype;
     memset(p, 0, sizeof *p);
     if (step->n_views > 3 || step->epilogue) return "MIOpen: bias or epilogue";
-    if (t != WB_F32 && t != WB_F16 && t != WB_BF16) return "MIOpen: not of f32, f16 or bf16";
+    if (t != WB_F32 && !wb__is_half(t)) return "MIOpen: not of f32, f16 or bf16";
     /* The matrix units of gfx90a replace subnormal numbers by 0.  The subnormal numbers of bf16 are
      * as small as those of f32; those of f16 begin at 6e-5, and losing them matters. */
     if (t == WB_F16 && wb__begins(d->arch, "gfx90a")) return "MIOpen: f16 on gfx90a";

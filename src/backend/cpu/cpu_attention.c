@@ -386,7 +386,7 @@ static void run_cache_head(const common *c, char *const *at, float *scratch)
 static bool supports_cached(const wb__step *s)
 {
     const wb_dtype t = s->views[Q].dtype;
-    bool good = t == WB_F32 || t == WB_F16 || t == WB_BF16;
+    bool good = t == WB_F32 || wb__is_half(t);
     for (int i = 0; i < POSITION; i++) {
         const wb__view *v = &s->views[i];
         good &= v->dtype == t && v->ndim == 4 && v->dims[3] > 0 &&

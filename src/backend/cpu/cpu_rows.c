@@ -108,7 +108,7 @@ static void add_part(void *ctx, int64_t part)
     const rows_kernel *k = r->k;
     const int64_t low = k->n * part / k->parts, high = k->n * (part + 1) / k->parts;
     const wb_dtype t = k->y.dtype;
-    const bool half = t == WB_F16 || t == WB_BF16;
+    const bool half = wb__is_half(t);
     const int64_t size = half ? 4 : (int64_t)wb__dtype_size(t);
     char *sums = half ? r->sums : r->y;
     memset(sums + low * k->inner * size, 0, (size_t)((high - low) * k->inner * size));
@@ -156,7 +156,7 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
 {
     const rows_kernel *k = (const rows_kernel *)kernel;
     if (!k->parts) return 0;
-    const bool half = k->y.dtype == WB_F16 || k->y.dtype == WB_BF16;
+    const bool half = wb__is_half(k->y.dtype);
     rows_run r = {.k = k, .x = wb__cpu_at(&k->x, buffers), .index = wb__cpu_at(&k->index, buffers),
                   .y = wb__cpu_at(&k->y, buffers), .sums = workspace,
                   .begun = (char *)workspace + (half ? k->n * k->inner * 4 : 0)};
@@ -210,7 +210,7 @@ int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
     k->variant = s->variant;
     const bool sets = adds && k->variant == WB__ROWS_SET, combines = adds && !sets;
     k->head.base.impl = sets ? "rows set" : adds ? "rows added" : "rows taken";
-    if (combines && (k->y.dtype == WB_F16 || k->y.dtype == WB_BF16))
+    if (combines && (wb__is_half(k->y.dtype)))
         k->head.base.workspace = (size_t)(k->n * k->inner * 4);
     if (combines && k->variant != WB__ROWS_ADD) k->head.base.workspace += (size_t)k->n;
     *kernel = &k->head;

@@ -107,7 +107,7 @@ static void sort_row(const sort_run *r, int64_t row, item *items)
     const uint64_t flip = k->descending ? UINT64_MAX : 0;
     for (int64_t i = 0; i < k->n; i++)
         items[i] = (item){key_at(t, r->x, x_at + i * k->x.strides[0]) ^ flip, i};
-    const int bytes = t == WB_F16 || t == WB_BF16 ? 4 : (int)wb__dtype_size(t);
+    const int bytes = wb__is_half(t) ? 4 : (int)wb__dtype_size(t);
     const item *order = sorted(items, items + k->n, k->n, bytes);
     int32_t *y = (int32_t *)(void *)r->y + y_at;
     for (int64_t i = 0; i < k->n; i++) y[i * k->y.strides[0]] = (int32_t)order[i].place;

@@ -372,7 +372,7 @@ static bool prefers_channels_last(wb__gpu_device *base, const wb__step *conv)
 {
     const wb__cu_device *d = wb__cu_of(base);
     const wb__view *x = &conv->views[0], *y = &conv->views[2];
-    const bool half = x->dtype == WB_F16 || x->dtype == WB_BF16;
+    const bool half = wb__is_half(x->dtype);
     const bool rounded = x->dtype == WB_F32 && conv->precision != WB__PRECISION_HIGHEST;
     const int64_t vector = half ? 8 : 4, c = x->dims[1], k = y->dims[1];
     if (conv->kind != WB__STEP_CONV || !(half || (rounded && d->arch >= 90))) return false;

@@ -23,7 +23,7 @@ const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p)
 {
     const wb__view *q = &step->views[Q], *k = &step->views[K], *v = &step->views[V];
     const int64_t width = q->dims[3];
-    if (q->dtype != WB_F16 && q->dtype != WB_BF16) return "cuDNN: attention is of f16 or bf16";
+    if (!wb__is_half(q->dtype)) return "cuDNN: attention is of f16 or bf16";
     for (int i = 0; i < step->n_views; i++) {
         const wb__view *view = &step->views[i];
         if (view->ndim != 4) return "cuDNN: attention of other than 4 dimensions";

@@ -83,7 +83,7 @@ static const char *numbers(const wb__step *step, wb__lt_problem *p)
         [WB__PRECISION_HIGH] = CUBLAS_COMPUTE_32F_FAST_TF32,
         [WB__PRECISION_MEDIUM] = CUBLAS_COMPUTE_32F_FAST_16BF};
     const wb_dtype t = step->views[2].dtype;
-    if (t != WB_F32 && t != WB_F64 && t != WB_F16 && t != WB_BF16) return "cuBLASLt: not of floats";
+    if (t != WB_F32 && t != WB_F64 && !wb__is_half(t)) return "cuBLASLt: not of floats";
     if (step->views[0].dtype != t || step->views[1].dtype != t) return "cuBLASLt: mixed dtypes";
     p->type = type[t];
     p->scale = t == WB_F64 ? CUDA_R_64F : CUDA_R_32F;
@@ -91,7 +91,7 @@ static const char *numbers(const wb__step *step, wb__lt_problem *p)
                : t == WB_F32 ? compute[step->precision] : CUBLAS_COMPUTE_32F;
     /* Partial sums of f16 and bf16 stay in f32.  In a deterministic step no partial sums are added
      * in place, since their order would vary. */
-    p->reductions = step->deterministic || t == WB_F16 || t == WB_BF16
+    p->reductions = step->deterministic || wb__is_half(t)
                   ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
     return NULL;
 }

@@ -153,7 +153,7 @@ static void number(wb__fuse *k, int i)
                                                WB__GPU_NUMBER_I32, WB__GPU_NUMBER_I64};
     const wb__instr *in = &k->program->instr[i];
     char name[24], text[96];
-    const bool half = in->dtype == WB_F16 || in->dtype == WB_BF16;
+    const bool half = wb__is_half(in->dtype);
     wb__fuse_number(k, in->arg, half ? WB__GPU_NUMBER_ODD : type[in->reg], name);
     if (in->reg == WB__REG_F64 || in->reg == WB__REG_I64)
         snprintf(text, sizeof text, "%s(a.%s, a.%sh)", in->reg == WB__REG_F64 ? "F64" : "I64", name,

@@ -20,7 +20,7 @@ bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
     if (s->kind != WB__STEP_ATTENTION || t->is_cpu || t->local_bytes < LOCAL_BYTES_16) return false;
     if (s->variant == WB__ATTENTION_CACHED) return false;   /* its products have more groups */
     const wb_dtype dtype = s->views[Q].dtype;
-    if (dtype != WB_F32 && dtype != WB_F16 && dtype != WB_BF16) return false;
+    if (dtype != WB_F32 && !wb__is_half(dtype)) return false;
     for (int i = 0; i < s->n_views; i++) {
         const wb__view *v = &s->views[i];
         if (v->ndim != 4 || v->dtype != (i == LSE ? WB_F32 : dtype)) return false;

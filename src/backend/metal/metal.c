@@ -11,7 +11,6 @@
  * through blocks in shared memory. */
 #include "backend/metal/metal.h"
 
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -74,7 +74,6 @@ wb__unpack_outcome wb__unpack(wb__unpacker *u, wb__unpacking *all)
 
 #else
 
-
 /* Bits are reversed: the highest bit of a sum is the coefficient of x^0. */
 #define POLYNOMIAL 0xedb88320u
 #define ONE 0x80000000u

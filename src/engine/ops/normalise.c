@@ -57,7 +57,7 @@ GRADIENT(normalise)
     wb_tensor *x = node->in[0];
     wb_dtype dtype = (wb_dtype)x->dtype;
     unsigned mask = (unsigned)node->attr[0];
-    const bool narrow = dtype == WB_F16 || dtype == WB_BF16;
+    const bool narrow = wb__is_half(dtype);
     wb_tensor *factor = narrow ? NULL : take_factor(&g, mask);
     if (narrow) { /* sums of squares could overflow in f16, and would lose digits in bf16 */
         x = wb_astype(x, WB_F32);

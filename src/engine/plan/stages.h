@@ -252,7 +252,6 @@ void wb__groups_free(wb__groups *g);
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 /* The values that read x, directly or through a view: user[first[x]] .. user[first[x + 1] - 1]. */
 typedef struct { int *first, *user; } wb__readers;
-static inline bool wb__is_half(int dtype) { return dtype == WB_F16 || dtype == WB_BF16; }
 /* Whether op depends on which number its operand is, not on about which: it compares it, tests it,
  * counts with it, or makes a number of another dtype of it.  A value of f16 or bf16 that a kernel
  * computes has more digits in a register than in memory; for these operations it is the number in

@@ -3,6 +3,7 @@
 #include "io/dataset/csv.h"
 
 #include "base/files/file.h"
+#include "base/text.h"
 
 typedef enum { UTF_8, UTF_16_LITTLE, UTF_16_BIG, UTF_32 } encoding;
 
@@ -36,17 +37,8 @@ static uint32_t unit(const uint8_t *at, bool big)
     return big ? (uint32_t)at[0] << 8 | at[1] : (uint32_t)at[1] << 8 | at[0];
 }
 
-static char *put(char *to, uint32_t c)
-{
-    static const uint8_t heads[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    const int n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (int i = n - 1; i > 0; i--, c >>= 6) to[i] = (char)(0x80 | (c & 0x3f));
-    to[0] = (char)(heads[n] | c);
-    return to + n;
-}
-
-/* Returns UTF-16 as UTF-8, in a new block, and sets *bytes to its length. NULL with the error
- * set. */
+/* Returns UTF-16 as UTF-8, in a new block, and sets *bytes to its length. A 0 is behind the text, as
+ * in that of a reader. NULL with the error set. */
 static char *from_utf_16(const char *path, const uint8_t *text, int64_t *bytes, int mark, bool big)
 {
     if (*bytes % 2) {
@@ -65,9 +57,11 @@ static char *from_utf_16(const char *path, const uint8_t *text, int64_t *bytes, 
             wb__free(made);
             return NULL;
         }
-        to = put(to, c);
+        to += wb__utf8_put(c, to);
     }
-    if (made) *bytes = to - made;
+    if (!made) return NULL;
+    *to = 0;
+    *bytes = to - made;
     return made;
 }
 

@@ -9,7 +9,6 @@
 #include "engine/compiled/apart.h"
 #include "io/onnx/run.h"
 
-
 /* What a value depends on.  A value that depends on several others has the least of their kinds.
  * Nodes whose results do not vary are computed on the CPU, outside of a recording of wb_compile. */
 typedef enum {

@@ -70,7 +70,7 @@ int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op)
     const int64_t x = d->h * d->w * channels, y = d->oh * d->ow * channels;
     p->d = *d;
     p->kernel = d->dtype == WB_F64 ? isa->pool_f64 : isa->pool_f32;
-    p->narrow = d->dtype == WB_F16 || d->dtype == WB_BF16;
+    p->narrow = wb__is_half(d->dtype);
     p->units = d->nhwc ? d->n : d->n * d->c;
     switch (d->kind) {
     case WB__POOL_MAX_GRAD:

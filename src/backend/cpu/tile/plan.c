@@ -120,7 +120,7 @@ static void emit_number(tile_compiler *c, int i)
     tile_call *call = emit(c, LIST_ONCE, CALL_NUMBER);
     put(call, 0, d, in->reg, LEVEL_ONE);
     call->arg = in->arg;
-    call->half = in->dtype == WB_F16 || in->dtype == WB_BF16;
+    call->half = wb__is_half(in->dtype);
     c->value[i] = wb__is_narrow(in) ? new_value(c) : d;
     if (wb__is_narrow(in)) narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
 }

@@ -3,7 +3,6 @@
  * compute queue.  The finish is a join: the compute queue waits for an event behind the routine. */
 #include "backend/gpu/runtime/aside.h"
 
-
 typedef struct wb__gpu_aside {
     wb__mutex lock;                     /* held from a launch to its finish */
     void *before, *after;               /* events before and after the routine */

@@ -85,7 +85,8 @@ static void in_child(void)
 static void guard(wb__gpu_state *s)
 {
     static wb__mutex one = WB__MUTEX_INIT;
-    wb__at_fork(in_child);
+    static wb__fork_handler child = {.f = in_child};
+    wb__at_fork(&child);
     wb__mutex_lock(&one);
     if (!s->guarded && n_guarded < MAX_DRIVERS) {
         guarded[n_guarded] = s;

@@ -25,7 +25,6 @@
 #include "backend/gpu/runtime/files.h"
 #include "base/mutex.h"
 
-
 typedef struct wb__gpu_device wb__gpu_device;
 typedef struct wb__gpu_driver wb__gpu_driver;
 typedef struct wb__gpu_vendor_state wb__gpu_vendor_state;
@@ -102,6 +101,7 @@ typedef struct wb__gpu_program {
 } wb__gpu_program;
 
 enum { WB__GPU_BUCKETS = 256 };
+
 /* The hash of a program: FNV-1a, folded. */
 static inline uint64_t wb__gpu_text_hash(const char *text, int flags)
 {
@@ -109,6 +109,7 @@ static inline uint64_t wb__gpu_text_hash(const char *text, int flags)
     for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
     return h ^ h >> 29;
 }
+
 typedef struct {
     wb__mutex lock;             /* guards the fields below and the driver's compiler */
     wb__gpu_program *program[WB__GPU_BUCKETS];
