@@ -72,6 +72,7 @@ static int copy_leaf(const wb__leaf *leaf, void *ctx)
 
 int wb_copy(void *to, void *from)
 {
+    WB__EDGE;
     copying c = {0};
     if (!wb__is_model("copy", to) || !wb__is_model("copy", from))
         return wb__error_or(WB_ERROR_ARGUMENT);
