@@ -17,7 +17,9 @@ extern "C" {
  * The C type of `data` must be that of `dtype` (WB_DTYPES): with an array of double and WB_F32 the
  * call does not compile, and fails if `dtype` is a variable.  Pointers to void and to char of any
  * kind, and to structs, are taken as they are; uint16_t holds the bits of f16 and bf16, _Float16
- * f16, bool bool and u8.  Other types need a cast to void *.
+ * f16, bool bool and u8.  Other types need a cast to void *.  In C no other dtype may be named in
+ * the arguments, as in wb_from(values(WB_F64), WB_F32, ...): put such an expression into a variable
+ * before.
  *
  * Errors: data of another type; more than WB_MAX_DIMS dimensions, a negative dimension or one of
  * 2^32 or more, 2^40 elements or more. */
