@@ -50,8 +50,9 @@
  * Threads
  *   - Threads may use different objects at the same time.  Several threads may call one model while
  *     no thread trains it.  A call of a model that another thread trains (wb_train), or to which it
- *     has assignments that are not evaluated yet, is an error.  A thread needs a stack of at least
- *     128 kB.
+ *     has assignments that are not evaluated yet, is an error.  Training and assignments wait until
+ *     no other thread evaluates with the model; after 20 seconds they fail.  A thread needs a stack
+ *     of at least 128 kB.
  *   - Models nest at most 64 chains deep. */
 #ifndef WEBER_H
 #define WEBER_H

@@ -12,6 +12,8 @@
   words       no comment, and no docstring of Python, has a word of the list BANNED
   locks       locks, and functions that run once, are those of base/mutex.h, which fork knows
   memory      host memory comes from wb__alloc and the functions beside it
+  edges       a public function that calls one with WB__EDGE, in whatever function of the library,
+              has it too
   environment only environment.c reads variables, so that a program with more rights than its
               caller reads no path of it
   calm        the library never exits or aborts, and prints to standard output only on request
@@ -95,6 +97,12 @@ PRINT_FILES = ("src/tree/show", "src/device/show", "src/nn/summary")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 FAST_MATH = re.compile("-f" + "fast-math|-O" + "fast")
 ERROR_LINE = re.compile(r"^#error .*", re.M)     # it may name what it refuses
+# A function of C, in several lines or in one; its name is one of the two groups.
+FUNCTION = re.compile(
+    r"^(?![\s#}]|typedef|struct|enum)[^\n;{}=]*?\(?\b(\w+)\)?\([^;{}]*\)\s*\n?\{.*?^\}"
+    r"|^(?![\s#}]|typedef)[^\n;{}=]*?\b(\w+)\([^;{}\n]*\) \{[^\n]*\}$", re.M | re.S)
+# These only close, so that they throw nothing (weber/cxx.h).
+NO_EDGES = ("wb_loader_stop",)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 CMOCKA = re.compile(
@@ -338,6 +346,37 @@ class Lint:
             if test != "all" and not re.search(IS_TEST.format(re.escape(test)), text):
                 self.report(GUIDES, line, "tests", f"{programs} has no test {test}")
 
+    def edges(self):
+        """Public functions without WB__EDGE from which one with it can be reached."""
+        bodies = {}                     # by file and name; those of the library also by "" and name
+        for name in self.files:
+            if not re.match(r"src/.*\.c$", name):
+                continue
+            code = without_comments(self.read(name))
+            for line, match in self.each_match(name, code, FUNCTION):
+                function = match.group(1) or match.group(2)
+                place = (name, line, set(re.findall(r"\w+", match.group(0))))
+                bodies[name, function] = place
+                if function.startswith("wb__"):
+                    bodies["", function] = place
+        public = {at: place for at, place in bodies.items() if re.match(r"wb_(?!_)", at[1])}
+        edges = {at[1] for at, place in public.items() if "WB__EDGE" in place[2]}
+        for (name, function), place in public.items():
+            seen, todo = set(), [] if function in edges | set(NO_EDGES) else [place]
+            reached = set()
+            while todo:
+                path, line, words = todo.pop()
+                if (path, line) in seen:
+                    continue
+                seen.add((path, line))
+                reached |= words & edges
+                todo += [bodies.get((path, word)) or bodies["", word] for word in words - edges
+                         if ((path, word) in bodies and (path, word) not in public)
+                         or ("", word) in bodies]
+            if reached:
+                self.report(name, place[1], "edges",
+                            f"{function} has no WB__EDGE and calls {', '.join(sorted(reached))}")
+
     # ---- with a compiler ----
 
     def minimal(self):
@@ -458,6 +497,7 @@ class Lint:
         for name in self.files:
             self.one_file(name)
         self.names()
+        self.edges()
         self.minimal()
         if not fast:
             self.headers()

@@ -336,6 +336,8 @@ def declared(code, doc):
         entry = Entry("function" if "(" in flat else "var", name, flat, doc)
     elif re.match(r"(typedef )?enum\b", flat):
         name = re.search(r"(\w+);$", flat)
+        if not name and re.search(r"\w##_[ ,]", flat):          # enumerators that end with _
+            return None
         entry = Entry("enum", name.group(1) if name else "", code, doc)
     elif flat.startswith("typedef struct") and "{" in flat:
         entry = Entry("struct", re.search(r"(\w+);$", flat).group(1), code, doc)

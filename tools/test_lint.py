@@ -79,6 +79,10 @@ PLANTED = [     # the fault, the file, its text, the rule that must report it
     ("a tab in a script", "tests/tab.sh", "\ttrue\n", "size"),
     ("malloc", "src/engine/heap.c", "void *wb__p(void) { return malloc(4); }\n", "memory"),
     ("free", "src/data/heap.c", "void wb__p(void *p) { free(p); }\n", "memory"),
+    ("an edge that is none", "src/nn/edge.c",
+     "int wb_two(void)\n{\n    return wb__two();\n}\n"
+     "int wb__two(void)\n{\n    return wb_three();\n}\n"
+     "int wb_three(void)\n{\n    WB__EDGE;\n    return 3;\n}\n", "edges"),
     ("getenv", "src/io/home.c", 'const char *wb__p(void) { return getenv("HOME"); }\n',
      "environment"),
     ("secure_getenv", "src/io/home.c", 'int wb__p(void) { return !secure_getenv("HOME"); }\n',

@@ -18,7 +18,8 @@
  * The thread is then in the mode that it had before, and the program can go on.  An exception in a
  * thread of a loader, or of wb_distributed_run, reaches the thread that waits for it.  Functions
  * that only free or close (wb_free, wb_scope_close, wb_loader_stop, ...) throw nothing: an
- * exception that is caught in them comes from the next call. */
+ * exception that is caught in them comes from the next call.  A C++ program that contains weber.c
+ * and whose functions throw compiles weber.c with -fexceptions. */
 #ifndef WEBER_CXX_H
 #define WEBER_CXX_H
 

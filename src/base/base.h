@@ -180,6 +180,8 @@ typedef struct {
 /* Runs run(arg), which calls a function of the program.  False, with the error set: that has thrown
  * an exception, which is kept.  Where tensors are known, wb__call_program is called instead. */
 bool wb__call_caught(void (*run)(void *arg), void *arg);
+/* wb__call_program, for the backends; the engine sets it with its first thread. */
+extern bool (*wb__backend_calls)(void (*run)(void *arg), void *arg);
 bool wb__has_thrown(void);
 /* Takes the exception from this thread, and gives it to this thread: for the thread that waits. */
 wb__thrown wb__thrown_take(void);

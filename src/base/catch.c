@@ -13,7 +13,7 @@ static _Thread_local wb__thrown kept;
 
 void wb_catch_(wb_catcher_ *catcher, bool adds)
 {
-    if (!catcher) return;
+    if (WB__NULL(catcher)) return;
     wb__mutex_lock(&lock);
     wb_catcher_ *head = atomic_load(&catchers), **at = &head;
     while (*at && *at != catcher) at = &(*at)->next;
@@ -53,6 +53,8 @@ void wb__throw_again(void)
     const wb__thrown thrown = wb__thrown_take();
     if (thrown.what) thrown.again(thrown.what);
 }
+
+bool (*wb__backend_calls)(void (*run)(void *arg), void *arg) = wb__call_caught;
 
 bool wb__call_caught(void (*run)(void *arg), void *arg)
 {

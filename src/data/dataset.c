@@ -175,6 +175,7 @@ wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
 
 wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y)
 {
+    WB__EDGE;
     if (WB__NULL(x) || WB__NULL(y)) return NULL;
     return wb__dataset_of_arrays("dataset_of", 2, (wb_tensor *[]){x, y}, NULL);
 }
@@ -208,6 +209,7 @@ static bool has_layer(const wb__branch *node)
 
 wb_dataset *wb_dataset_of_tree(wb_tree *arrays)
 {
+    WB__EDGE;
     leaf_list l = {0};
     wb_dataset *d = NULL;
     if (WB__NULL(arrays)) return NULL;

@@ -159,6 +159,7 @@ static int split_parts(wb_dataset *d, int n_at, const double *at, wb_dataset **p
 int wb_splitobs_parts_with(wb_dataset *d, int n, const double *sizes, wb_dataset **parts,
                            const wb_splitobs_parts_options *given)
 {
+    WB__EDGE;
     double at[WB_SPLIT_PARTS];
     wb_splitobs_parts_options o;
     wb__given g;

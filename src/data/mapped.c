@@ -88,6 +88,7 @@ static wb_dataset *map_all(const raw *r, int fields)
 
 wb_dataset *wb_dataset_map(const wb_raw_file *x, const wb_raw_file *y)
 {
+    WB__EDGE;
     raw r[2];
     const int fields = y ? 2 : 1;
     if (WB__NULL(x) || measure(x, &r[X]) || (y && measure(y, &r[Y]))) return NULL;

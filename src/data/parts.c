@@ -57,6 +57,7 @@ static wb_dataset *join_arrays(int n, wb_dataset *const *parts, const wb_dataset
 
 wb_dataset *wb_joinobs_array(int n, wb_dataset *const *parts)
 {
+    WB__EDGE;
     if (n < 1 || !parts)
         return wb__fail_null(WB_ERROR_ARGUMENT, "joinobs: %d datasets; there must be one at least",
                              n);

@@ -115,6 +115,7 @@ static wb_dataset *cifar_dataset(int n, const char *const *paths)
 
 wb_dataset *wb_load_cifar10(int n, const char *const *paths)
 {
+    WB__EDGE;
     if (n < 1 || !paths)
         return wb__fail_null(WB_ERROR_ARGUMENT, "load_cifar10: %d files", n);
     wb_scope *s = wb_scope_open();
@@ -172,6 +173,7 @@ static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o, b
 
 wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *given)
 {
+    WB__EDGE;
     wb_load_csv_options o;
     wb__given g;
     const bool read = wb__read_options("load_csv", &o, sizeof o, given,

@@ -88,8 +88,8 @@ static int call(wb__stream *s, void *const *at)
 {
     wb_clear_error();
     next_call c = {s->root, at, 0};
-    const int code = wb__call_program(next_run, &c) ? c.result : (int)wb_error_code();
-    if (wb__has_thrown()) return code;
+    if (!wb__call_program(next_run, &c)) return wb_error_code();
+    const int code = c.result;
     if (code == 1) s->number++;
     if (code == 0) s->ended = true;
     if (code == 0 || code == 1) return 0;
@@ -104,8 +104,9 @@ static int restart(wb__stream *s)
 {
     wb_clear_error();
     restart_call c = {s->root, s->epoch, 0};
-    const int code = wb__call_program(restart_run, &c) ? c.result : (int)wb_error_code();
     s->begun = true;
+    if (!wb__call_program(restart_run, &c)) return wb_error_code();
+    const int code = c.result;
     if (!code) return 0;
     if (wb_error_code())
         return wb__fail(wb_error_code(), ".restart of the stream: %s", wb_error());

@@ -111,6 +111,7 @@ static wb_tensor *reduced(int kind, wb_tensor *x, wb_ranks_reduction how)
 
 wb_tensor *wb_distributed_allreduce(wb_tensor *x, wb_ranks_reduction how)
 {
+    WB__EDGE;
     static const char what[] = "distributed_allreduce";
     if (!wb__operand(what, x) || !known(what, how, 0) || !reducible(what, x, how)) return NULL;
     if (!wb__world()) return x;
@@ -139,6 +140,7 @@ wb_tensor *wb_distributed_allgather(wb_tensor *x)
 
 wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
 {
+    WB__EDGE;
     static const char what[] = "distributed_reduce_scatter";
     const int ranks = wb_distributed_size();
     if (!wb__operand(what, x) || !has_axis(what, x) || !known(what, how, 0) ||

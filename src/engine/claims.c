@@ -2,45 +2,100 @@
  * the model that it belongs to (wb_train); the claim waits until no other thread evaluates with the
  * variable.  Meanwhile a call or an evaluation of another thread that uses the variable fails.
  *
- *   writer    the thread that has claimed it, or NULL
+ *   writer    the number of the thread that has claimed it, or 0
  *   readers   evaluations, and operations being made, of threads that have not claimed it
+ *   forks     wb__forks when these were right
  *
  * A reader counts itself and then looks at the writer; a writer enters itself and then looks at the
- * readers.  Both are sequentially consistent, so that one of two sees the other. */
+ * readers.  Both are sequentially consistent, so that one of two sees the other.
+ *
+ * A child of fork has one thread of its parent.  The first use of a variable there forgets the
+ * claims and the readers of the others (`settle`). */
+#include "base/mutex.h"
 #include "engine/request.h"
 
 #include <sched.h>
+#include <time.h>
 
-enum { LONGEST = 20 };          /* seconds for which a claim waits for readers */
+double wb__claim_waits = 20;            /* seconds for which a claim waits for readers */
 
-static int taken(const wb_tensor *v, const char *what)
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+_Atomic uint16_t wb__forks;
+static _Atomic long survivor;           /* the number of the thread that called fork, or 0 */
+static wb__mutex settling = WB__MUTEX_INIT;
+
+void wb__claims_in_child(void)
 {
-    const wb__thread *other = atomic_load(&v->writer), *t = wb__this_thread();
-    return wb__fail(WB_ERROR_ARGUMENT, "%s: thread %ld trains or assigns %s%s%s, and this is thread"
-                    " %ld: wait until that is done, or use a copy of the model (wb_clone)", what,
-                    other ? other->number : 0, v->name ? v->name : "", v->name ? " " : "",
-                    wb_describe(v), t->number);
+    atomic_store(&survivor, wb__thread_now ? wb__thread_now->number : 0);
+    atomic_fetch_add(&wb__forks, 1);
 }
 
-bool wb__readable(const wb_tensor *v, const char *what)
+/* The writes that the lost thread had not finished are not made: v has the version in its memory.
+ * The references of that thread stay, as all that it had. */
+static void forget_writer(wb_tensor *v)
 {
-    const wb__thread *w = atomic_load_explicit(&v->writer, memory_order_acquire);
-    return wb__likely(!w || w == wb__this_thread()) || (taken(v, what), false);
+    if (v->current != v->live) v->current = wb__ref(v->live);
+    if (v->storage != v->live->storage) v->storage = wb__storage_ref(v->live->storage);
+    v->claims = 0;
+    v->claims_write = 0;
+    atomic_store(&v->writer, 0);
+}
+
+static void settle(wb_tensor *v)
+{
+    wb__mutex_lock(&settling);
+    const uint16_t now = atomic_load(&wb__forks);
+    if (atomic_load(&v->forks) != now) {
+        const long w = atomic_load(&v->writer);
+        if (w && w != atomic_load(&survivor)) forget_writer(v);
+        atomic_store(&v->readers, 0);
+        atomic_store(&v->forks, now);
+    }
+    wb__mutex_unlock(&settling);
+}
+
+static inline void make_settled(wb_tensor *v)
+{
+    if (wb__unlikely(atomic_load_explicit(&v->forks, memory_order_acquire) != wb__fork_number()))
+        settle(v);
+}
+
+/* ---- readers --------------------------------------------------------------------------------- */
+
+static int taken(const wb_tensor *v, long writer, const char *what)
+{
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: thread %ld trains or assigns %s%s%s, and this is thread"
+                    " %ld: wait until that is done, or use a copy of the model (wb_clone)", what,
+                    writer, v->name ? v->name : "", v->name ? " " : "", wb_describe(v),
+                    wb__this_thread()->number);
+}
+
+bool wb__readable(wb_tensor *v, const char *what)
+{
+    make_settled(v);
+    const long w = atomic_load_explicit(&v->writer, memory_order_acquire);
+    return wb__likely(!w || w == wb__this_thread()->number) || (taken(v, w, what), false);
 }
 
 wb__reading wb__read_begin(wb_tensor *v, const char *what)
 {
-    const wb__thread *t = wb__this_thread();
-    if (atomic_load_explicit(&v->writer, memory_order_relaxed) == t) return WB__READS_OWN;
+    make_settled(v);
+    if (atomic_load_explicit(&v->writer, memory_order_relaxed) == wb__this_thread()->number)
+        return WB__READS_OWN;
     atomic_fetch_add(&v->readers, 1);
-    const wb__thread *w = atomic_load(&v->writer);
+    const long w = atomic_load(&v->writer);
     if (wb__likely(!w)) return WB__READS_COUNTED;
     atomic_fetch_sub(&v->readers, 1);
-    taken(v, what);
+    taken(v, w, what);
     return WB__READS_NOT;
 }
 
-void wb__read_end(wb_tensor *v) { atomic_fetch_sub_explicit(&v->readers, 1, memory_order_release); }
+void wb__read_end(wb_tensor *v, int forks)
+{
+    if (wb__likely(forks == wb__fork_number()))
+        atomic_fetch_sub_explicit(&v->readers, 1, memory_order_release);
+}
 
 int wb__read_input(wb_tensor *x, wb__reading *reads)
 {
@@ -49,26 +104,80 @@ int wb__read_input(wb_tensor *x, wb__reading *reads)
     return *reads ? 0 : (int)wb_error_code();
 }
 
-/* Waits until no other thread reads v. */
-static bool wait_for_readers(const wb_tensor *v)
+void wb__read_input_end(wb_tensor *x, wb__reading reads, int forks)
 {
-    const double begun = wb__now();
-    while (atomic_load(&v->readers)) {
-        if (wb__now() - begun > LONGEST) return false;
-        sched_yield();
+    if (reads == WB__READS_COUNTED) wb__read_end(x, forks);
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+enum { WORD = 64 };
+
+void wb__operands_end(int n, wb_tensor *const *in, wb__operands_read *r)
+{
+    for (int i = 0; r->any && i < n; i++)
+        if (r->bits[i / WORD] >> i % WORD & 1) wb__read_end(in[i], r->forks);
+    if (wb__unlikely(r->bits != &r->few)) wb__free(r->bits);
+}
+
+bool wb__operands_begin(const char *what, int n, wb_tensor *const *in, wb__operands_read *r)
+{
+    *r = (wb__operands_read){.bits = &r->few, .forks = wb__fork_number()};
+    if (wb__unlikely(n > WORD) &&
+        !(r->bits = wb__alloc_zero(((size_t)n + WORD - 1) / WORD, sizeof *r->bits)))
+        return false;
+    for (int i = 0; i < n; i++) {
+        if (in[i]->op != WB__OP_variable) continue;
+        const wb__reading reads = wb__read_begin(in[i], what);
+        if (reads == WB__READS_COUNTED) {
+            r->bits[i / WORD] |= (uint64_t)1 << i % WORD;
+            r->any = true;
+        }
+        if (wb__likely(reads)) continue;
+        wb__operands_end(i, in, r);
+        return false;
     }
     return true;
 }
 
+/* ---- claims ---------------------------------------------------------------------------------- */
+
+/* Waits until no other thread reads v: first it only lets other threads run, then it sleeps. */
+static bool wait_for_readers(const wb_tensor *v)
+{
+    enum { TURNS = 100, SHORT = 50 * 1000, LONG = 1000 * 1000 };      /* nanoseconds */
+    const double begun = wb__now();
+    struct timespec pause = {.tv_nsec = SHORT};
+    for (int i = 0; atomic_load(&v->readers); i++) {
+        if (wb__now() - begun > wb__claim_waits) return false;
+        if (i < TURNS) {
+            sched_yield();
+            continue;
+        }
+        nanosleep(&pause, NULL);
+        pause.tv_nsec = WB__MIN(2 * pause.tv_nsec, LONG);
+    }
+    return true;
+}
+
+static bool is_mine(const wb_tensor *v)
+{
+    return atomic_load_explicit(&v->writer, memory_order_relaxed) == wb__this_thread()->number;
+}
+
 int wb__claim(wb_tensor *v, const char *what)
 {
-    wb__thread *t = wb__this_thread(), *none = NULL;
-    if (atomic_load_explicit(&v->writer, memory_order_relaxed) == t) return v->claims++, 0;
-    if (!atomic_compare_exchange_strong(&v->writer, &none, t)) return taken(v, what);
+    long writer = 0;
+    make_settled(v);
+    if (is_mine(v)) return v->claims++, 0;
+    if (!atomic_compare_exchange_strong(&v->writer, &writer, wb__this_thread()->number))
+        return taken(v, writer, what);
     if (wb__unlikely(atomic_load(&v->readers)) && !wait_for_readers(v)) {
-        atomic_store(&v->writer, NULL);
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: another thread has evaluated with %s for %d s",
-                        what, wb_describe(v), LONGEST);
+        atomic_store(&v->writer, 0);
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: another thread has evaluated with %s%s%s for %g s: "
+                        "wait for that thread, or train a copy of the model (wb_clone)", what,
+                        v->name ? v->name : "", v->name ? " " : "", wb_describe(v),
+                        wb__claim_waits);
     }
     v->claims = 1;
     return 0;
@@ -76,20 +185,22 @@ int wb__claim(wb_tensor *v, const char *what)
 
 void wb__unclaim(wb_tensor *v)
 {
-    if (!--v->claims) atomic_store_explicit(&v->writer, NULL, memory_order_release);
+    if (!--v->claims) atomic_store_explicit(&v->writer, 0, memory_order_release);
 }
 
 int wb__claim_write(wb_tensor *v)
 {
-    const int status = v->claims_write ? 0 : wb__claim(v, "assign");
-    if (!status) v->claims_write = true;
+    make_settled(v);
+    if (is_mine(v) && v->claims_write) return 0;
+    const int status = wb__claim(v, "assign");
+    if (!status) v->claims_write = 1;
     return status;
 }
 
 void wb__unclaim_write(wb_tensor *v)
 {
     if (!v->claims_write) return;
-    v->claims_write = false;
+    v->claims_write = 0;
     wb__unclaim(v);
 }
 
@@ -98,26 +209,27 @@ void wb__unclaim_write(wb_tensor *v)
 int wb__leaves_begin(wb__request *r)
 {
     r->n_reads = 0;
+    r->forks = wb__fork_number();
     for (int i = 0; i < r->n_leaves; i++) {
         const wb_tensor *x = r->leaves[i].tensor;
-        if (x->flags & WB__GONE) return wb__gone(x);    /* another thread has overwritten it */
+        if (wb__is_gone(x)) return wb__gone(x);         /* another thread has overwritten it */
         wb_tensor *v = wb__variable_of(x);
         if (!v) continue;
         const wb__reading reads = wb__read_begin(v, "evaluation");
         if (!reads) return wb_error_code();
         if (reads == WB__READS_OWN) continue;
         if (!wb__reserve(&r->reads, &r->reads_capacity, r->n_reads + 1, sizeof *r->reads)) {
-            wb__read_end(v);
+            wb__read_end(v, r->forks);
             return WB_ERROR_MEMORY;
         }
         r->reads[r->n_reads++] = v;
-        if (x->flags & WB__GONE) return wb__gone(x);
+        if (wb__is_gone(x)) return wb__gone(x);
     }
     return 0;
 }
 
 void wb__leaves_end(wb__request *r)
 {
-    for (int i = 0; i < r->n_reads; i++) wb__read_end(r->reads[i]);
+    for (int i = 0; i < r->n_reads; i++) wb__read_end(r->reads[i], r->forks);
     r->n_reads = 0;
 }

@@ -86,11 +86,10 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
  * `old`. */
 static void end_version(wb_tensor *old, const wb_tensor *v)
 {
-    old->flags |= WB__GONE;
-    atomic_thread_fence(memory_order_release);      /* request.c: encode */
+    wb__storage *s = old->storage;
     old->name = v->name;
-    wb__storage_unref(old->storage);
-    old->storage = NULL;
+    wb__set_gone(old);
+    wb__storage_unref(s);
     wb__unref(old);
 }
 
@@ -524,7 +523,9 @@ int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *ten
     if (n_later && !later) return WB_ERROR_MEMORY;
     for (int i = n_later - 1; i >= 0; i--) {
         wb_tensor *a = later[i] = t->pending[n_writes + i], *v = a->variable;
-        if (v) set_current(v, version_before(a));
+        if (!v) continue;
+        if (v->current == a) wb__claim(v, "assign");    /* the first writes end one */
+        set_current(v, version_before(a));
     }
     t->n_pending = n_writes;
     t->guard_at_once = true;            /* the array t->pending stays */
@@ -536,9 +537,12 @@ int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *ten
         wb_tensor *v = later[i]->variable;
         if (!v) continue;
         later[i]->live = v->current->flags & WB__PENDING ? v->current : NULL;
-        wb__claim_write(v);             /* no other thread has claimed it in between */
+        wb__claim_write(v);
         set_current(v, later[i]);
     }
+    for (int i = 0; i < n_later; i++)
+        if (later[i]->variable && later[i]->variable->current == later[i])
+            wb__unclaim(later[i]->variable);
     t->n_pending += n_later;
     wb__free(later);
     return status;

@@ -34,13 +34,18 @@ static void thread_end(void *memory)
     free(t);
 }
 
-static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
+static void start(void)
+{
+    pthread_key_create(&thread_key, thread_end);
+    wb__at_fork(wb__claims_in_child);
+    wb__backend_calls = wb__call_program;
+}
 
 wb__thread *wb__thread_start(void)
 {
-    static wb__thread
-        spare; /* state of all threads for which calloc failed */
-    wb__once_run(&thread_once, make_key);
+    /* the state of all threads for which calloc failed */
+    static wb__thread spare = {.number = -1};
+    wb__once_run(&thread_once, start);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
     t->number = wb__system_thread();

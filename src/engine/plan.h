@@ -62,7 +62,7 @@ typedef struct {
                      place; -1: none */
     int leaf_of_capacity;
     wb_tensor **reads;              /* variables that the evaluation reads (claims.c) */
-    int n_reads, reads_capacity;
+    int n_reads, reads_capacity, forks;
     /* Set by the caller of wb__request_fill: a result, and an evaluated number like it.  The device
      * itself writes variables only if both are finite.  NULL: all writes are made. */
     wb_tensor *guard, *before;

@@ -66,7 +66,7 @@ static bool encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
 static bool encode(wb__request *r, wb_tensor *x, int at)
 {
     bool leaf = wb__known(x);
-    if (wb__unlikely(!leaf && x->flags & WB__GONE)) return false;
+    if (wb__unlikely(!leaf && wb__is_gone(x))) return false;
     uint32_t n_in = leaf ? 0 : x->n_in;
     int n_attr = leaf || x->op == WB__OP_custom ? 0 : x->n_attr;    /* a plan has no gradients */
     if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + 4 + x->ndim + (int)n_in + n_attr,

@@ -274,27 +274,6 @@ static void tensor_destroy(void *object)
     busy = false;
 }
 
-static void end_reads(int n_in, wb_tensor *const *in, uint64_t counted)
-{
-    for (int i = 0; i < n_in && i < 64; i++)
-        if (counted >> i & 1) wb__read_end(in[i]);
-}
-
-/* Begins to read the operands that are variables.  Bit i of *counted is that of operand i, at most
- * 64, if the reading must be ended. */
-static bool begin_reads(wb__op op, int n_in, wb_tensor *const *in, uint64_t *counted)
-{
-    for (int i = 0; i < n_in && i < 64; i++) {
-        if (in[i]->op != WB__OP_variable) continue;
-        const wb__reading reads = wb__read_begin(in[i], wb__ops[op].name);
-        if (reads == WB__READS_COUNTED) *counted |= (uint64_t)1 << i;
-        if (wb__likely(reads)) continue;
-        end_reads(i, in, *counted);
-        return false;
-    }
-    return true;
-}
-
 wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
                          wb_tensor *const *in, int n_attr, const int64_t *attr, int n_numbers,
                          const wb__number *numbers)
@@ -302,11 +281,11 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     size_t bytes =
         sizeof(wb_tensor) + (size_t)n_in * sizeof(wb_tensor *) + (size_t)n_attr * sizeof(int64_t);
     const wb_device *device;
-    uint64_t counted = 0;
-    if (!begin_reads(op, n_in, in, &counted)) return NULL;
+    wb__operands_read reads;
+    if (!wb__operands_begin(wb__ops[op].name, n_in, in, &reads)) return NULL;
     wb_tensor *x = find_device(op, n_in, in, &device) ? wb__pool_get(bytes) : NULL;
     if (!x) {
-        if (counted) end_reads(n_in, in, counted);
+        wb__operands_end(n_in, in, &reads);
         return NULL;
     }
     memset(x, 0, bytes);                /* of a size that is no constant: a call, which is faster */
@@ -333,7 +312,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
         if ((bound->flags & (WB__IS_UNCONSUMED | WB__HELD)) == WB__IS_UNCONSUMED)
             wb__unconsumed_remove(bound);
     }
-    if (counted) end_reads(n_in, in, counted);
+    if (reads.any) wb__operands_end(n_in, in, &reads);
     wb__thread *t = wb__this_thread();
     x->recorded = t->recorded;
     if (op != WB__OP_constant && op != WB__OP_variable) wb__unconsumed_add(t, x);

@@ -115,10 +115,11 @@ struct wb_tensor {
         wb__number number[2];       /* the value of a literal, the eps of a normalise, or
                                        the key and counter of random numbers */
         struct {                    /* of a variable: who trains it (claims.c) */
-            _Atomic(wb__thread *) writer;
+            _Atomic long writer;
             _Atomic uint32_t readers;
-            uint16_t claims;        /* of the writer */
-            bool claims_write;      /* one of them is for pending writes */
+            _Atomic uint16_t forks;
+            uint16_t claims : 15;   /* of the writer */
+            uint16_t claims_write : 1;      /* one of them is for pending writes */
         };
     };
     wb__storage *storage;
@@ -164,15 +165,34 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
 
 /* claims.c: a variable that one thread trains is not used by another.  Messages begin with `what`.
  * Whether this thread may use the variable v now; else sets the error. */
-bool wb__readable(const wb_tensor *v, const char *what);
+bool wb__readable(wb_tensor *v, const char *what);
 /* Begins to use v, so that no other thread claims it.  WB__READS_COUNTED: wb__read_end ends that.
  * WB__READS_OWN: this thread has claimed v.  WB__READS_NOT: another has, and the error is set. */
 typedef enum { WB__READS_NOT, WB__READS_OWN, WB__READS_COUNTED } wb__reading;
 wb__reading wb__read_begin(wb_tensor *v, const char *what);
-void wb__read_end(wb_tensor *v);
+void wb__read_end(wb_tensor *v, int forks);     /* `forks`: wb__fork_number() at the begin */
+/* How many forks made this process, one in the other.  A reading that began before the last one is
+ * counted no more. */
+extern _Atomic uint16_t wb__forks;
+static inline int wb__fork_number(void)
+{
+    return atomic_load_explicit(&wb__forks, memory_order_relaxed);
+}
+void wb__claims_in_child(void);         /* for wb__at_fork */
+extern double wb__claim_waits;
+/* Begins to read those of the n operands that are variables.  False, with the error set: failed.
+ * Else wb__operands_end ends it. */
+typedef struct {
+    uint64_t few, *bits;                /* one for each operand that was counted; &few, or memory */
+    int forks;
+    bool any;
+} wb__operands_read;
+bool wb__operands_begin(const char *what, int n, wb_tensor *const *in, wb__operands_read *r);
+void wb__operands_end(int n, wb_tensor *const *in, wb__operands_read *r);
 /* wb__read_begin of x if that is a variable, for wb_call_compiled; else *reads is WB__READS_OWN,
  * also if x is NULL.  Returns 0 or an error code. */
 int wb__read_input(wb_tensor *x, wb__reading *reads);
+void wb__read_input_end(wb_tensor *x, wb__reading reads, int forks);
 /* Claims v for this thread, and waits until no other one uses it.  Returns 0 or an error code.
  * Claims of one thread are counted. */
 int wb__claim(wb_tensor *v, const char *what);
@@ -194,9 +214,24 @@ static inline uint16_t wb__kept_flags(const wb_tensor *x)
     return x->op == WB__OP_variable ? x->flags & kept : 0;
 }
 
+/* A thread that writes a variable ends the version in its memory, which another thread may have as
+ * the operand of a graph: the flag first, then the storage.  So a thread that finds no storage then
+ * finds the flag. */
+static inline void wb__set_gone(wb_tensor *x)
+{
+    __atomic_store_n(&x->flags, (uint16_t)(x->flags | WB__GONE), __ATOMIC_RELEASE);
+    __atomic_store_n(&x->storage, NULL, __ATOMIC_RELEASE);
+}
+static inline bool wb__is_gone(const wb_tensor *x)
+{
+    return __atomic_load_n(&x->flags, __ATOMIC_ACQUIRE) & WB__GONE;
+}
 /* Whether x is known: it is evaluated and has a device, so that a plan can read it from memory. */
-static inline bool wb__known(const wb_tensor *x) { return x->storage && x->device; }
-static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || x->flags & WB__GONE; }
+static inline bool wb__known(const wb_tensor *x)
+{
+    return __atomic_load_n(&x->storage, __ATOMIC_ACQUIRE) && x->device;
+}
+static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || wb__is_gone(x); }
 
 /* Whether x is the version in a variable's memory, and a pending write will replace it. */
 static inline bool wb__overwritten(const wb_tensor *x)

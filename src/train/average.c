@@ -100,6 +100,7 @@ static int assign_all(const copying *c)
 
 int wb_copy(void *to, void *from)
 {
+    WB__EDGE;
     copying c = {0};
     if (!wb__is_model("copy", to) || !wb__is_model("copy", from))
         return wb__error_or(WB_ERROR_ARGUMENT);

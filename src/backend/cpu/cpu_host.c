@@ -25,7 +25,7 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
     }
     const unsigned failures = wb__failures();
     host_call c = {k, arrays, 0};
-    const int status = wb__call_caught(host_run, &c) ? c.result : (int)wb_error_code();
+    const int status = wb__backend_calls(host_run, &c) ? c.result : (int)wb_error_code();
     if (!status) return 0;
     const int code = wb__failures() != failures ? wb_error_code() : 0;
     if (!code)

@@ -142,10 +142,13 @@ WB__PROGRAM_CALL(substitute_call, substitute_run, wb_layer *,
                  const wb_load_options *o; const wb_unknown *part;,
                  c->o->substitute(c->part, c->o->ctx))
 
-static wb_layer *substitute(const wb__flux_reader *r, const wb_unknown *part)
+/* Sets *l to the layer of the program, or to NULL if it gives none.  False: it has thrown. */
+static bool substitute(const wb__flux_reader *r, const wb_unknown *part, wb_layer **l)
 {
     substitute_call c = {r->o, part, NULL};
-    return wb__call_program(substitute_run, &c) ? c.result : NULL;
+    const bool returned = wb__call_program(substitute_run, &c);
+    *l = c.result;
+    return returned;
 }
 
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
@@ -163,9 +166,8 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
     if (!fields || r->f.status) return NULL;
     r->channels = 0;
     wb_layer *l = NULL;
-    if (r->o->substitute)
-        l = substitute(r, &(wb_unknown){.path = r->path, .type = type, .fields = fields});
-    if (wb__has_thrown()) return NULL;
+    const wb_unknown part = {.path = r->path, .type = type, .fields = fields};
+    if (r->o->substitute && !substitute(r, &part, &l)) return NULL;
     if (l && wb__is(l, &wb__layer_class)) {
         l = wb__layer_unnamed(l, NULL);
         if (!strcmp(l->type->name, "MaxPool") || !strcmp(l->type->name, "MeanPool"))

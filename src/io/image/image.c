@@ -191,6 +191,7 @@ static int resize_planes(const void *data, bool u8, int64_t planes, const int64_
 
 wb_tensor *wb_image_resize(wb_tensor *image, int64_t height, int64_t width)
 {
+    WB__EDGE;
     if (!wb__operand("image_resize", image)) return NULL;
     const int nd = wb_ndim(image);
     const wb_dtype t = wb_dtype_of(image);
