@@ -37,7 +37,8 @@ static void thread_end(void *memory)
 static void start(void)
 {
     pthread_key_create(&thread_key, thread_end);
-    wb__at_fork(wb__claims_in_child);
+    static wb__fork_handler child = {.f = wb__claims_in_child};
+    wb__at_fork(&child);
     wb__backend_calls = wb__call_program;
 }
 
