@@ -79,9 +79,9 @@ WB_API extern wb_tensor *const WB_NONE;
  * Operations that run in one kernel (a product, its bias and its activation; an update of a
  * parameter) may keep intermediate values in f32, so the last bit of an f16 or bf16 result may
  * depend on which other tensors are evaluated with it.  Not so for operations that ask which number
- * a value is: comparisons, wb_isfinite, wb_isnan, wb_argmax, wb_floor, wb_sign, wb_pow and wb_astype
- * see the rounded number, the one that the program reads, and a number beside it as that dtype has
- * it, but for the exponent of wb_pow.
+ * a value is: comparisons, wb_isfinite, wb_isnan, wb_argmax, wb_floor, wb_sign, wb_pow and
+ * wb_astype see the rounded number, the one that the program reads, and a number beside it as that
+ * dtype has it, but for the exponent of wb_pow.
  * With the environment variable WEBER_EAGER=1 each operation rounds its result.
  *
  * i8, u8, i32 and i64 wrap around after each operation.  bool is 0 or 1. */

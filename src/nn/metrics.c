@@ -92,7 +92,8 @@ static bool read_metric(metric *m, const wb_metric_options *given)
         return false;
     m->kept = w.mask;
     wb_tensor *y = wb__loss_masked(&w, m->y, -1, 0);
-    if (ignores && y && !wb__also(&m->kept, wb_ne(y, wb_scalar_int(m->o.ignore_index)))) return false;
+    if (ignores && y && !wb__also(&m->kept, wb_ne(y, wb_scalar_int(m->o.ignore_index))))
+        return false;
     if (m->binary && y) y = y->dtype == WB_BOOL ? y : wb_ne(y, wb_scalar_int(0));
     if (!m->binary && y &&
         !wb__labels_below(what, y, m->classes, ignores ? &m->o.ignore_index : NULL))
