@@ -103,7 +103,7 @@ static bool read_metric(metric *m, const wb_metric_options *given)
     m->y = wb__as(y, t);
     return m->yhat && m->y &&
            (m->binary || wb__also(&m->kept, wb_and(wb__in_range(m->yhat, m->classes),
-                                               wb__in_range(m->y, m->classes))));
+                                                   wb__in_range(m->y, m->classes))));
 }
 
 /* Returns the table [classes, classes]. Elements that do not count go to a place behind it. */
