@@ -1213,7 +1213,7 @@ TABLE = [
     ("the log has control characters", "src/base/log.c", "    if (!*at) return text;", "    if (at) return text;", ["base_core"]),
     ("kernels are read from a folder that others can write into", "src/backend/kernel_cache.c", "s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH))", "s.st_uid == geteuid()", ["kernel_cache"]),
     ("folders of kernels are for all users", "src/backend/kernel_cache.c", "mkdir(path, 0700)", "mkdir(path, 0777)", ["kernel_cache"]),
-    ("a child of fork writes the numbers of a log again", "src/train/logger.c", "    wb__before_fork(before_fork);\n", "    (void)before_fork;\n", ["logger"]),
+    ("a child of fork writes the numbers of a log again", "src/train/logger.c", "    wb__before_fork(&flush);\n", "", ["logger"]),
     ("a function may leave a freed tensor in a batch", "src/data/fetch.c", "if (x && !wb_is_none(x) && !wb__is(x, &wb__tensor_class)) return", "if (x && !wb_is_none(x) && !x) return", ["data_workers"]),
     ("a list that could not be set counts as not given", "src/base/options.c", "        list[0] = WITHOUT_NUMBERS;", "        list[0] = WB_INTS_;", ["api_misuse"]),
     ("the watch of early stopping may be NULL", "src/train/average.c", "bool wb_early_stopping(wb_watch *w, double score)\n{\n    if (WB__NULL(w)) return false;", "bool wb_early_stopping(wb_watch *w, double score)\n{", [NULLS]),

@@ -81,9 +81,9 @@ WB_API extern wb_tensor *const WB_NONE;
  * depend on which other tensors are evaluated with it; more than that bit where a difference
  * cancels, or where an intermediate value is too large or too small for the dtype, as in y - y or
  * the slope of relu(y - 1) of a y in the same kernel.  Not so for operations that ask which number
- * a value is: comparisons, wb_isfinite, wb_isnan, wb_argmax, wb_floor, wb_sign, wb_pow and wb_astype
- * see the rounded number, the one that the program reads, and a number beside it as that dtype has
- * it, but for the exponent of wb_pow.
+ * a value is: comparisons, wb_isfinite, wb_isnan, wb_argmax, wb_floor, wb_sign, wb_pow and
+ * wb_astype see the rounded number, the one that the program reads, and a number beside it as that
+ * dtype has it, but for the exponent of wb_pow.
  * With the environment variable WEBER_EAGER=1 each operation rounds its result.
  *
  * i8, u8, i32 and i64 wrap around after each operation.  bool is 0 or 1. */

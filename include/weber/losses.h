@@ -316,8 +316,8 @@ typedef struct wb_metric_options {
 } wb_metric_options;
 /** The confusion table: how many elements of class i of y have class j in yhat, i32
  * [classes, classes], with i in the rows: wb_confusion(scores, y).  (confusion_matrix of
- * scikit-learn)  Errors: shapes or dtypes that do not fit; class numbers without .classes; more than
- * 46340 classes; .agg. */
+ * scikit-learn)  Errors: shapes or dtypes that do not fit; class numbers without .classes; more
+ * than 46340 classes; .agg. */
 WB_API wb_tensor *wb_confusion_with(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *o);
 /** wb_confusion as a function value. */
 WB_API wb_tensor *wb_confusion(wb_tensor *yhat, wb_tensor *y);

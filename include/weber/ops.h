@@ -526,9 +526,9 @@ WB_API wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps);
  * The axes before the last two broadcast.  q, k and v have the same dtype; the mask has no
  * gradient.  A query whose keys are all masked gives zeros.  NaN in k has no effect where it is
  * masked; in v it has one, as in PyTorch, since the weight 0 times NaN is NaN: wb_where(kept, v, 0)
- * takes it out.  In f16 and bf16 the scores q·kᵀ / sqrt(d) have that dtype unless a backend's kernel
- * computes all: keys whose scores are nearly equal may exchange their weights, and scores of f16
- * above 65504 are infinite.
+ * takes it out.  In f16 and bf16 the scores q·kᵀ / sqrt(d) have that dtype unless a backend's
+ * kernel computes all: keys whose scores are nearly equal may exchange their weights, and scores of
+ * f16 above 65504 are infinite.
  *
  * Gradient, with p the weights and g the gradient of y:
  *   dv = pᵀ·g   dq = ds·k / sqrt(d)   dk = dsᵀ·q / sqrt(d)   ds = p (g·vᵀ - sum(p (g·vᵀ)))

@@ -1,5 +1,6 @@
-/* Variables of the environment.  Only environment.c reads it, but for two: dist/mpi/mpi.c, a module
- * without the library, reads the launchers' numbers of ranks, and cli/doctor.c lists all names. */
+/* Variables of the environment.  Only environment.c reads it, but for two: the module of ranks that
+ * is linked without the library (src/dist) reads the number that launchers give, and cli/doctor.c
+ * lists all names. */
 #ifndef WB__ENVIRONMENT_H
 #define WB__ENVIRONMENT_H
 

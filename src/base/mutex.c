@@ -9,7 +9,7 @@ _Thread_local WB__FAST_TLS int wb__mutexes_held;
 _Atomic int wb__forking;
 _Atomic int wb__fork_tries = 10 * 1000;
 static _Atomic unsigned forks;          /* number of times that a thread began to wait for locks */
-static _Thread_local WB__FAST_TLS unsigned waited_for;          /* the latest that this waited for */
+static _Thread_local WB__FAST_TLS unsigned waited_for;  /* the latest that this thread waited for */
 
 enum {
     SHORT = 50 * 1000,                  /* nanoseconds between the first tries of fork */

@@ -8,13 +8,14 @@
  *
  * The locks have no order.  Fork tries them all; if one is taken, it gives back those that it got,
  * sleeps, and tries again, so that two locks are never waited for at a time.  Meanwhile threads of
- * the program that hold no lock wait before they take one (once for a fork, for a second at most, so
- * that nobody waits for ever for a thread that waits here).  A lock that is not free for ten seconds, such as that of a
- * compiled function whose callback waits for the thread that forks, is not waited for any longer.
+ * the program that hold no lock wait before they take one (once for a fork, and for a second at
+ * most, so that nobody waits for ever for a thread that waits here).  A lock that is not free for
+ * ten seconds, such as that of a compiled function whose callback waits for the thread that forks,
+ * is not waited for any longer.
  * Locks of the thread that forks stay its own, in the parent and in the child.
  *
- * Two folders are exempt: src/cli is programs, whose threads are the library's, and src/dist/mpi a
- * module that is linked without mutex.c, for ranks of MPI, which does not support fork. */
+ * Exempt are src/cli, programs whose threads are the library's, and the module of ranks in src/dist
+ * that is linked without mutex.c: a library by which such ranks talk does not support fork. */
 #ifndef WB__MUTEX_H
 #define WB__MUTEX_H
 

@@ -7,11 +7,11 @@
  *                 random number, this head and what follows; the bytes, or a message
  *     receipt     one byte, when the rank has the bytes
  *
- * A seal is the HMAC-SHA256 with the token of the job as key: WEBER_RENDEZVOUS_TOKEN, or no bytes.
- * So a process without the token neither takes the place of a rank nor gives a rank its bytes, and
- * the token itself is not sent.  Who reads the network can send a greeting once more, and so takes
- * a place in a rendezvous with the same token.  A connection whose greeting has another version or seal, or is not
- * whole in time, is dropped without an answer. */
+ * A seal is the HMAC-SHA256 with the token of the job as key: WEBER_RENDEZVOUS_TOKEN, or no
+ * bytes.  So a process without the token neither takes the place of a rank nor gives a rank its
+ * bytes, and the token itself is not sent.  Who reads the network can send a greeting once more,
+ * and so takes a place in a rendezvous with the same token.  A connection whose greeting has
+ * another version or seal, or is not whole in time, is dropped without an answer. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE             /* getaddrinfo and MSG_NOSIGNAL of strict C */
 #endif

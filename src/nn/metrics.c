@@ -92,7 +92,8 @@ static bool read_metric(metric *m, const wb_metric_options *given)
         return false;
     m->kept = w.mask;
     wb_tensor *y = wb__loss_masked(&w, m->y, -1, 0);
-    if (ignores && y && !wb__also(&m->kept, wb_ne(y, wb_scalar_int(m->o.ignore_index)))) return false;
+    if (ignores && y && !wb__also(&m->kept, wb_ne(y, wb_scalar_int(m->o.ignore_index))))
+        return false;
     if (m->binary && y) y = y->dtype == WB_BOOL ? y : wb_ne(y, wb_scalar_int(0));
     if (!m->binary && y &&
         !wb__labels_below(what, y, m->classes, ignores ? &m->o.ignore_index : NULL))
@@ -102,7 +103,7 @@ static bool read_metric(metric *m, const wb_metric_options *given)
     m->y = wb__as(y, t);
     return m->yhat && m->y &&
            (m->binary || wb__also(&m->kept, wb_and(wb__in_range(m->yhat, m->classes),
-                                               wb__in_range(m->y, m->classes))));
+                                                   wb__in_range(m->y, m->classes))));
 }
 
 /* Returns the table [classes, classes]. Elements that do not count go to a place behind it. */

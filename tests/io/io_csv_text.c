@@ -1,6 +1,8 @@
 /* The text of CSV files: ends of lines, UTF-16. */
 #include "folder.h"
 
+#include "io/dataset/csv.h"
+
 #ifdef WB_HAVE_ZLIB
 #include <zlib.h>
 #endif
@@ -102,6 +104,24 @@ TEST_IN_SCOPE(utf_16_files)
         assert_string_equal(wb_columns_word(columns, "k", 0), "\xd0\xb4\xd0\xb0");
         assert_string_equal(wb_columns_word(columns, "k", 1),
                             "\xe6\x97\xa5\xe6\x9c\xac\xf0\x9f\x98\x80");
+    }
+}
+
+/* A text ends with a 0, in each encoding. */
+TEST(a_zero_behind_the_text)
+{
+    static const char text[] = "h\xc3\xb6he,\xe6\x97\xa5\xf0\x9f\x98\x80\n1,2\n";
+    unsigned char made[100];
+    for (int i = 0; i < 5; i++) {
+        int64_t bytes;
+        bool unpacked;
+        put_file(path, i < 4 ? (const void *)made : text,
+                 i < 4 ? utf_16(text, i & 1, i & 2, made) : sizeof text - 1);
+        char *read = wb__csv_text(path, ',', &bytes, &unpacked);
+        MADE(read);
+        assert_int_equal(bytes, sizeof text - 1);
+        assert_memory_equal(read, text, sizeof text);
+        wb__free(read);
     }
 }
 

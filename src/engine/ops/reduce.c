@@ -239,7 +239,9 @@ static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
     wb_tensor *one = wb__literal(1, (wb_dtype)x->dtype);
     wb_tensor *e = wb_where(wb_eq(x, top), one, wb_exp(wb_sub(x, top)));
     wb_tensor *y = e ? wb_add(top, wb_log(wb__reduce(WB__OP_sum, e, mask, true))) : NULL;
-    if (y) y = wb__custom_gradient(y, logsumexp_gradient, (void *)(uintptr_t)mask, keep_context, 1, &x);
+    if (y)
+        y = wb__custom_gradient(y, logsumexp_gradient, (void *)(uintptr_t)mask, keep_context, 1,
+                                &x);
     y = wb__as(y, dtype);
     if (!y || o.keep) return y;
     int64_t dims[WB_MAX_DIMS];
