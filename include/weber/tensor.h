@@ -43,8 +43,8 @@ WB_API wb_tensor *wb_borrow_typed_(void *data, wb_dtype dtype, int ndim, const i
 #define wb_borrow(...) WB_DATA_(wb_borrow_typed_, __VA_ARGS__)
 /* f(arguments of the call, number of the data's type).  The first argument is whole if it does not
  * begin with a parenthesis; then so is the second, the dtype, and a constant is compared with the
- * data.  Else, as in (double[]){1, 2}, the arguments are not known: in the block each dtype that the
- * data cannot have is hidden by an object of the same name that is a struct, no argument for a
+ * data.  Else, as in (double[]){1, 2}, the arguments are not known: in the block each dtype that
+ * the data cannot have is hidden by an object of the same name that is a struct, no argument for a
  * dtype. */
 #define WB_DATA_(f, ...)                                                                    \
     WB_PASTE_(WB_DATA_, WB_IS_PAREN_(WB_FIRST_(__VA_ARGS__, )))(f, __VA_ARGS__)
