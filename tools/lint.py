@@ -438,9 +438,9 @@ class Lint:
         folder = self.root / "include/weber"
         cxx = "".join(path.read_text() for path in sorted(folder.glob("cxx*.h")))
         # cxx_train.h makes the forms of the rules from the same list as train.h
-        rules = re.search(r"#define WB_RULES_\(X\)(.*?)\n\n", (folder / "train.h").read_text(),
-                          re.S)
         if "WB_RULES_(WB_RULE_)" in cxx:
+            rules = re.search(r"#define WB_RULES_\(X\)(.*?)\n\n",
+                              (folder / "train.h").read_text(), re.S)
             cxx += "".join(f"wb_{name}(" for name in re.findall(r"X\((\w+),", rules.group(1)))
         for header in sorted(folder.glob("*.h")):
             text = header.read_text()

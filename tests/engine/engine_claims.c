@@ -246,7 +246,7 @@ TEST(a_claim_waits_for_a_reader)
     wb__claim_waits = 20;
     end(reader);
     assert_int_equal(failed, 1);
-    if (!strstr(message, "assign: another thread has evaluated with layers.0.bias [4] f32 for 0 s: "
+    if (!strstr(message, "assign: another thread has evaluated with bias [4] f32 for 0 s: "
                          "wait for that thread, or train a copy of the model (wb_clone)"))
         fail_msg("%s", message);
     assert_int_equal(parameter->writer, 0);
