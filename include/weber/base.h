@@ -124,12 +124,12 @@ enum {
     X(USHORT, unsigned short, 1 << WB_DTYPE_F16_ | 1 << WB_DTYPE_BF16_)                     \
     X(SHORT, short, 0) X(UINT, unsigned, 0) X(ULONG, unsigned long, 0)                      \
     X(ULLONG, unsigned long long, 0) X(LDOUBLE, long double, 0) WB_C_HALF_(X)
-/* g++ before 13 has _Float16 on x86 only, and has the macro where gcc has the type. */
-#if defined(__FLT16_MAX__) && (!defined(__cplusplus) || defined(__clang__) || \
-                               defined(__x86_64__) || __GNUC__ >= 13)
-#define WB_C_HALF_(X) X(HALF, _Float16, 1 << WB_DTYPE_F16_)
-#else
+/* g++ before 13 has the macro where gcc has the type, and the type on x86 only. */
+#if !defined(__FLT16_MAX__) || (defined(__GNUG__) && !defined(__clang__) &&                 \
+                                !defined(__x86_64__) && __GNUC__ < 13)
 #define WB_C_HALF_(X)
+#else
+#define WB_C_HALF_(X) X(HALF, _Float16, 1 << WB_DTYPE_F16_)
 #endif
 enum {
 #define WB_C_ROW(name, type, dtypes) WB_C_ROW_##name##_,
