@@ -318,6 +318,17 @@ bool wb__system_random(void *bytes, size_t n)
     return file >= 0 && !n;
 }
 
+bool wb__system_barrier(bool begins)
+{
+#if defined(__linux__) && defined(SYS_membarrier)
+    enum { ALL = 1 << 3, ANNOUNCE = 1 << 4 };   /* MEMBARRIER_CMD_[REGISTER_]PRIVATE_EXPEDITED */
+    return syscall(SYS_membarrier, begins ? ANNOUNCE : ALL, 0, 0) == 0;
+#else
+    (void)begins;
+    return false;
+#endif
+}
+
 long wb__system_thread(void)
 {
 #ifdef __linux__

@@ -22,6 +22,9 @@ int64_t wb__system_preemptions(void);
 
 /* The number of the calling thread: on Linux that of debuggers and of top, elsewhere a count. */
 long wb__system_thread(void);
+/* Makes all threads of the process see what this thread wrote before, and lets it see what they did
+ * (membarrier of Linux); `begins`: announces that, once.  False: the system has no such call. */
+bool wb__system_barrier(bool begins);
 
 /* The memory of the machine in bytes, and the part of it that no program uses; -1: unknown. */
 void wb__system_memory(int64_t *total, int64_t *free);

@@ -12,6 +12,7 @@
  * A child of fork has one thread of its parent.  The first use of a variable there forgets the
  * claims and the readers of the others (`settle`). */
 #include "base/mutex.h"
+#include "base/system.h"
 #include "engine/request.h"
 
 #include <sched.h>
@@ -59,6 +60,54 @@ static inline void make_settled(wb_tensor *v)
 {
     if (wb__unlikely(atomic_load_explicit(&v->forks, memory_order_acquire) != wb__fork_number()))
         settle(v);
+}
+
+/* ---- one thread ------------------------------------------------------------------------------ */
+
+/* Locked instructions cost a small step several per cent.  While one thread alone has used the
+ * library it counts only `alone`, without them.  The second thread, before its first use, sets
+ * `several`, has the system make that visible (so that either the first thread sees it, or what the
+ * first has written is seen), and waits until the first has ended what it had begun. */
+static atomic_bool several, any;
+static atomic_int alone;
+
+void wb__claims_thread(void)
+{
+    if (!atomic_exchange(&any, true)) {
+        if (!wb__system_barrier(true)) atomic_store(&several, true);
+        return;
+    }
+    if (atomic_exchange(&several, true)) return;
+    wb__system_barrier(false);
+    const double begun = wb__now();
+    while (atomic_load(&alone) && wb__now() - begun < wb__claim_waits) sched_yield();
+}
+
+static void add_alone(int n)
+{
+    const int now = atomic_load_explicit(&alone, memory_order_relaxed);
+    atomic_store_explicit(&alone, now + n, memory_order_relaxed);
+}
+
+static bool is_alone(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    return !atomic_load_explicit(&several, memory_order_relaxed);
+}
+
+bool wb__alone_begin(void)
+{
+    if (!is_alone()) return false;
+    add_alone(1);
+    if (is_alone()) return true;
+    add_alone(-1);
+    return false;
+}
+
+void wb__alone_end(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    add_alone(-1);
 }
 
 /* ---- readers --------------------------------------------------------------------------------- */
@@ -115,6 +164,7 @@ enum { WORD = 64 };
 
 void wb__operands_end(int n, wb_tensor *const *in, wb__operands_read *r)
 {
+    if (r->alone) wb__alone_end();
     for (int i = 0; r->any && i < n; i++)
         if (r->bits[i / WORD] >> i % WORD & 1) wb__read_end(in[i], r->forks);
     if (wb__unlikely(r->bits != &r->few)) wb__free(r->bits);
@@ -123,6 +173,7 @@ void wb__operands_end(int n, wb_tensor *const *in, wb__operands_read *r)
 bool wb__operands_begin(const char *what, int n, wb_tensor *const *in, wb__operands_read *r)
 {
     *r = (wb__operands_read){.bits = &r->few, .forks = wb__fork_number()};
+    if (wb__alone_begin()) return r->alone = true;
     if (wb__unlikely(n > WORD) &&
         !(r->bits = wb__alloc_zero(((size_t)n + WORD - 1) / WORD, sizeof *r->bits)))
         return false;
@@ -170,6 +221,12 @@ int wb__claim(wb_tensor *v, const char *what)
     long writer = 0;
     make_settled(v);
     if (is_mine(v)) return v->claims++, 0;
+    if (is_alone()) {
+        atomic_store_explicit(&v->writer, wb__this_thread()->number, memory_order_relaxed);
+        v->claims = 1;
+        if (is_alone()) return 0;
+        atomic_store(&v->writer, 0);            /* another thread has just begun */
+    }
     if (!atomic_compare_exchange_strong(&v->writer, &writer, wb__this_thread()->number))
         return taken(v, writer, what);
     if (wb__unlikely(atomic_load(&v->readers)) && !wait_for_readers(v)) {
@@ -210,10 +267,11 @@ int wb__leaves_begin(wb__request *r)
 {
     r->n_reads = 0;
     r->forks = wb__fork_number();
+    r->alone = wb__alone_begin();
     for (int i = 0; i < r->n_leaves; i++) {
         const wb_tensor *x = r->leaves[i].tensor;
         if (wb__is_gone(x)) return wb__gone(x);         /* another thread has overwritten it */
-        wb_tensor *v = wb__variable_of(x);
+        wb_tensor *v = r->alone ? NULL : wb__variable_of(x);
         if (!v) continue;
         const wb__reading reads = wb__read_begin(v, "evaluation");
         if (!reads) return wb_error_code();
@@ -230,6 +288,8 @@ int wb__leaves_begin(wb__request *r)
 
 void wb__leaves_end(wb__request *r)
 {
+    if (r->alone) wb__alone_end();
+    r->alone = false;
     for (int i = 0; i < r->n_reads; i++) wb__read_end(r->reads[i], r->forks);
     r->n_reads = 0;
 }

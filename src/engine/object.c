@@ -55,6 +55,7 @@ wb__thread *wb__thread_start(void)
     wb__thread_now = t;
     pthread_setspecific(thread_key, t);
     wb__environment_check();
+    wb__claims_thread();
     return t;
 }
 

@@ -63,6 +63,7 @@ typedef struct {
     int leaf_of_capacity;
     wb_tensor **reads;              /* variables that the evaluation reads (claims.c) */
     int n_reads, reads_capacity, forks;
+    bool alone;                     /* nobody else could write them: wb__alone_begin */
     /* Set by the caller of wb__request_fill: a result, and an evaluated number like it.  The device
      * itself writes variables only if both are finite.  NULL: all writes are made. */
     wb_tensor *guard, *before;

@@ -282,10 +282,12 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
         sizeof(wb_tensor) + (size_t)n_in * sizeof(wb_tensor *) + (size_t)n_attr * sizeof(int64_t);
     const wb_device *device;
     wb__operands_read reads;
-    if (!wb__operands_begin(wb__ops[op].name, n_in, in, &reads)) return NULL;
+    bool any = false;                   /* most operands are no variables */
+    for (int i = 0; i < n_in; i++) any |= in[i]->op == WB__OP_variable;
+    if (wb__unlikely(any) && !wb__operands_begin(wb__ops[op].name, n_in, in, &reads)) return NULL;
     wb_tensor *x = find_device(op, n_in, in, &device) ? wb__pool_get(bytes) : NULL;
     if (!x) {
-        wb__operands_end(n_in, in, &reads);
+        if (any) wb__operands_end(n_in, in, &reads);
         return NULL;
     }
     memset(x, 0, bytes);                /* of a size that is no constant: a call, which is faster */
@@ -312,7 +314,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
         if ((bound->flags & (WB__IS_UNCONSUMED | WB__HELD)) == WB__IS_UNCONSUMED)
             wb__unconsumed_remove(bound);
     }
-    if (reads.any) wb__operands_end(n_in, in, &reads);
+    if (wb__unlikely(any)) wb__operands_end(n_in, in, &reads);
     wb__thread *t = wb__this_thread();
     x->recorded = t->recorded;
     if (op != WB__OP_constant && op != WB__OP_variable) wb__unconsumed_add(t, x);

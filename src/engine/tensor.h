@@ -166,6 +166,12 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
 /* claims.c: a variable that one thread trains is not used by another.  Messages begin with `what`.
  * Whether this thread may use the variable v now; else sets the error. */
 bool wb__readable(wb_tensor *v, const char *what);
+/* Called by each thread at its start. */
+void wb__claims_thread(void);
+/* True: no other thread has used the library, and none begins to until wb__alone_end: there is
+ * nobody to count readers for. */
+bool wb__alone_begin(void);
+void wb__alone_end(void);
 /* Begins to use v, so that no other thread claims it.  WB__READS_COUNTED: wb__read_end ends that.
  * WB__READS_OWN: this thread has claimed v.  WB__READS_NOT: another has, and the error is set. */
 typedef enum { WB__READS_NOT, WB__READS_OWN, WB__READS_COUNTED } wb__reading;
@@ -185,7 +191,7 @@ extern double wb__claim_waits;
 typedef struct {
     uint64_t few, *bits;                /* one for each operand that was counted; &few, or memory */
     int forks;
-    bool any;
+    bool any, alone;
 } wb__operands_read;
 bool wb__operands_begin(const char *what, int n, wb_tensor *const *in, wb__operands_read *r);
 void wb__operands_end(int n, wb_tensor *const *in, wb__operands_read *r);
