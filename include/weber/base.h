@@ -107,9 +107,9 @@ typedef enum {
 
 /* The numbers of the dtypes once more, as WB_DTYPE_F32_, ...: where a macro hides WB_F32. */
 enum {
-#define WB_DTYPE_NUMBER(NAME, ...) WB_DTYPE_##NAME##_ = WB_##NAME,
-    WB_DTYPES(WB_DTYPE_NUMBER)
-#undef WB_DTYPE_NUMBER
+#define WB_DTYPE_NUMBER_(NAME, ...) WB_DTYPE_##NAME##_ = WB_##NAME,
+    WB_DTYPES(WB_DTYPE_NUMBER_)
+#undef WB_DTYPE_NUMBER_
 };
 /* The C types of numbers in memory, as X(name, type, dtypes): a bit 1 << dtype for each dtype that
  * they may have.  Bytes (char) may have any, and are not listed.  New rows are the last. */
@@ -121,24 +121,24 @@ enum {
     X(USHORT, unsigned short, 1 << WB_DTYPE_F16_ | 1 << WB_DTYPE_BF16_)                     \
     X(SHORT, short, 0) X(UINT, unsigned, 0) X(ULONG, unsigned long, 0)                      \
     X(ULLONG, unsigned long long, 0) X(LDOUBLE, long double, 0) WB_C_HALF_(X)
-/* g++ before 13 has _Float16 on x86 only, and has the macro where gcc has the type. */
-#if defined(__FLT16_MAX__) && (!defined(__cplusplus) || defined(__clang__) || \
-                               defined(__x86_64__) || __GNUC__ >= 13)
+#if defined(__cplusplus) && !defined(__clang__) && !defined(__x86_64__) && __GNUC__ < 13
+#define WB_C_HALF_(X)       /* g++ has the macro, and no _Float16 but on x86 */
+#elif defined(__FLT16_MAX__)
 #define WB_C_HALF_(X) X(HALF, _Float16, 1 << WB_DTYPE_F16_)
 #else
 #define WB_C_HALF_(X)
 #endif
 enum {
-#define WB_C_ROW(name, type, dtypes) WB_C_ROW_##name##_,
-    WB_C_TYPES_(WB_C_ROW)
-#undef WB_C_ROW
+#define WB_C_ROW_OF_(name, type, dtypes) WB_C_ROW_##name##_,
+    WB_C_TYPES_(WB_C_ROW_OF_)
+#undef WB_C_ROW_OF_
     WB_C_ROWS_
 };
 /* A row and its dtypes in one number; -1: another type, which may have any dtype. */
 enum {
-#define WB_C_TYPE(name, type, dtypes) WB_C_##name##_ = WB_C_ROW_##name##_ << 16 | (dtypes),
-    WB_C_TYPES_(WB_C_TYPE)
-#undef WB_C_TYPE
+#define WB_C_TYPE_OF_(name, type, dtypes) WB_C_##name##_ = WB_C_ROW_##name##_ << 16 | (dtypes),
+    WB_C_TYPES_(WB_C_TYPE_OF_)
+#undef WB_C_TYPE_OF_
 };
 
 /** The largest number of dimensions of a tensor. */
