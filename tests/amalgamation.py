@@ -11,7 +11,8 @@
              this processor
   unsafe     unsafe arithmetic stops weber.c with a reason, and not a program that includes weber.h
   messages   what is left out is named, with a cure, by the error of a program that asks for it
-  C++        a C++17 program includes weber.h and links with weber.o
+  C++        a C++17 program includes weber.h and links with weber.o; with -fexceptions an exception
+             passes through it, and the library goes on
 
 One compiler compiles weber.c without optimisation.  --all, or WEBER_TEST_ALL: with -O2 gcc, clang
 and musl-gcc, and the cross compiler for 64-bit ARM, whose programs qemu runs.  A compiler that is
@@ -35,6 +36,24 @@ int main()
 {
     auto model = wb_Chain(wb_Dense(2, 8, wb_tanh), wb_Dense(8, 1));
     return !wb_call(model, wb_zeros(4, 2));
+}
+"""
+THROWS = """#include "weber.h"
+#include <cstring>
+static wb_tensor *loss(wb_layer *m, wb_batch b, void *) { wb_call(m, b.x); throw 7; }
+int main()
+{
+    auto model = wb_Chain(wb_Dense(2, 8, wb_tanh), wb_Dropout(0.5), wb_Dense(8, 1));
+    auto loader = wb_dataloader(wb_dataset_of(wb_ones(8, 2), wb_ones(8, 1)), 4);
+    int caught = 0;
+    for (int i = 0; i < 3; i++)
+        try {
+            wb_train(loss, model, loader, wb_setup(wb_Adam(), model));
+        } catch (int n) {
+            caught += n;
+        }
+    return caught != 21 || !std::strstr(wb_error(), "has thrown an exception") ||
+           wb_in_trainmode() || !wb_call(model, wb_zeros(4, 2));
 }
 """
 failures = []
@@ -150,12 +169,13 @@ def main():
         if which("gcc") and which("clang"):
             zlib = ["-DWB_HAVE_ZLIB"] if Path("/usr/include/zlib.h").exists() else []
             run("gcc", *WARNINGS, *zlib, "-fsyntax-only", folder / "weber.c")
-        unit = compiled([first], ["-O0"], folder, "first")
+        unit = compiled([first], ["-O0", "-fexceptions"], folder, "first")
         (folder / "program.cpp").write_text(CXX)
-        for name in ("g++", "clang++"):
-            if which(name):
+        (folder / "throws.cpp").write_text(THROWS)
+        for name in filter(which, ("g++", "clang++")):
+            for source in ("program.cpp", "throws.cpp"):
                 program = folder / name
-                run(name, "-std=c++17", *WARNINGS, "-I", folder, folder / "program.cpp", unit,
+                run(name, "-std=c++17", *WARNINGS, "-I", folder, folder / source, unit,
                     "-lm", "-lpthread", "-o", program)
                 run(program)
         wanted = [("gcc", "gcc", ["-O2"], []), ("clang", "clang", ["-O2"], []),

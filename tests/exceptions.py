@@ -22,7 +22,8 @@ def main(library, compiler):
                         str(program)], check=True)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("WEBER_")}
         environment["WEBER_BACKENDS"] = ""
-        return subprocess.run([str(program), f"{folder}/exceptions.bson"], env=environment, check=False).returncode
+        return subprocess.run([str(program), f"{folder}/exceptions.bson"], env=environment,
+                              check=False).returncode
 
 
 if __name__ == "__main__":

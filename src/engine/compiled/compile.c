@@ -537,15 +537,13 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
 /* As replay.  Claims the variables that it writes, and reads the others (claims.c). */
 static int replay_claimed(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
-    int status = 0, claimed = 0, begun = 0, forks = wb__fork_number();
-    const bool alone = wb__alone_begin();
+    int status = 0, claimed = 0, begun = 0, forks = wb__fork_number(), alone = wb__alone_begin();
     for (; claimed < r->n_writes; claimed++)
         if ((status = wb__claim(r->writes[claimed].variable, "call_compiled"))) break;
     for (; !status && !alone && begun < r->n_leaves; begun++)
         if ((status = wb__read_input(r->leaves[begun].tensor, &r->leaves[begun].reads))) break;
     if (!status) status = replay(r, in, made);
-    while (begun--)
-        wb__read_input_end(r->leaves[begun].tensor, r->leaves[begun].reads, forks);
+    while (begun--) wb__read_input_end(r->leaves[begun].tensor, r->leaves[begun].reads, forks);
     while (claimed--) wb__unclaim(r->writes[claimed].variable);
     if (alone) wb__alone_end();
     return status;
