@@ -407,9 +407,6 @@ TEST(exit_with_a_thread_at_work)
     if (child == 0) {
         alarm(20);
         delay_us = 2000;
-#if defined(__SANITIZE_ADDRESS__)
-        wb_set_threads(1);      /* LeakSanitizer does not see what workers of a child hold */
-#endif
         wb_batch b;
         wb_loader *l = wb_dataloader(numbers(1000), .batchsize = 10, .ahead = 2);
         if (wb_loader_next(l, &b)) {
