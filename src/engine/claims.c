@@ -66,9 +66,9 @@ static inline void make_settled(wb_tensor *v)
 
 /* Locked instructions cost a small step several per cent.  While one thread alone has used the
  * library it counts only `alone`, without them.  The second thread, before its first use, sets
- * `several`, has the system make that visible (so that either the first thread sees it, or what the
- * first has written is seen), and waits until the first has ended what it had begun; for a second at
- * most, since a function of the program in there may wait for this thread. */
+ * `several`, has the system make that visible (so that either the first thread sees it, or what
+ * the first has written is seen), and waits until the first has ended what it had begun; for a
+ * second at most, since a function of the program in there may wait for this thread. */
 static atomic_bool several, any;
 static atomic_int alone;
 
