@@ -36,7 +36,9 @@ _CONSTANTS = {m[1]: int(m[2], 0) for m in re.finditer(r"#define (WB_\w+) (0x\w+|
 _TYPES = {"int": c.c_int, "unsigned": c.c_uint, "int64_t": c.c_int64, "uint64_t": c.c_uint64,
           "size_t": c.c_size_t, "double": c.c_double, "float": c.c_float, "bool": c.c_bool,
           "char": c.c_char, "void": None, "const char*": c.c_char_p}
-for _body, _name in re.findall(r"\benum(?: wb_\w+)? \{(.*?)\}\s*(wb_\w+)?;", _C, re.S):
+for _body, _name in re.findall(
+        r"(?ms)^(?:typedef )?enum(?: wb_\w+)? \{(.*?)\}\s*(wb_\w+)?;", re.sub(
+            r"(?ms)^enum \{[^{}]*##_[^{}]*\};", "", _C)):     # names that end in _ are the header's
     _TYPES[_name], _value = c.c_int, -1
     for _begin, _rows in re.findall(r"(WB_\w*?)##NAME[^#]*?\n\s*(\w+)\(\w+\)", _body):
         _names = re.findall(r"\bX\((\w+)", re.search(rf"#define {_rows}\(X\)(.*)", _C)[1])
