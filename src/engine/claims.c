@@ -65,50 +65,24 @@ static inline void make_settled(wb_tensor *v)
 /* ---- one thread ------------------------------------------------------------------------------ */
 
 /* Locked instructions cost a small step several per cent.  While one thread alone has used the
- * library it counts only `alone`, without them.  The second thread, before its first use, sets
- * `several`, has the system make that visible (so that either the first thread sees it, or what
+ * library it counts only wb__alone, without them.  The second thread, before its first use, sets
+ * wb__several, has the system make that visible (so that either the first thread sees it, or what
  * the first has written is seen), and waits until the first has ended what it had begun; for a
  * second at most, since a function of the program in there may wait for this thread. */
-static atomic_bool several, any;
-static atomic_int alone;
+atomic_bool wb__several;
+atomic_int wb__alone;
 
 void wb__claims_thread(void)
 {
+    static atomic_bool any;
     if (!atomic_exchange(&any, true)) {
-        if (!wb__system_barrier(true)) atomic_store(&several, true);
+        if (!wb__system_barrier(true)) atomic_store(&wb__several, true);
         return;
     }
-    if (atomic_exchange(&several, true)) return;
+    if (atomic_exchange(&wb__several, true)) return;
     wb__system_barrier(false);
     const double begun = wb__now();
-    while (atomic_load(&alone) && wb__now() - begun < 1) sched_yield();
-}
-
-static void add_alone(int n)
-{
-    const int now = atomic_load_explicit(&alone, memory_order_relaxed);
-    atomic_store_explicit(&alone, now + n, memory_order_relaxed);
-}
-
-static bool is_alone(void)
-{
-    atomic_signal_fence(memory_order_seq_cst);
-    return !atomic_load_explicit(&several, memory_order_relaxed);
-}
-
-bool wb__alone_begin(void)
-{
-    if (!is_alone()) return false;
-    add_alone(1);
-    if (is_alone()) return true;
-    add_alone(-1);
-    return false;
-}
-
-void wb__alone_end(void)
-{
-    atomic_signal_fence(memory_order_seq_cst);
-    add_alone(-1);
+    while (atomic_load(&wb__alone) && wb__now() - begun < 1) sched_yield();
 }
 
 /* ---- readers --------------------------------------------------------------------------------- */
@@ -159,39 +133,6 @@ void wb__read_input_end(wb_tensor *x, wb__reading reads, int forks)
     if (reads == WB__READS_COUNTED) wb__read_end(x, forks);
 }
 
-/* ---- operands -------------------------------------------------------------------------------- */
-
-enum { WORD = 64 };
-
-void wb__operands_end(int n, wb_tensor *const *in, wb__operands_read *r)
-{
-    if (r->alone) wb__alone_end();
-    for (int i = 0; r->any && i < n; i++)
-        if (r->bits[i / WORD] >> i % WORD & 1) wb__read_end(in[i], r->forks);
-    if (wb__unlikely(r->bits != &r->few)) wb__free(r->bits);
-}
-
-bool wb__operands_begin(const char *what, int n, wb_tensor *const *in, wb__operands_read *r)
-{
-    *r = (wb__operands_read){.bits = &r->few, .forks = wb__fork_number()};
-    if (wb__alone_begin()) return r->alone = true;
-    if (wb__unlikely(n > WORD) &&
-        !(r->bits = wb__alloc_zero(((size_t)n + WORD - 1) / WORD, sizeof *r->bits)))
-        return false;
-    for (int i = 0; i < n; i++) {
-        if (in[i]->op != WB__OP_variable) continue;
-        const wb__reading reads = wb__read_begin(in[i], what);
-        if (reads == WB__READS_COUNTED) {
-            r->bits[i / WORD] |= (uint64_t)1 << i % WORD;
-            r->any = true;
-        }
-        if (wb__likely(reads)) continue;
-        wb__operands_end(i, in, r);
-        return false;
-    }
-    return true;
-}
-
 /* ---- claims ---------------------------------------------------------------------------------- */
 
 /* Waits until no other thread reads v: first it only lets other threads run, then it sleeps. */
@@ -212,24 +153,20 @@ static bool wait_for_readers(const wb_tensor *v)
     return true;
 }
 
-static bool is_mine(const wb_tensor *v)
+/* Of a variable that is settled. */
+static inline int claim(wb_tensor *v, const char *what)
 {
-    return atomic_load_explicit(&v->writer, memory_order_relaxed) == wb__this_thread()->number;
-}
-
-int wb__claim(wb_tensor *v, const char *what)
-{
-    long writer = 0;
-    make_settled(v);
-    if (is_mine(v)) return v->claims++, 0;
-    if (is_alone()) {
-        atomic_store_explicit(&v->writer, wb__this_thread()->number, memory_order_relaxed);
+    const long me = wb__this_thread()->number;
+    long writer = atomic_load_explicit(&v->writer, memory_order_relaxed);
+    if (writer == me) return v->claims++, 0;
+    if (wb__is_alone()) {
+        atomic_store_explicit(&v->writer, me, memory_order_relaxed);
         v->claims = 1;
-        if (is_alone()) return 0;
+        if (wb__is_alone()) return 0;
         atomic_store(&v->writer, 0);            /* another thread has just begun */
     }
-    if (!atomic_compare_exchange_strong(&v->writer, &writer, wb__this_thread()->number))
-        return taken(v, writer, what);
+    writer = 0;
+    if (!atomic_compare_exchange_strong(&v->writer, &writer, me)) return taken(v, writer, what);
     if (wb__unlikely(atomic_load(&v->readers)) && !wait_for_readers(v)) {
         atomic_store(&v->writer, 0);
         return wb__fail(WB_ERROR_ARGUMENT, "%s: another thread has evaluated with %s%s%s for %g s: "
@@ -241,6 +178,12 @@ int wb__claim(wb_tensor *v, const char *what)
     return 0;
 }
 
+int wb__claim(wb_tensor *v, const char *what)
+{
+    make_settled(v);
+    return claim(v, what);
+}
+
 void wb__unclaim(wb_tensor *v)
 {
     if (!--v->claims) atomic_store_explicit(&v->writer, 0, memory_order_release);
@@ -248,9 +191,11 @@ void wb__unclaim(wb_tensor *v)
 
 int wb__claim_write(wb_tensor *v)
 {
-    make_settled(v);
-    if (is_mine(v) && v->claims_write) return 0;
-    const int status = wb__claim(v, "assign");
+    make_settled(v);            /* forgets the claim of a thread that a fork has lost */
+    if (atomic_load_explicit(&v->writer, memory_order_relaxed) == wb__this_thread()->number &&
+        v->claims_write)
+        return 0;
+    const int status = claim(v, "assign");
     if (!status) v->claims_write = 1;
     return status;
 }
@@ -259,7 +204,7 @@ void wb__unclaim_write(wb_tensor *v)
 {
     if (!v->claims_write) return;
     v->claims_write = 0;
-    wb__unclaim(v);
+    if (!--v->claims) atomic_store_explicit(&v->writer, 0, memory_order_release);
 }
 
 /* ---- evaluations ----------------------------------------------------------------------------- */
@@ -269,10 +214,10 @@ int wb__leaves_begin(wb__request *r)
     r->n_reads = 0;
     r->forks = wb__fork_number();
     r->alone = wb__alone_begin();
-    for (int i = 0; i < r->n_leaves; i++) {
+    for (int i = 0; !r->alone && i < r->n_leaves; i++) {
         const wb_tensor *x = r->leaves[i].tensor;
         if (wb__is_gone(x)) return wb__gone(x);         /* another thread has overwritten it */
-        wb_tensor *v = r->alone ? NULL : wb__variable_of(x);
+        wb_tensor *v = wb__variable_of(x);
         if (!v) continue;
         const wb__reading reads = wb__read_begin(v, "evaluation");
         if (!reads) return wb_error_code();

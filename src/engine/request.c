@@ -215,8 +215,6 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->order.n; i++) {
         wb_tensor *x = r->order.node[i];
-        if (x->flags & WB__GONE) return wb__gone(x);
-        /* another thread may overwrite it meanwhile: WB__GONE is set before its memory is gone */
         if (!encode(r, x, i)) return x->flags & WB__GONE ? wb__gone(x) : WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;

@@ -226,7 +226,22 @@ static bool find_device(wb__op op, int n_in, wb_tensor *const *in, const wb_devi
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static void drop_inputs(wb_tensor *x)
+/* Returns the version of a variable that a new node reads, which then has one more consumer.  NULL:
+ * another thread trains it. */
+static wb_tensor *consume_version(const char *what, wb_tensor *v)
+{
+    const int forks = wb__fork_number();
+    const bool alone = wb__alone_begin();
+    const wb__reading reads = alone ? WB__READS_OWN : wb__read_begin(v, what);
+    if (!reads) return NULL;
+    wb_tensor *version = v->current;
+    atomic_fetch_add_explicit(&version->object.counts, WB__CONSUMER, memory_order_relaxed);
+    if (alone) wb__alone_end();
+    else if (reads == WB__READS_COUNTED) wb__read_end(v, forks);
+    return version;
+}
+
+static inline void release_inputs(wb_tensor *x)
 {
     for (uint32_t i = 0; i < x->n_in; i++) {
         wb_tensor *in = x->in[i];
@@ -238,6 +253,11 @@ static void drop_inputs(wb_tensor *x)
         if (!t->cutting) wb__unconsumed_add(t, in);
     }
     x->n_in = 0;
+}
+
+static void drop_inputs(wb_tensor *x)
+{
+    release_inputs(x);
     if (wb__unlikely(x->op == WB__OP_custom)) wb__custom_end(x);
 }
 
@@ -281,15 +301,8 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     size_t bytes =
         sizeof(wb_tensor) + (size_t)n_in * sizeof(wb_tensor *) + (size_t)n_attr * sizeof(int64_t);
     const wb_device *device;
-    wb__operands_read reads;
-    bool any = false;                   /* most operands are no variables */
-    for (int i = 0; i < n_in; i++) any |= in[i]->op == WB__OP_variable;
-    if (wb__unlikely(any) && !wb__operands_begin(wb__ops[op].name, n_in, in, &reads)) return NULL;
     wb_tensor *x = find_device(op, n_in, in, &device) ? wb__pool_get(bytes) : NULL;
-    if (!x) {
-        if (any) wb__operands_end(n_in, in, &reads);
-        return NULL;
-    }
+    if (!x) return NULL;
     memset(x, 0, bytes);                /* of a size that is no constant: a call, which is faster */
     x->object.class = &wb__tensor_class;
     atomic_init(&x->object.counts, 1);
@@ -309,12 +322,18 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     x->n_in = (uint32_t)n_in;
     wb_tensor **operand = x->in;
     for (int i = 0; i < n_in; i++) {
-        wb_tensor *bound = operand[i] = wb__bind(in[i]);
-        atomic_fetch_add_explicit(&bound->object.counts, WB__CONSUMER, memory_order_relaxed);
+        wb_tensor *bound = operand[i] = in[i];
+        if (wb__likely(bound->op != WB__OP_variable)) {
+            atomic_fetch_add_explicit(&bound->object.counts, WB__CONSUMER, memory_order_relaxed);
+        } else if (!(bound = operand[i] = consume_version(wb__ops[op].name, bound))) {
+            x->n_in = (uint32_t)i;
+            release_inputs(x);
+            wb__pool_put(x, bytes);
+            return NULL;
+        }
         if ((bound->flags & (WB__IS_UNCONSUMED | WB__HELD)) == WB__IS_UNCONSUMED)
             wb__unconsumed_remove(bound);
     }
-    if (wb__unlikely(any)) wb__operands_end(n_in, in, &reads);
     wb__thread *t = wb__this_thread();
     x->recorded = t->recorded;
     if (op != WB__OP_constant && op != WB__OP_variable) wb__unconsumed_add(t, x);

@@ -168,10 +168,34 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
 bool wb__readable(wb_tensor *v, const char *what);
 /* Called by each thread at its start. */
 void wb__claims_thread(void);
+/* Whether no other thread has used the library.  claims.c has how the two meet. */
+extern atomic_bool wb__several;
+extern atomic_int wb__alone;
+static inline bool wb__is_alone(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    return !atomic_load_explicit(&wb__several, memory_order_relaxed);
+}
+static inline void wb__alone_add(int n)
+{
+    const int now = atomic_load_explicit(&wb__alone, memory_order_relaxed);
+    atomic_store_explicit(&wb__alone, now + n, memory_order_relaxed);
+}
 /* True: no other thread has used the library, and none begins to until wb__alone_end: there is
  * nobody to count readers for. */
-bool wb__alone_begin(void);
-void wb__alone_end(void);
+static inline bool wb__alone_begin(void)
+{
+    if (!wb__is_alone()) return false;
+    wb__alone_add(1);
+    if (wb__is_alone()) return true;
+    wb__alone_add(-1);
+    return false;
+}
+static inline void wb__alone_end(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    wb__alone_add(-1);
+}
 /* Begins to use v, so that no other thread claims it.  WB__READS_COUNTED: wb__read_end ends that.
  * WB__READS_OWN: this thread has claimed v.  WB__READS_NOT: another has, and the error is set. */
 typedef enum { WB__READS_NOT, WB__READS_OWN, WB__READS_COUNTED } wb__reading;
@@ -186,15 +210,6 @@ static inline int wb__fork_number(void)
 }
 void wb__claims_in_child(void);         /* for wb__at_fork */
 extern double wb__claim_waits;
-/* Begins to read those of the n operands that are variables.  False, with the error set: failed.
- * Else wb__operands_end ends it. */
-typedef struct {
-    uint64_t few, *bits;                /* one for each operand that was counted; &few, or memory */
-    int forks;
-    bool any, alone;
-} wb__operands_read;
-bool wb__operands_begin(const char *what, int n, wb_tensor *const *in, wb__operands_read *r);
-void wb__operands_end(int n, wb_tensor *const *in, wb__operands_read *r);
 /* wb__read_begin of x if that is a variable, for wb_call_compiled; else *reads is WB__READS_OWN,
  * also if x is NULL.  Returns 0 or an error code. */
 int wb__read_input(wb_tensor *x, wb__reading *reads);
