@@ -88,7 +88,7 @@ static void find_stale(const wb__order *o, history *p)
         const wb_tensor *x = o->node[i];
         p[i] = (history){0};
         if (has_no_inputs(x)) {
-            if (x->flags & WB__GONE) p[i] = (history){STALE | LOST, x->name};
+            if (wb__is_gone(x)) p[i] = (history){STALE | LOST, x->name};
             continue;
         }
         for (uint32_t j = 0; j < x->n_in; j++) {

@@ -95,13 +95,6 @@ static int taken(const wb_tensor *v, long writer, const char *what)
                     wb__this_thread()->number);
 }
 
-bool wb__readable(wb_tensor *v, const char *what)
-{
-    make_settled(v);
-    const long w = atomic_load_explicit(&v->writer, memory_order_acquire);
-    return wb__likely(!w || w == wb__this_thread()->number) || (taken(v, w, what), false);
-}
-
 wb__reading wb__read_begin(wb_tensor *v, const char *what)
 {
     make_settled(v);
@@ -153,6 +146,11 @@ static bool wait_for_readers(const wb_tensor *v)
     return true;
 }
 
+bool wb__is_claimed(const wb_tensor *v)
+{
+    return atomic_load_explicit(&v->writer, memory_order_relaxed) == wb__this_thread()->number;
+}
+
 /* Of a variable that is settled. */
 static inline int claim(wb_tensor *v, const char *what)
 {
@@ -192,9 +190,7 @@ void wb__unclaim(wb_tensor *v)
 int wb__claim_write(wb_tensor *v)
 {
     make_settled(v);            /* forgets the claim of a thread that a fork has lost */
-    if (atomic_load_explicit(&v->writer, memory_order_relaxed) == wb__this_thread()->number &&
-        v->claims_write)
-        return 0;
+    if (wb__is_claimed(v) && v->claims_write) return 0;
     const int status = claim(v, "assign");
     if (!status) v->claims_write = 1;
     return status;

@@ -63,7 +63,7 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
     if (x->op != WB__OP_variable)
         return wb__fail(WB_ERROR_ARGUMENT, "assign: %s is not a variable: make one of it "
                         "first, as in x = wb_variable(x)", wb_describe(x));
-    if (wb__bind(value)->flags & WB__GONE) return wb__gone(wb__bind(value));
+    if (value->op != WB__OP_variable && wb__is_gone(value)) return wb__gone(value);
     if (!wb__same_dims(x, value) || x->dtype != value->dtype)
         return wb__fail(WB_ERROR_SHAPE, "assign: %s to a variable %s", wb_describe(value),
                         wb_describe(x));
@@ -73,8 +73,8 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
                         "wb_assign(x, wb_to(value, wb_device_of(x)))",
                         wb_describe(value), wb_describe(x));
     wb__thread *t = wb__this_thread();
-    if (wb__unlikely(x->current->flags & WB__PENDING && wb__in_root(t) && !t->busy) &&
-        !(x->flags & WB__FROZEN)) {
+    if (wb__unlikely(wb__in_root(t) && !t->busy && wb__is_claimed(x)) &&
+        x->current->flags & WB__PENDING && !(x->flags & WB__FROZEN)) {
         int status = wb__end_step(t, 1, &value);
         if (status) return status;
     }
@@ -109,9 +109,10 @@ static void publish_write(wb_tensor *a, bool last)
         wb__set_storage(a, wb__storage_ref(s), 0);
         v->live = wb__ref(a);
         if (old) end_version(old, v);
-        wb__unclaim_write(v);
     }
-    wb__tensor_detach(a);
+    wb__tensor_detach(a);               /* may free v, or have the program assign to it again */
+    v = last ? a->variable : NULL;
+    if (v && !(v->current->flags & WB__PENDING)) wb__unclaim_write(v);
 }
 
 /* Returns the version that the pending write a replaces. */
@@ -238,14 +239,12 @@ static int find_reads(wb_tensor *unconsumed, unsigned *answer)
         return WB_ERROR_MEMORY;
     for (int i = before; i < mine.side.n; i++) {
         const wb_tensor *x = mine.side.node[i];
-        unsigned reads = x->flags & WB__GONE                       ? LOST
-                         : wb__is_leaf(x) && wb__overwritten(x) ? READS
-                                                                   : 0;
+        unsigned reads = wb__is_gone(x) ? LOST : wb__is_leaf(x) && wb__overwritten(x) ? READS : 0;
         if (x->variable) reads |= VERSIONS;
         for (uint32_t j = 0; !wb__is_leaf(x) && j < x->n_in; j++)
             reads |= mine.reads[wb__order_index(&mine.side, x->in[j], wb__is_leaf)];
-        if (x->flags & WB__PENDING) /* after the writes, only the last assign to a variable is
-                                       readable */
+        if (wb__flags_of(x) & WB__PENDING)
+            /* after the writes, only the last assign to a variable is readable */
             reads = (reads & LOST) | VERSIONS |
                     (x->variable && x->variable->current == x ? 0 : READS);
         mine.reads[i] = (uint8_t)reads;

@@ -52,7 +52,7 @@ wb_tensor *wb__as_constant(const wb_tensor *x)
     return wb__constant_on(x->storage, x->offset, x);
 }
 
-wb_tensor *wb__copied(wb_tensor *x, const wb_device *d)
+static wb_tensor *copied(wb_tensor *x, const wb_device *d)
 {
     wb_tensor *from = known(x);
     if (from && from->storage->device != d && wb__guard_confirm_for(from->storage)) return NULL;
@@ -64,6 +64,16 @@ wb_tensor *wb__copied(wb_tensor *x, const wb_device *d)
         return made;
     wb_object_free(made);
     return NULL;
+}
+
+wb_tensor *wb__copied(wb_tensor *x, const wb_device *d)
+{
+    if (x->op != WB__OP_variable) return copied(x, d);
+    const int forks = wb__fork_number();
+    const wb__reading reads = wb__read_begin(x, "copy");
+    wb_tensor *made = reads ? copied(x, d) : NULL;
+    if (reads == WB__READS_COUNTED) wb__read_end(x, forks);
+    return made;
 }
 
 wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted)

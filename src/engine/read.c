@@ -13,16 +13,41 @@ static _Atomic int scalar_reads = 1;    /* reads of single elements from a GPU. 
 
 void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
 
-wb_tensor *wb__evaluated(const char *what, wb_tensor *x)
+static wb_tensor *evaluated(const char *what, wb_tensor *x)
 {
-    if (!wb__operand(what, x)) return NULL;
-    if (x->op == WB__OP_variable && !wb__readable(x, what)) return NULL;
     wb_tensor *bound = wb__bind(x);
     if (wb__unrecordable(what, WB__READS)) return NULL;
     if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
     if (!bound->storage)
         return wb__fail_null(WB_ERROR_INTERNAL, "%s: %s has no value", what, wb_describe(x));
     return wb__guard_confirm_for(bound->storage) ? NULL : bound;
+}
+
+wb_tensor *wb__value_begin(const char *what, wb_tensor *x, wb__value_read *r)
+{
+    *r = (wb__value_read){.forks = wb__fork_number()};
+    if (!wb__operand(what, x)) return NULL;
+    if (x->op == WB__OP_variable) {
+        const wb__reading reads = wb__read_begin(x, what);
+        if (!reads) return NULL;
+        if (reads == WB__READS_COUNTED) r->counted = x;
+    }
+    wb_tensor *bound = evaluated(what, x);
+    if (!bound) wb__value_end(r);
+    return bound;
+}
+
+void wb__value_end(const wb__value_read *r)
+{
+    if (r->counted) wb__read_end(r->counted, r->forks);
+}
+
+wb_tensor *wb__evaluated(const char *what, wb_tensor *x)
+{
+    wb__value_read r;
+    wb_tensor *bound = wb__value_begin(what, x, &r);
+    if (bound) wb__value_end(&r);
+    return bound;
 }
 
 int wb_eval_array(int n, wb_tensor *const *tensors)
@@ -39,9 +64,13 @@ int wb_eval_array(int n, wb_tensor *const *tensors)
 const void *wb_data(wb_tensor *x)
 {
     WB__EDGE;
-    wb_tensor *bound = wb__evaluated("data", x);
-    const char *values = bound ? wb__storage_read(bound->storage) : NULL;
-    return values ? values + bound->offset : NULL;
+    wb__value_read r;
+    wb_tensor *bound = wb__value_begin("data", x, &r);
+    if (!bound) return NULL;
+    const char *values = wb__storage_read(bound->storage);
+    if (values) values += bound->offset;
+    wb__value_end(&r);
+    return values;
 }
 
 /* Reads one element of an evaluated tensor; NaN on failure, with the error set. */
@@ -87,8 +116,12 @@ double wb__item(wb_tensor *x)
         wb__fail(WB_ERROR_SHAPE, "item: %s is not one element", wb_describe(x));
         return NAN;
     }
-    const wb_tensor *bound = wb__evaluated("item", x);
-    return bound ? element(bound, 0) : NAN;
+    wb__value_read r;
+    const wb_tensor *bound = wb__value_begin("item", x, &r);
+    if (!bound) return NAN;
+    const double value = element(bound, 0);
+    wb__value_end(&r);
+    return value;
 }
 
 double wb_item(wb_tensor *x)
@@ -118,30 +151,38 @@ double wb_at_array(wb_tensor *x, int n, const int64_t *index)
         }
         at = at * x->dims[i] + index[i];
     }
-    const wb_tensor *bound = wb__evaluated("at", x);
-    return bound && scalar_allowed(bound) ? element(bound, at) : NAN;
+    wb__value_read r;
+    const wb_tensor *bound = wb__value_begin("at", x, &r);
+    if (!bound) return NAN;
+    const double value = scalar_allowed(bound) ? element(bound, at) : NAN;
+    wb__value_end(&r);
+    return value;
 }
 
 int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
 {
     WB__EDGE;
-    const wb_tensor *from = wb__evaluated("copy_out", x);
+    wb__value_read r;
+    const wb_tensor *from = wb__value_begin("copy_out", x, &r);
     if (!from) return wb__error_or(WB_ERROR_ARGUMENT);
-    size_t need = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
-    if (bytes != need)
-        return wb__fail(WB_ERROR_ARGUMENT, "copy_out: %zu bytes of room for %s, which is %zu",
-                        bytes, wb_describe(x), need);
-    if (bytes && !buffer) return wb__fail(WB_ERROR_ARGUMENT, "copy_out: no buffer");
     const wb__storage *s = from->storage;
-    return bytes ? s->device->backend->download(s->device, buffer, s->data, (size_t)from->offset,
-                                                bytes)
-                 : 0;
+    size_t need = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+    int status = 0;
+    if (bytes != need)
+        status = wb__fail(WB_ERROR_ARGUMENT, "copy_out: %zu bytes of room for %s, which is %zu",
+                          bytes, wb_describe(x), need);
+    else if (bytes && !buffer)
+        status = wb__fail(WB_ERROR_ARGUMENT, "copy_out: no buffer");
+    else if (bytes)
+        status = s->device->backend->download(s->device, buffer, s->data, (size_t)from->offset,
+                                              bytes);
+    wb__value_end(&r);
+    return status;
 }
 
-int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx)
+static int in_parts(const wb_tensor *x, const wb_tensor *from,
+                    int (*f)(const void *part, int64_t n, void *ctx), void *ctx)
 {
-    const wb_tensor *from = wb__evaluated("read", x);
-    if (!from) return wb__error_or(WB_ERROR_ARGUMENT);
     const wb__storage *s = from->storage;
     if (!x->size) return 0;
     const wb__backend *b = s->device->backend;
@@ -160,5 +201,15 @@ int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *
         if (!status) status = f(part, n, ctx);
     }
     wb__free(part);
+    return status;
+}
+
+int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx)
+{
+    wb__value_read r;
+    const wb_tensor *from = wb__value_begin("read", x, &r);
+    if (!from) return wb__error_or(WB_ERROR_ARGUMENT);
+    const int status = in_parts(x, from, f, ctx);
+    wb__value_end(&r);
     return status;
 }

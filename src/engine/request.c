@@ -200,22 +200,22 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     wb__order_begin(&r->order);
     if (r->guard && !wb__order_add_unevaluated(&r->order, r->before)) return WB_ERROR_MEMORY;
     for (int i = 0; i < n; i++) {
-        if (tensors[i]->flags & WB__GONE) return wb__gone(tensors[i]);
-        if (tensors[i]->storage || wb__device_of(tensors[i]) != device) continue;
+        if (wb__is_gone(tensors[i])) return wb__gone(tensors[i]);
+        if (wb__has_storage(tensors[i]) || wb__device_of(tensors[i]) != device) continue;
         if (!wb__order_add_unevaluated(&r->order, tensors[i]) || !add_result(r, tensors[i])) {
             r->refused = false;
             return WB_ERROR_MEMORY;
         }
     }
     for (int i = 0; i < r->order.n; i++)
-        if (r->order.node[i]->flags & WB__GONE) return wb__gone(r->order.node[i]);
+        if (wb__is_gone(r->order.node[i])) return wb__gone(r->order.node[i]);
     r->refused = false;
     if (with_pending && (!add_writes(r, t) || !add_guarded(r))) return WB_ERROR_MEMORY;
     if (!wb__reserve(&r->leaf_of, &r->leaf_of_capacity, r->order.n + 1, sizeof *r->leaf_of))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->order.n; i++) {
         wb_tensor *x = r->order.node[i];
-        if (!encode(r, x, i)) return x->flags & WB__GONE ? wb__gone(x) : WB_ERROR_MEMORY;
+        if (!encode(r, x, i)) return wb__is_gone(x) ? wb__gone(x) : WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
     if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + r->n_results + 2 * r->n_writes + 7,

@@ -276,8 +276,9 @@ static bool add(survivors *list, wb_tensor *x)
 static bool unfinished(const wb_tensor *x)
 {
     if (!wb__is(x, &wb__tensor_class) || wb_is_none(x) || x->op == WB__OP_variable) return false;
-    if (x->flags & (WB__GONE | WB__PENDING)) return false;
-    return !x->storage || x->n_in;
+    const bool has_storage = wb__has_storage(x);        /* before the flags, as wb__set_gone says */
+    if (wb__flags_of(x) & (WB__GONE | WB__PENDING)) return false;
+    return !has_storage || x->n_in;
 }
 
 /* Whether the tensor has other references than those of this scope, of its consumers, and of this

@@ -246,7 +246,7 @@ static inline void release_inputs(wb_tensor *x)
     for (uint32_t i = 0; i < x->n_in; i++) {
         wb_tensor *in = x->in[i];
         /* an unevaluated input that loses its last consumer becomes an unconsumed result */
-        const bool waits = !in->storage && !(in->flags & WB__GONE);
+        const bool waits = !wb__has_storage(in) && !wb__is_gone(in);
         const uint64_t left = wb__drop(&in->object, WB__CONSUMER);
         if (!waits || !left || left >> 32) continue;
         wb__thread *t = wb__this_thread();

@@ -62,6 +62,14 @@ void wb__storage_written(wb__storage *s);       /* drops the host's copy and the
 
 /* Returns wb__bind(x), evaluated, or NULL on failure.  Messages begin with `what`. */
 wb_tensor *wb__evaluated(const char *what, wb_tensor *x);
+/* As wb__evaluated.  If it does not return NULL, no other thread writes the value until
+ * wb__value_end. */
+typedef struct {
+    wb_tensor *counted;                 /* a variable that this thread reads (claims.c), or NULL */
+    int forks;
+} wb__value_read;
+wb_tensor *wb__value_begin(const char *what, wb_tensor *x, wb__value_read *r);
+void wb__value_end(const wb__value_read *r);
 /* wb_item, for functions that must not throw. */
 double wb__item(wb_tensor *x);
 /* Evaluates x and passes its values in order to f(part, elements, ctx): all at once if the host can
@@ -164,8 +172,8 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
 }
 
 /* claims.c: a variable that one thread trains is not used by another.  Messages begin with `what`.
- * Whether this thread may use the variable v now; else sets the error. */
-bool wb__readable(wb_tensor *v, const char *what);
+ * Whether this thread has claimed v. */
+bool wb__is_claimed(const wb_tensor *v);
 /* Called by each thread at its start. */
 void wb__claims_thread(void);
 /* Whether no other thread has used the library.  claims.c has how the two meet. */
@@ -222,10 +230,16 @@ void wb__unclaim(wb_tensor *v);
 int wb__claim_write(wb_tensor *v);
 void wb__unclaim_write(wb_tensor *v);
 
+/* The flags of a tensor that may be a version, which another thread ends (wb__set_gone). */
+static inline unsigned wb__flags_of(const wb_tensor *x)
+{
+    return __atomic_load_n(&x->flags, __ATOMIC_ACQUIRE);
+}
+
 /* Returns the variable of which x is a version.  NULL: x is no version, or has WB__KEPT. */
 static inline wb_tensor *wb__variable_of(const wb_tensor *x)
 {
-    return x->flags & WB__KEPT ? NULL : x->variable;
+    return wb__flags_of(x) & WB__KEPT ? NULL : x->variable;
 }
 
 /* Returns the flags of x that a variable made from x gets too.  Returns 0 if x is no variable. */
@@ -245,20 +259,26 @@ static inline void wb__set_gone(wb_tensor *x)
 }
 static inline bool wb__is_gone(const wb_tensor *x)
 {
-    return __atomic_load_n(&x->flags, __ATOMIC_ACQUIRE) & WB__GONE;
+    return wb__flags_of(x) & WB__GONE;
+}
+static inline bool wb__has_storage(const wb_tensor *x)
+{
+    return __atomic_load_n(&x->storage, __ATOMIC_ACQUIRE);
 }
 /* Whether x is known: it is evaluated and has a device, so that a plan can read it from memory. */
 static inline bool wb__known(const wb_tensor *x)
 {
-    return __atomic_load_n(&x->storage, __ATOMIC_ACQUIRE) && x->device;
+    return wb__has_storage(x) && x->device;
 }
 static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || wb__is_gone(x); }
 
-/* Whether x is the version in a variable's memory, and a pending write will replace it. */
+/* Whether x is the version in a variable's memory, and a pending write of this thread will replace
+ * it. */
 static inline bool wb__overwritten(const wb_tensor *x)
 {
-    const wb_tensor *v = x->storage && !(x->flags & (WB__GONE | WB__KEPT)) ? x->variable : NULL;
-    return v && v->live == x && v->current != x;
+    const bool has = wb__has_storage(x) && !(wb__flags_of(x) & (WB__GONE | WB__KEPT));
+    const wb_tensor *v = has ? x->variable : NULL;
+    return v && wb__is_claimed(v) && v->live == x && v->current != x;
 }
 
 /* Called before a variable is written.  If other libraries use its memory (`lent`), gives the

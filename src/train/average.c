@@ -76,7 +76,8 @@ static int end_step_before(const copying *c)
     wb__thread *t = wb__this_thread();
     bool waits = false;
     for (int i = 0; i < c->n; i++)
-        waits |= c->all[i].to->current->flags & WB__PENDING && !(c->all[i].to->flags & WB__FROZEN);
+        waits |= wb__is_claimed(c->all[i].to) && c->all[i].to->current->flags & WB__PENDING &&
+                 !(c->all[i].to->flags & WB__FROZEN);
     if (!waits || !wb__in_root(t) || t->busy || t->recording) return 0;
     wb_tensor **values = wb__alloc((size_t)c->n * sizeof(wb_tensor *));
     if (!values) return WB_ERROR_MEMORY;

@@ -343,4 +343,71 @@ TEST(a_call_beside_a_compiled_function)
     assert_int_equal(parameter->readers, 0);
 }
 
+/* A copy that is made while another thread trains would have values of several steps. */
+TEST(a_copy_beside_a_training)
+{
+    pthread_t thread;
+    int (*work)(void) = trains;
+    make();
+    begin(&thread, &work);
+    wb_clear_error();
+    assert_null(wb_clone(model));
+    assert_non_null(strstr(wb_error(), "copy: thread "));
+    assert_non_null(strstr(wb_error(), " trains or assigns "));
+    end(thread);
+    assert_non_null(wb_clone(model));
+    assert_int_equal(wb_get(model, "layers.0.bias")->readers, 0);
+}
+
+/* A result of this thread that reads a variable, to which another thread assigns, is not part of
+ * this thread's own step. */
+TEST(a_step_beside_a_pending_assignment)
+{
+    pthread_t thread;
+    int (*work)(void) = assigns;
+    make();
+    wb_tensor *x = wb_variable(wb_ones(4)), *unread = wb_mul(parameter, 2);
+    begin(&thread, &work);
+    WORKS(wb_assign(x, wb_full(2, 4)));
+    WORKS(wb_eval(x));
+    end(thread);
+    assert_true(wb_at(x, 3) == 2);
+    (void)unread;
+}
+
+static void *assigns_often(void *end)
+{
+    for (int i = 0; i < 2000 && !failed; i++) {
+        wb_scope *s = wb_scope_open();
+        failed = wb_assign(parameter, wb_full(i, 4)) || wb_eval(parameter);
+        wb_scope_close(s);
+    }
+    *(atomic_bool *)end = true;
+    return NULL;
+}
+
+/* What is read of a variable is the value of one assignment, or an error. */
+TEST(reads_beside_assignments)
+{
+    pthread_t thread;
+    atomic_bool end = false;
+    float got[4];
+    make();
+    failed = 0;
+    assert_int_equal(pthread_create(&thread, NULL, assigns_often, &end), 0);
+    bool one = true;
+    for (int i = 0; !end; i++) {
+        wb_scope *s = wb_scope_open();
+        wb_tensor *copy = i & 1 ? wb_variable(parameter) : parameter;
+        if (copy && !wb_copy_out(copy, got, sizeof got))
+            one &= got[0] == got[1] && got[0] == got[2] && got[0] == got[3];
+        if (wb_scope_close(s)) one = false;
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(failed, 0);
+    assert_true(one);
+    assert_true(wb_at(parameter, 0) == 1999);
+    assert_int_equal(parameter->readers, 0);
+}
+
 int main(void) { return run_all_cases(); }

@@ -245,7 +245,7 @@ static wb_tensor *total(wb__gradient_walk *w, int node)
 
 static int wrt_index(const wb__gradient_walk *w, const wb_tensor *x)
 {
-    const bool is_version = x->variable && !(x->flags & WB__GONE);
+    const bool is_version = x->variable && !wb__is_gone(x);
     int i = is_version ? wb__pointer_map_get(&w->wanted, x->variable) : -1;
     return i >= 0 || !w->wants_tensors ? i : wb__pointer_map_get(&w->wanted, x);
 }
@@ -325,7 +325,7 @@ static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *gra
 {
     for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
-        if (!(x->flags & WB__GONE) || !x->variable) continue;
+        if (!wb__is_gone(x) || !x->variable) continue;
         int which = wb__pointer_map_get(&w->wanted, x->variable);
         if (which < 0 || which >= n || grads[which]) continue;
         wb__fail(WB_ERROR_VERSION,
