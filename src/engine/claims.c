@@ -71,11 +71,13 @@ static inline void make_settled(wb_tensor *v)
  * second at most, since a function of the program in there may wait for this thread. */
 atomic_bool wb__several;
 atomic_int wb__alone;
+static _Atomic long first;              /* the number of that thread */
 
 void wb__claims_thread(void)
 {
     static atomic_bool any;
     if (!atomic_exchange(&any, true)) {
+        atomic_store(&first, wb__this_thread()->number);
         if (!wb__system_barrier(true)) atomic_store(&wb__several, true);
         return;
     }
@@ -128,13 +130,20 @@ void wb__read_input_end(wb_tensor *x, wb__reading reads, int forks)
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 
+/* Whether another thread reads v, or may do so in what it has begun alone. */
+static bool is_read(const wb_tensor *v)
+{
+    return atomic_load(&v->readers) ||
+           (atomic_load(&wb__alone) && atomic_load(&first) != wb__this_thread()->number);
+}
+
 /* Waits until no other thread reads v: first it only lets other threads run, then it sleeps. */
 static bool wait_for_readers(const wb_tensor *v)
 {
     enum { TURNS = 100, SHORT = 50 * 1000, LONG = 1000 * 1000 };      /* nanoseconds */
     const double begun = wb__now();
     struct timespec pause = {.tv_nsec = SHORT};
-    for (int i = 0; atomic_load(&v->readers); i++) {
+    for (int i = 0; is_read(v); i++) {
         if (wb__now() - begun > wb__claim_waits) return false;
         if (i < TURNS) {
             sched_yield();
@@ -165,7 +174,7 @@ static inline int claim(wb_tensor *v, const char *what)
     }
     writer = 0;
     if (!atomic_compare_exchange_strong(&v->writer, &writer, me)) return taken(v, writer, what);
-    if (wb__unlikely(atomic_load(&v->readers)) && !wait_for_readers(v)) {
+    if (wb__unlikely(is_read(v)) && !wait_for_readers(v)) {
         atomic_store(&v->writer, 0);
         return wb__fail(WB_ERROR_ARGUMENT, "%s: another thread has evaluated with %s%s%s for %g s: "
                         "wait for that thread, or train a copy of the model (wb_clone)", what,

@@ -187,7 +187,7 @@ static inline bool wb__is_alone(void)
 static inline void wb__alone_add(int n)
 {
     const int now = atomic_load_explicit(&wb__alone, memory_order_relaxed);
-    atomic_store_explicit(&wb__alone, now + n, memory_order_relaxed);
+    atomic_store_explicit(&wb__alone, now + n, memory_order_release);   /* of what it had begun */
 }
 /* True: no other thread has used the library, and none begins to until wb__alone_end: there is
  * nobody to count readers for. */
