@@ -26,12 +26,6 @@ _Atomic uint16_t wb__forks;
 static _Atomic long survivor;           /* the number of the thread that called fork, or 0 */
 static wb__mutex settling = WB__MUTEX_INIT;
 
-void wb__claims_in_child(void)
-{
-    atomic_store(&survivor, wb__thread_now ? wb__thread_now->number : 0);
-    atomic_fetch_add(&wb__forks, 1);
-}
-
 /* The writes that the lost thread had not finished are not made: v has the version in its memory.
  * The references of that thread stay, as all that it had. */
 static void forget_writer(wb_tensor *v)
@@ -72,6 +66,14 @@ static inline void make_settled(wb_tensor *v)
 atomic_bool wb__several;
 atomic_int wb__alone;
 static _Atomic long first;              /* the number of that thread */
+
+void wb__claims_in_child(void)
+{
+    const long me = wb__thread_now ? wb__thread_now->number : 0;
+    atomic_store(&survivor, me);
+    if (me != atomic_load(&first)) atomic_store(&wb__alone, 0);
+    atomic_fetch_add(&wb__forks, 1);
+}
 
 void wb__claims_thread(void)
 {

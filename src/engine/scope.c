@@ -276,7 +276,7 @@ static bool add(survivors *list, wb_tensor *x)
 static bool unfinished(const wb_tensor *x)
 {
     if (!wb__is(x, &wb__tensor_class) || wb_is_none(x) || x->op == WB__OP_variable) return false;
-    const bool has_storage = wb__has_storage(x);        /* before the flags, as wb__set_gone says */
+    const bool has_storage = wb__has_storage(x);        /* before the flags, see wb__set_gone */
     if (wb__flags_of(x) & (WB__GONE | WB__PENDING)) return false;
     return !has_storage || x->n_in;
 }
