@@ -3,6 +3,7 @@
 
 #include "engine/tensor.h"
 #include "optim/optim.h"
+#include "tree/tree.h"
 
 /* Returns the result l of the program's loss function if it is one floating number, else NULL with
  * the error set. */
@@ -99,7 +100,10 @@ static int claim(const wb__leaf *leaf, void *ctx)
 
 int wb__claim_model(void *model, wb__claimed *c)
 {
-    return wb__walk("train", model, NULL, WB__DISTINCT | WB__NAMELESS, claim, c);
+    wb__mutex_lock(&wb__replacing);
+    const int status = wb__walk("train", model, NULL, WB__DISTINCT | WB__NAMELESS, claim, c);
+    wb__mutex_unlock(&wb__replacing);
+    return status;
 }
 
 void wb__unclaim_model(wb__claimed *c)

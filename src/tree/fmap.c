@@ -153,12 +153,19 @@ static bool alike(const char *what, const char *path, const wb_tensor *old, cons
     return false;
 }
 
-static void replace(wb__branch *of, wb__child *child, wb_tensor *x)
+wb__mutex wb__replacing = WB__MUTEX_INIT;
+
+/* Claims the old tensor, which another thread may train.  Returns 0 or an error code. */
+static int replace(const char *what, wb__branch *of, wb__child *child, wb_tensor *x)
 {
-    void *old = child->object;
+    wb_tensor *old = child->object, *v = old->op == WB__OP_variable ? old : NULL;
+    const int status = v ? wb__claim(v, what) : 0;
+    if (status) return status;
     if (old != x) wb__setting_count(&of->replaced);
     child->object = wb__ref(x);
+    if (v) wb__unclaim(v);
     wb__unref(old);
+    return 0;
 }
 
 int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
@@ -166,23 +173,27 @@ int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
     WB__EDGE;
     if (WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__branch *of;
+    wb__mutex_lock(&wb__replacing);
     wb__child *child = tensor_at("set", layer, path, &of);
-    if (!child || !wb__operand("set", x)) return wb_error_code();
-    wb_tensor *old = child->object;
-    if (!alike("set", path, old, x)) return wb_error_code();
-    wb_tensor *v = wb_variable(x);
-    if (!v) return wb_error_code();
-    v->flags |= wb__kept_flags(old);
-    replace(of, child, v);
-    return 0;
+    const bool good = child && wb__operand("set", x) && alike("set", path, child->object, x);
+    wb__mutex_unlock(&wb__replacing);
+    wb_tensor *v = good ? wb_variable(x) : NULL;        /* may call the program */
+    if (!v) return (int)wb_error_code();
+    wb__mutex_lock(&wb__replacing);
+    v->flags |= wb__kept_flags(child->object);
+    const int status = replace("set", of, child, v);
+    wb__mutex_unlock(&wb__replacing);
+    return status;
 }
 
 int wb_tie(wb_layer *layer, const char *path, const char *same_as)
 {
     wb__branch *of;
+    wb__mutex_lock(&wb__replacing);
     wb__child *child = tensor_at("tie", layer, path, &of),
               *to = child ? tensor_at("tie", layer, same_as, NULL) : NULL;
-    if (!to || !alike("tie", path, child->object, to->object)) return wb_error_code();
-    replace(of, child, to->object);
-    return 0;
+    const bool good = to && alike("tie", path, child->object, to->object);
+    const int status = good ? replace("tie", of, child, to->object) : (int)wb_error_code();
+    wb__mutex_unlock(&wb__replacing);
+    return status;
 }

@@ -8,6 +8,7 @@
 #ifndef WB__TREE_H
 #define WB__TREE_H
 
+#include "base/mutex.h"
 #include "base/pointer_map.h"
 #include "base/text.h"
 #include "engine/tensor.h"
@@ -86,6 +87,7 @@ bool wb__struct_type_is_whole(const char *what, const wb_struct_type *type);
 /* Returns the child of `object` at a path, which must not be "". Sets *of to the branch that has
  * the child; `of` may be NULL. Returns NULL, with the error set, if there is no such child. */
 wb__child *wb__child_at(const char *what, void *object, const char *path, wb__branch **of);
+extern wb__mutex wb__replacing;         /* held while wb_set or wb_tie replaces a child */
 /* While wb_compile records a function, notes that the function depends on which objects are the
  * children of the branch. */
 static inline void wb__branch_used(wb__branch *node) { wb__setting_counted(node, &node->replaced); }
