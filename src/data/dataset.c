@@ -108,8 +108,7 @@ static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
 {
     wb__field *f = &d->field[k];
     if (wb_eval_array(1, &x)) return false;
-    const wb_tensor *bound = wb__bind(x);
-    if (x != bound || x->variable) x = wb__copied(x, wb__device_of(x));
+    if (x->op == WB__OP_variable || x->variable) x = wb__copied(x, wb__device_of(x));
     else if (x->n_in || !x->device) x = wb__as_constant(x);
     if (!x) return false;
     if (k > X && x->device != d->device) {

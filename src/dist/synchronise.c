@@ -140,16 +140,21 @@ int wb__comparing_agree(void)
 static int checksum_of(wb_tensor *x, int64_t *sum)
 {
     const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
-    const unsigned char *values = wb_data(x);
+    wb__value_read r;
+    const wb_tensor *from = wb__value_begin("distributed_synchronize", x, &r);
+    if (!from) return wb_error_code();
+    const unsigned char *values = wb__storage_read(from->storage);
+    const int status = values ? 0 : wb__error_or(WB_ERROR_MEMORY);
+    if (values) values += from->offset;
     uint64_t h = bytes;
-    if (!values) return wb_error_code();
-    for (size_t i = 0; i < bytes; i += sizeof h) {
+    for (size_t i = 0; !status && i < bytes; i += sizeof h) {
         uint64_t word = 0;
         memcpy(&word, values + i, WB__MIN(sizeof word, bytes - i));
         h = wb__mix(h, word);
     }
+    wb__value_end(&r);
     *sum = (int64_t)(h >> 1);
-    return 0;
+    return status;
 }
 
 /* Logs the variables whose checksums differ, on each rank that has WEBER_DEBUG=dist. */
@@ -193,11 +198,9 @@ int wb__from_rank(void *values, wb_dtype dtype, int64_t n, int root)
 static int share_variable(wb_tensor *x, int root)
 {
     const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
-    const void *values = wb_data(x);
-    void *copy = values ? wb__alloc_aligned(bytes + 1) : NULL;
-    if (!copy) return wb__error_or(WB_ERROR_MEMORY);
-    memcpy(copy, values, bytes);
-    int status = wb__from_rank(copy, (wb_dtype)x->dtype, x->size, root);
+    void *copy = wb__alloc_aligned(bytes + 1);
+    int status = copy ? wb_copy_out(x, copy, bytes) : WB_ERROR_MEMORY;
+    if (!status) status = wb__from_rank(copy, (wb_dtype)x->dtype, x->size, root);
     if (!status && wb__world()->rank != root) status = wb__overwrite(x, copy, bytes);
     wb__free(copy);
     return status;

@@ -165,14 +165,12 @@ static void *address_of(const wb_tensor *x)
 }
 
 /* Performs *c for the values of x on its device, which the communicator must take. */
-static wb_tensor *perform_on_device(const char *what, wb_tensor *x, wb__collective *c)
+static wb_tensor *perform_on_device(const char *what, const wb_tensor *from, wb__collective *c)
 {
-    const wb_tensor *from = wb__evaluated(what, x);
-    if (!from) return NULL;
     const wb_device *d = from->storage->device;
-    wb_tensor *y = wb__empty_on(d, (wb_dtype)x->dtype, x->ndim, x->dims);
+    wb_tensor *y = wb__empty_on(d, (wb_dtype)from->dtype, from->ndim, from->dims);
     if (!y) return NULL;
-    const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+    const size_t bytes = (size_t)from->size * wb__dtype_size((wb_dtype)from->dtype);
     int status = 0;
     if (c->kind == WB__COLLECT_BROADCAST)
         status = d->backend->copy(d, y->storage->data, (size_t)y->offset, d, from->storage->data,
@@ -194,15 +192,19 @@ static wb_tensor *perform(const char *what, wb_tensor *x, wb__collective *c)
     c->communicator = wb__world();
     c->dtype = (wb_dtype)x->dtype;
     c->n = x->size;
-    if (wb__collective_takes(c->communicator, wb__device_of(x)))
-        return perform_on_device(what, x, c);
+    if (wb__collective_takes(c->communicator, wb__device_of(x))) {
+        wb__value_read r;
+        const wb_tensor *from = wb__value_begin(what, x, &r);
+        wb_tensor *y = from ? perform_on_device(what, from, c) : NULL;
+        if (from) wb__value_end(&r);
+        return y;
+    }
     const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
-    const void *values = wb_data(x);
-    void *to = values ? wb__alloc_aligned(bytes + 1) : NULL;
-    if (!to) return NULL;
-    c->from = values;
+    char *to = wb__alloc_aligned(2 * bytes + 1);        /* and from */
+    if (!to || wb_copy_out(x, to + bytes, bytes)) return wb__free(to), NULL;
+    c->from = to + bytes;
     c->to = to;
-    if (c->kind == WB__COLLECT_BROADCAST) memcpy(to, values, bytes);
+    if (c->kind == WB__COLLECT_BROADCAST) memcpy(to, c->from, bytes);
     const int status = wb__collective_end(wb__collective_begin(c));
     wb__collective_report(what);
     const wb_device *was = wb__use_device(wb__device_of(x));

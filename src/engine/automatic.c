@@ -34,7 +34,7 @@ static int find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
 {
     wb__order_begin(o);
     for (int i = 0; i < n; i++)
-        if (!wb__order_add(o, wb__bind(values[i]), is_made)) return WB_ERROR_MEMORY;
+        if (!wb__order_add(o, values[i], is_made)) return WB_ERROR_MEMORY;
     bool *reads = wb__alloc((size_t)o->n + 1);
     if (!reads) return WB_ERROR_MEMORY;
     for (int i = 0; i < o->n; i++) {
@@ -79,8 +79,9 @@ static bool has_no_inputs(const wb_tensor *x) { return !x->n_in || x->flags & WB
  * value. */
 enum { STALE = 1, LOST = 2 };
 
-/* The state of a tensor, and the name of a variable whose gone version the tensor depends on. */
-typedef struct { uint8_t state; const char *name; } history;
+/* The state of a tensor; the name of a variable whose gone version the tensor depends on, and the
+ * thread that has overwritten that. */
+typedef struct { uint8_t state; const char *name; long writer; } history;
 
 static void find_stale(const wb__order *o, history *p)
 {
@@ -88,12 +89,15 @@ static void find_stale(const wb__order *o, history *p)
         const wb_tensor *x = o->node[i];
         p[i] = (history){0};
         if (has_no_inputs(x)) {
-            if (wb__is_gone(x)) p[i] = (history){STALE | LOST, x->name};
+            if (wb__is_gone(x)) p[i] = (history){STALE | LOST, x->name, x->writer};
             continue;
         }
         for (uint32_t j = 0; j < x->n_in; j++) {
             const history *in = &p[wb__order_index(o, x->in[j], has_no_inputs)];
-            if (in->state & ~p[i].state) p[i].name = in->name;
+            if (in->state & ~p[i].state) {
+                p[i].name = in->name;
+                p[i].writer = in->writer;
+            }
             p[i].state |= in->state;
         }
         if (x->storage) p[i].state &= STALE;
@@ -102,7 +106,7 @@ static void find_stale(const wb__order *o, history *p)
 
 static void cut(wb_tensor *x, const history *p)
 {
-    x->flags |= WB__CUT;
+    wb__set_cut(x, p->writer);
     if (!x->name) x->name = p->name ? p->name : "a parameter";
     if (!x->storage) x->flags |= WB__GONE;
     wb__unconsumed_remove(x);
@@ -132,7 +136,7 @@ static void compute_old(const wb_scope *s)
     if (good && n) good = !wb__evaluate_keeping(n, old);
     for (int i = 0; i < n; i++) {
         if (good && old[i]->storage) {
-            old[i]->flags |= WB__CUT;
+            wb__set_cut(old[i], 0);
             wb__tensor_detach(old[i]);
         }
         wb__unref(old[i]);

@@ -125,9 +125,11 @@ static bool check_values(value_check *c, const wb_tensor *x)
 
 /* Checks the values of x if they are known and the host can read them; with WEBER_DEBUG=check it
  * evaluates x. */
-static bool check_readable(value_check *c, const wb_tensor *x)
+static bool check_readable(value_check *c, wb_tensor *index)
 {
     const wb__thread *t = wb__this_thread();
+    wb_tensor *x = wb__to_evaluate(c->what, index);
+    if (!x) return false;
     if (!wb__checks) {
         while (!x->storage && x->op == WB__OP_reshape) x = x->in[0];
         if (!x->storage || t->recording) return true;
@@ -135,9 +137,13 @@ static bool check_readable(value_check *c, const wb_tensor *x)
     }
     if (!x->storage) {
         if (t->recording) return true;
-        if (wb__evaluate_keeping(1, &(wb_tensor *){(wb_tensor *)(uintptr_t)x})) return false;
+        if (wb__evaluate_keeping(1, &x)) return false;
     }
-    return check_values(c, x);
+    wb__value_read r;
+    const wb_tensor *bound = wb__bind_begin(c->what, x, &r);
+    const bool good = bound && (!bound->storage || check_values(c, bound));
+    wb__value_end(&r);
+    return good;
 }
 
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound)
@@ -147,20 +153,19 @@ bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound)
 
 bool wb__labels_below(const char *what, wb_tensor *labels, int64_t bound, const int64_t *except)
 {
-    const wb_tensor *x = wb__bind(labels);
     if (!wb__checks && !wb__this_thread()->training) return true;
-    return check_readable(&(value_check){.what = what, .bound = bound, .except = except}, x);
+    return check_readable(&(value_check){.what = what, .bound = bound, .except = except}, labels);
 }
 
 bool wb__offsets_ascend(const char *what, wb_tensor *offsets, int64_t bound)
 {
     value_check c = {.what = what, .bound = bound, .ascending = true};
-    return check_readable(&c, wb__bind(offsets));
+    return check_readable(&c, offsets);
 }
 
 bool wb__known_below(const char *what, wb_tensor *index, int64_t bound)
 {
-    return check_readable(&(value_check){.what = what, .bound = bound}, wb__bind(index));
+    return check_readable(&(value_check){.what = what, .bound = bound}, index);
 }
 
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y)

@@ -99,6 +99,16 @@ static int taken(const wb_tensor *v, long writer, const char *what)
                     wb__this_thread()->number);
 }
 
+bool wb__overwritten_by_another(const char *what, const wb_tensor *x)
+{
+    const long me = wb__this_thread()->number, writer = atomic_load(&x->writer);
+    if (!writer || writer == me) return false;
+    wb__fail(WB_ERROR_VERSION, "%s: thread %ld has written %s since this thread, %ld, used it for "
+             "%s: wait until that thread is done, or use a copy of the model (wb_clone)", what,
+             writer, x->name ? x->name : "a parameter", me, wb_describe(x));
+    return true;
+}
+
 wb__reading wb__read_begin(wb_tensor *v, const char *what)
 {
     make_settled(v);
@@ -116,18 +126,6 @@ void wb__read_end(wb_tensor *v, int forks)
 {
     if (wb__likely(forks == wb__fork_number()))
         atomic_fetch_sub_explicit(&v->readers, 1, memory_order_release);
-}
-
-int wb__read_input(wb_tensor *x, wb__reading *reads)
-{
-    *reads = WB__READS_OWN;
-    if (x && x->op == WB__OP_variable) *reads = wb__read_begin(x, "call_compiled");
-    return *reads ? 0 : (int)wb_error_code();
-}
-
-void wb__read_input_end(wb_tensor *x, wb__reading reads, int forks)
-{
-    if (reads == WB__READS_COUNTED) wb__read_end(x, forks);
 }
 
 /* ---- claims ---------------------------------------------------------------------------------- */
@@ -160,6 +158,16 @@ static bool wait_for_readers(const wb_tensor *v)
 bool wb__is_claimed(const wb_tensor *v)
 {
     return atomic_load_explicit(&v->writer, memory_order_relaxed) == wb__this_thread()->number;
+}
+
+wb_tensor *wb__to_evaluate(const char *what, wb_tensor *x)
+{
+    if (x->op != WB__OP_variable) return x;
+    if (wb__is_claimed(x)) return x->current;
+    make_settled(x);
+    const long w = atomic_load_explicit(&x->writer, memory_order_relaxed);
+    if (w) taken(x, w, what);
+    return w ? NULL : x;
 }
 
 /* Of a variable that is settled. */

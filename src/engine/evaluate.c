@@ -88,6 +88,7 @@ static void end_version(wb_tensor *old, const wb_tensor *v)
 {
     wb__storage *s = old->storage;
     old->name = v->name;
+    atomic_store_explicit(&old->writer, wb__this_thread()->number, memory_order_relaxed);
     wb__set_gone(old);
     wb__storage_unref(s);
     wb__unref(old);
@@ -210,19 +211,6 @@ int wb__new_version(wb_tensor *v)
     return 0;
 }
 
-int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
-{
-    if (wb__unrecordable("load", WB__ACTS)) return wb_error_code();
-    if (bytes != (size_t)v->size * wb__dtype_size((wb_dtype)v->dtype))
-        return wb__fail(WB_ERROR_SHAPE, "%zu bytes for %s", bytes, wb_describe(v));
-    if (wb__guard_confirm()) return wb_error_code();
-    if (v->current != v->live && wb__evaluate(0, NULL, NULL)) return wb_error_code();
-    const int status = wb__own_memory(v);
-    if (status) return status;
-    wb__storage_written(v->storage);
-    return bytes ? v->device->backend->upload(v->device, v->storage->data, 0, values, bytes) : 0;
-}
-
 /* ---- unconsumed results ---------------------------------------------------------------------- */
 
 /* What the value of an unevaluated tensor depends on.  READS: a version that is about to be
@@ -287,8 +275,11 @@ static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
 static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
 {
     *n_roots = 0;
-    for (int i = 0; i < n; i++)
-        if (add_root(wb__bind(tensors[i]), n_roots)) return WB_ERROR_MEMORY;
+    for (int i = 0; i < n; i++) {
+        wb_tensor *root = wb__to_evaluate("evaluation", tensors[i]);
+        if (!root) return WB_ERROR_ARGUMENT;
+        if (add_root(root, n_roots)) return WB_ERROR_MEMORY;
+    }
     if (!t->n_pending || !t->unconsumed) return 0;
     wb__order_begin(&mine.side);
     return add_unconsumed(t, n, n_roots);
@@ -477,6 +468,7 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
     mine.request.guard = NULL;
     if (wb__unrecordable("evaluation", WB__READS)) return wb_error_code();
     status = collect(t, n, tensors, &n_roots);
+    if (status == WB_ERROR_ARGUMENT) return status;     /* the pending writes stay */
     const bool guarded = !guard && pending && t->guard;
     if (guarded) guard = t->guard;
     if (!status && guard && !guard->storage) status = add_root(guard, &n_roots);
@@ -501,7 +493,8 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 {
     const int status = wb__evaluate_sliced(n, tensors);
-    return status ? status : evaluate(n, tensors, guard ? wb__bind(guard) : NULL);
+    if (!status && guard && !(guard = wb__version("evaluation", guard))) return WB_ERROR_ARGUMENT;
+    return status ? status : evaluate(n, tensors, guard);
 }
 
 int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }
@@ -566,7 +559,9 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
     const wb_device *d = n ? wb__device_of(mine.roots[0]) : wb_default_device();
     if (!status) status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
     if (status) return status;
-    wb__plan *p = wb__plan_find(&mine.request);
+    status = wb__leaves_begin(&mine.request);
+    wb__plan *p = status ? NULL : wb__plan_find(&mine.request);
+    wb__leaves_end(&mine.request);
     if (!p) return wb__error_or(WB_ERROR_MEMORY);
     out->arena = p->arena_bytes + p->workspace_bytes;
     out->outputs = p->result_bytes;

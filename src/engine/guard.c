@@ -72,7 +72,7 @@ static wb_tensor *both_finite(wb__thread *t, wb_tensor *x, wb_tensor *y)
 int wb__guard_pending(wb_tensor *guard, const char *what)
 {
     wb__thread *t = wb__this_thread();
-    guard = wb__bind(guard);
+    if (!(guard = wb__version("update", guard))) return (int)wb_error_code();
     if (t->guard == guard) return 0;
     if (t->guard && wb__device_of(t->guard) != wb__device_of(guard)) {
         const int status = wb__evaluate_keeping(0, NULL);       /* guards on two devices are not

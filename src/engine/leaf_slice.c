@@ -86,7 +86,6 @@ enum { LARGE = 1 << 24 };               /* elements of a tensor that may be too 
 static wb_tensor *sliced(wb_tensor *x)
 {
     bool slice = false;
-    x = wb__bind(x);
     for (; !wb__is_leaf(x) && wb__is_view_op((wb__op)x->op); x = x->in[0])
         slice |= x->op == WB__OP_slice;
     if (!slice || wb__is_leaf(x) || !x->device) return NULL;

@@ -1,6 +1,7 @@
 /* Copies between devices. wb_to copies to another device during the call, not at the next
  * evaluation.  Its result has the source as an input, so that gradients pass through. */
 #include "engine/gradient/gradient.h"
+#include "engine/request.h"
 
 #include <string.h>
 
@@ -52,6 +53,16 @@ wb_tensor *wb__as_constant(const wb_tensor *x)
     return wb__constant_on(x->storage, x->offset, x);
 }
 
+wb_tensor *wb__constant_of(const char *what, wb_tensor *x)
+{
+    wb__value_read r;
+    const wb_tensor *bound = wb__bind_begin(what, x, &r);
+    wb_tensor *made = bound && bound->storage ? wb__as_constant(bound) : NULL;
+    if (bound && wb__is_gone(bound)) wb__gone(bound);
+    wb__value_end(&r);
+    return made;
+}
+
 static wb_tensor *copied(wb_tensor *x, const wb_device *d)
 {
     wb_tensor *from = known(x);
@@ -68,11 +79,9 @@ static wb_tensor *copied(wb_tensor *x, const wb_device *d)
 
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d)
 {
-    if (x->op != WB__OP_variable) return copied(x, d);
-    const int forks = wb__fork_number();
-    const wb__reading reads = wb__read_begin(x, "copy");
-    wb_tensor *made = reads ? copied(x, d) : NULL;
-    if (reads == WB__READS_COUNTED) wb__read_end(x, forks);
+    wb__value_read r;
+    wb_tensor *made = wb__bind_begin("copy", x, &r) ? copied(x, d) : NULL;
+    wb__value_end(&r);
     return made;
 }
 
@@ -134,7 +143,7 @@ void wb__grad_moved(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const b
     if (wanted[0]) out[0] = wb__tensor_to(g, wb__device_of(node->in[0]), WB_KEEP);
 }
 
-/* ---- memory that other libraries read -------------------------------------------------------- */
+/* ---- writes to the memory of a variable ------------------------------------------------------ */
 
 int wb__take_memory(wb_tensor *v)
 {
@@ -151,4 +160,21 @@ int wb__take_memory(wb_tensor *v)
     wb__storage_unref(lent);
     wb__storage_unref(lent);
     return 0;
+}
+
+int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
+{
+    if (wb__unrecordable("load", WB__ACTS)) return wb_error_code();
+    if (bytes != (size_t)v->size * wb__dtype_size((wb_dtype)v->dtype))
+        return wb__fail(WB_ERROR_SHAPE, "%zu bytes for %s", bytes, wb_describe(v));
+    if (wb__guard_confirm()) return wb_error_code();
+    int status = wb__claim(v, "load");
+    if (status) return status;
+    if (v->current != v->live) status = wb__evaluate(0, NULL, NULL);
+    if (!status) status = wb__own_memory(v);
+    if (!status) wb__storage_written(v->storage);
+    if (!status && bytes)
+        status = v->device->backend->upload(v->device, v->storage->data, 0, values, bytes);
+    wb__unclaim(v);
+    return status;
 }

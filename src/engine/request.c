@@ -22,6 +22,7 @@ void wb__request_free(wb__request *r)
 
 int wb__gone(const wb_tensor *x)
 {
+    if (wb__overwritten_by_another("evaluation", x)) return WB_ERROR_VERSION;
     if (x->flags & WB__CUT)
         return wb__fail(WB_ERROR_VERSION,
                         "%s was asked for, which was made from a value of %s that has been "

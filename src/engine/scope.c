@@ -349,7 +349,7 @@ static int finish(survivors *list)
     else status = wb__evaluate_survivors(list->n, list->x);
     for (int i = list->n - 1; i >= 0; i--) {
         if (list->x[i]->storage) { /* an evaluated tensor loses its inputs */
-            if (list->x[i]->n_in) list->x[i]->flags |= WB__CUT;
+            if (list->x[i]->n_in) wb__set_cut(list->x[i], 0);
             wb__tensor_detach(list->x[i]);
         }
         wb__unref(list->x[i]);

@@ -60,15 +60,15 @@ void wb__forms_drop(wb__storage *s);            /* forms.c */
 void wb__forms_lend(wb__storage *s);            /* others may write the values from now on */
 void wb__storage_written(wb__storage *s);       /* drops the host's copy and the prepared forms */
 
-/* Returns wb__bind(x), evaluated, or NULL on failure.  Messages begin with `what`. */
-wb_tensor *wb__evaluated(const char *what, wb_tensor *x);
-/* As wb__evaluated.  If it does not return NULL, no other thread writes the value until
- * wb__value_end. */
+/* Returns wb__bind(x), evaluated, or NULL on failure.  Messages begin with `what`.  If it does not
+ * return NULL, no other thread writes the value until wb__value_end. */
 typedef struct {
     wb_tensor *counted;                 /* a variable that this thread reads (claims.c), or NULL */
     int forks;
 } wb__value_read;
 wb_tensor *wb__value_begin(const char *what, wb_tensor *x, wb__value_read *r);
+/* As wb__value_begin, but x may be not evaluated.  wb__value_end may be called also if it fails. */
+wb_tensor *wb__bind_begin(const char *what, wb_tensor *x, wb__value_read *r);
 void wb__value_end(const wb__value_read *r);
 /* wb_item, for functions that must not throw. */
 double wb__item(wb_tensor *x);
@@ -123,6 +123,8 @@ struct wb_tensor {
         wb__number number[2];       /* the value of a literal, the eps of a normalise, or
                                        the key and counter of random numbers */
         struct {                    /* of a variable: who trains it (claims.c) */
+            /* Of a version that is gone, and of what was made from one (WB__CUT): the thread that
+             * has overwritten it, or 0. */
             _Atomic long writer;
             _Atomic uint32_t readers;
             _Atomic uint16_t forks;
@@ -165,7 +167,9 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
                          wb_tensor *const *in, int n_attr, const int64_t *attr, int n_numbers,
                          const wb__number *numbers);
 
-/* Returns the operand for operations: a variable's current version, or x itself. */
+/* Returns the operand for operations: a variable's current version, or x itself.  Only for a
+ * variable that this thread has claimed, or counts as read, or to compare the pointer: another
+ * thread may free the version. */
 static inline wb_tensor *wb__bind(wb_tensor *x)
 {
     return x->op == WB__OP_variable ? x->current : x;
@@ -174,6 +178,13 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
 /* claims.c: a variable that one thread trains is not used by another.  Messages begin with `what`.
  * Whether this thread has claimed v. */
 bool wb__is_claimed(const wb_tensor *v);
+/* As wb__bind, with a version that lives until the scope closes.  NULL: another thread has claimed
+ * x. */
+wb_tensor *wb__version(const char *what, wb_tensor *x);
+/* Returns what an evaluation of x computes: wb__bind(x) if this thread has claimed x, whose writes
+ * may be pending.  Else x itself, whose value is in its memory if it is a variable.  NULL: another
+ * thread has claimed it. */
+wb_tensor *wb__to_evaluate(const char *what, wb_tensor *x);
 /* Called by each thread at its start. */
 void wb__claims_thread(void);
 /* Whether no other thread has used the library.  claims.c has how the two meet. */
@@ -218,10 +229,6 @@ static inline int wb__fork_number(void)
 }
 void wb__claims_in_child(void);         /* for wb__at_fork */
 extern double wb__claim_waits;
-/* wb__read_begin of x if that is a variable, for wb_call_compiled; else *reads is WB__READS_OWN,
- * also if x is NULL.  Returns 0 or an error code. */
-int wb__read_input(wb_tensor *x, wb__reading *reads);
-void wb__read_input_end(wb_tensor *x, wb__reading reads, int forks);
 /* Claims v for this thread, and waits until no other one uses it.  Returns 0 or an error code.
  * Claims of one thread are counted. */
 int wb__claim(wb_tensor *v, const char *what);
@@ -229,6 +236,10 @@ void wb__unclaim(wb_tensor *v);
 /* The claim of the pending writes to v, one for all. */
 int wb__claim_write(wb_tensor *v);
 void wb__unclaim_write(wb_tensor *v);
+
+/* Whether another thread has overwritten x, a version that is gone, or what x was made from
+ * (WB__CUT).  If so, sets the error. */
+bool wb__overwritten_by_another(const char *what, const wb_tensor *x);
 
 /* The flags of a tensor that may be a version, which another thread ends (wb__set_gone). */
 static inline unsigned wb__flags_of(const wb_tensor *x)
@@ -256,6 +267,12 @@ static inline void wb__set_gone(wb_tensor *x)
 {
     __atomic_store_n(&x->flags, (uint16_t)(x->flags | WB__GONE), __ATOMIC_RELEASE);
     __atomic_store_n(&x->storage, NULL, __ATOMIC_RELEASE);
+}
+/* Of a tensor that loses its inputs, and is not computed any more. */
+static inline void wb__set_cut(wb_tensor *x, long writer)
+{
+    x->flags |= WB__CUT;
+    atomic_store_explicit(&x->writer, writer, memory_order_relaxed);
 }
 static inline bool wb__is_gone(const wb_tensor *x)
 {
@@ -320,6 +337,9 @@ wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int n
 
 /* Returns a constant without inputs that shares the memory of x, which is evaluated. */
 wb_tensor *wb__as_constant(const wb_tensor *x);
+/* As wb__as_constant, for x that may be a variable of which another thread writes the value.
+ * NULL: that, or another failure. */
+wb_tensor *wb__constant_of(const char *what, wb_tensor *x);
 /* Returns a constant on d with a copy of the value of x. */
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
 /* Returns x with dtype t, for a copy to d. The result is on x's device, or on d if x's device lacks

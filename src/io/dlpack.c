@@ -68,13 +68,11 @@ static void describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
     }
 }
 
-/* Evaluates x and, on a GPU, waits for its device. Holds the storage of x and marks it as lent;
- * give_back undoes both. Sets *from to the evaluated tensor. NULL with the error set. */
-static lent *lend(wb_tensor *x, const wb_tensor **from)
+/* On a GPU waits for the device of x, which is evaluated.  Holds the storage of x and marks it as
+ * lent; give_back undoes both.  NULL with the error set. */
+static lent *lend(const wb_tensor *x)
 {
-    *from = wb__evaluated("to_dlpack", x);
-    if (!*from) return NULL;
-    wb__storage *s = (*from)->storage;
+    wb__storage *s = x->storage;
     const wb__backend *backend = s->device->backend;
     if (backend->is_gpu && !backend->share)
         return wb__fail_null(WB_ERROR_UNSUPPORTED,
@@ -91,10 +89,21 @@ static lent *lend(wb_tensor *x, const wb_tensor **from)
     return l;
 }
 
+/* Lends the value of x, and describes it in one of the two structs.  NULL with the error set. */
+static lent *lend_value(wb_tensor *x, bool versioned)
+{
+    wb__value_read r;
+    const wb_tensor *from = wb__value_begin("to_dlpack", x, &r);
+    if (!from) return NULL;
+    lent *l = lend(from);
+    if (l) describe(l, from, versioned ? &l->as.versioned.tensor : &l->as.unversioned.tensor);
+    wb__value_end(&r);
+    return l;
+}
+
 struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x)
 {
-    const wb_tensor *from;
-    lent *l = lend(x, &from);
+    lent *l = lend_value(x, true);
     if (!l) return NULL;
     struct DLManagedTensorVersioned *m = &l->as.versioned;
     m->version.major = WB__DL_MAJOR;
@@ -102,19 +111,16 @@ struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x)
     m->ctx = l;
     m->deleter = delete_versioned;
     m->flags = WB__DL_READ_ONLY;
-    describe(l, from, &m->tensor);
     return m;
 }
 
 struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x)
 {
-    const wb_tensor *from;
-    lent *l = lend(x, &from);
+    lent *l = lend_value(x, false);
     if (!l) return NULL;
     struct DLManagedTensor *m = &l->as.unversioned;
     m->ctx = l;
     m->deleter = delete_unversioned;
-    describe(l, from, &m->tensor);
     return m;
 }
 

@@ -90,23 +90,30 @@ wb_tensor *wb__weighted(const wb__loss_weights *w, wb_agg agg, wb_tensor *values
 
 /* ---- the loss of quantiles ------------------------------------------------------------------- */
 
-/* Checks the numbers of q if they are known and the host can read them. */
-static bool are_quantiles(const char *what, wb_tensor *q)
+static int check_quantiles(const void *values, int64_t n, void *ctx)
 {
-    const wb_tensor *x = wb__bind(q);
+    const wb_tensor *q = ctx;
+    const size_t bytes = wb__dtype_size((wb_dtype)q->dtype);
+    for (int64_t i = 0; i < n; i++) {
+        double number;
+        wb__convert(&number, WB_F64, (const char *)values + (size_t)i * bytes, (wb_dtype)q->dtype,
+                    1);
+        if (number > 0 && number < 1) continue;
+        return wb__fail(WB_ERROR_ARGUMENT, "quantile_loss: .quantiles has %g at [%lld]; it must be "
+                        "above 0 and below 1", number, (long long)i);
+    }
+    return 0;
+}
+
+/* Checks the numbers of q if they are known and the host can read them. */
+static bool are_quantiles(wb_tensor *q)
+{
+    const wb_tensor *x = wb__to_evaluate("quantile_loss", q);
+    if (!x) return false;
     if (!x->storage || wb__this_thread()->recording ||
         (x->device && !x->device->backend->host_visible))
         return true;
-    const char *at = wb__storage_read(x->storage);
-    const size_t bytes = wb__dtype_size((wb_dtype)x->dtype);
-    for (int64_t i = 0; at && i < x->size; i++) {
-        double number;
-        wb__convert(&number, WB_F64, at + x->offset + (size_t)i * bytes, (wb_dtype)x->dtype, 1);
-        if (number > 0 && number < 1) continue;
-        return !wb__fail(WB_ERROR_ARGUMENT, "%s: .quantiles has %g at [%lld]; it must be above 0 "
-                         "and below 1", what, number, (long long)i);
-    }
-    return at;
+    return !wb__read_in_parts(q, check_quantiles, q);
 }
 
 /* Reads the quantiles: a number, or a tensor for the last axis of yhat, to which y gets an axis.
@@ -131,7 +138,7 @@ static wb_tensor *read_quantiles(const wb_quantile_loss_options *o, const wb__gi
         return wb__fail_null(WB_ERROR_SHAPE, "%s: .quantiles is %s; it has a number for each "
                              "element of the last axis of yhat, %s", what, wb_describe(q),
                              wb_describe(yhat));
-    if (!are_quantiles(what, q)) return NULL;
+    if (!are_quantiles(q)) return NULL;
     if ((*y)->ndim == yhat->ndim - 1 && !(*y = wb_unsqueeze(*y, -1))) return NULL;
     const wb_tensor *t = *y;
     bool fits = t->ndim == yhat->ndim;

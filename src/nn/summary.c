@@ -79,7 +79,9 @@ static void note_call(wb__observer *observer, const wb_layer *l, int n, wb_tenso
     wb__pointer_map seen = {0};
     for (int i = 0; i < n; i++) wb__pointer_map_put(&seen, wb__bind(inputs[i]), 0);
     for (int i = 0; i < n_out; i++) {
-        c.flops += sum_flops(wb__bind(outputs[i]), &seen);
+        wb_tensor *y = wb__to_evaluate("summary", outputs[i]);
+        if (!y) o->status = (int)wb_error_code();
+        else c.flops += sum_flops(y, &seen);
         if (used < sizeof c.shape)
             used += (size_t)snprintf(c.shape + used, sizeof c.shape - used, "%s%s", i ? " " : "",
                                      wb_describe(outputs[i]));

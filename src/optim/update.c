@@ -563,7 +563,7 @@ static int evaluate(const update *u, wb_tree *grads)
     int status = wb__evaluate(n, all, guard);
     if (!status && guard && !isfinite(wb_item(guard)))      /* under WEBER_EAGER */
         status = WB_ERROR_NUMBER;
-    if (status == WB_ERROR_NUMBER && guard) wb__fail_guard(wb__bind(guard), what);
+    if (status == WB_ERROR_NUMBER && guard) wb__fail_guard(guard, what);
     wb__free(all);
     return status;
 }

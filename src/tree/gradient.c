@@ -61,7 +61,7 @@ static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, in
     for (int i = 0; reaches && i < l.n; i++) *reaches |= l.grads[i] != NULL;
     const wb__frame f = wb__frame_begin();
     made = wb__frame_end(f, wb__tree_map(wrt, result, &l));
-    if (made) made->loss = wb__ref(wb__bind(loss));
+    if (made) made->loss = wb__ref(wb__version("gradient", loss));
 end:
     wb__free(l.wrt);
     wb__free(l.grads);

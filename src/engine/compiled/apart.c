@@ -1,5 +1,6 @@
 /* The state of a thread is set aside and restored; see apart.h. */
 #include "engine/compiled/apart.h"
+#include "engine/graph.h"
 
 int wb__check_count(int n_out, int n)
 {
@@ -33,4 +34,32 @@ void wb__apart_end(const wb__apart *a)
     t->recording = a->recording;
     t->recorded = a->recorded;
     wb__use_device(a->device);
+}
+
+static bool known_or_elsewhere(const wb_tensor *x)
+{
+    return wb__is_leaf(x) || x->recorded != wb__this_thread()->recorded;
+}
+
+int wb__evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
+{
+    wb__order order = {0};
+    int n_captured = 0, status = 0;
+    wb__order_begin(&order);
+    for (int i = 0; i < n + t->n_pending && !status; i++)
+        if (!wb__order_add(&order, i < n ? out[i] : t->pending[i - n], known_or_elsewhere))
+            status = WB_ERROR_MEMORY;
+    for (int i = 0; i < order.n; i++) {
+        wb_tensor *x = order.node[i];
+        if (!wb__is_leaf(x) && x->recorded != t->recorded && x->device)
+            order.node[n_captured++] = x;
+    }
+    if (!status && n_captured) {
+        wb__apart apart;
+        wb__apart_begin(&apart, t->device);
+        status = wb__evaluate(n_captured, order.node, NULL);
+        wb__apart_end(&apart);
+    }
+    wb__order_free(&order);
+    return status;
 }

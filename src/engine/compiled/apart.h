@@ -22,4 +22,9 @@ void wb__apart_end(const wb__apart *a);
 /* Whether a compiled function gives n_out results: 0, or an error code. */
 int wb__check_count(int n_out, int n);
 
+/* Evaluates the tensors that f used and did not create, but not the assignments of f.  The tensors
+ * become constants of the recording.  (A tensor without a device is computed from literals, and
+ * stays part of the graph.) */
+int wb__evaluate_captured(wb__thread *t, int n, wb_tensor *const *out);
+
 #endif

@@ -39,7 +39,7 @@ typedef struct {
     int input;
     wb_tensor *tensor;                  /* holds a reference */
     int64_t at;                         /* byte of the tensor at which the buffer begins */
-    wb__reading reads;                  /* of a variable, during a replay */
+    wb__value_read reads;               /* during a replay */
 } leaf;
 
 typedef struct {
@@ -239,7 +239,7 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
 {
     r->n_out = n;
     for (int i = 0; i < n; i++) {
-        wb_tensor *x = wb__bind(out[i]);
+        wb_tensor *x = out[i];
         r->output[i] = -1;
         for (int k = 0; k < q->n_results; k++)
             if (q->results[k] == x) r->output[i] = k;
@@ -253,7 +253,7 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
  * set; for another tensor it is a new constant, which differs from every other tensor. */
 static wb_tensor *placeholder(wb_tensor *x, int i)
 {
-    if (!wb__number_kind_of(x)) return wb__as_constant(wb__bind(x));
+    if (!wb__number_kind_of(x)) return wb__constant_of("call_compiled", x);
     wb_tensor *number = wb__argument(x->number[0].f, (wb_dtype)x->dtype);
     if (!number) return NULL;
     number->flags |= x->flags & WB__WEAK;
@@ -277,37 +277,6 @@ static const wb_device *recorded_on(const wb__thread *t, int n, wb_tensor *const
     return d ? d : wb_default_device();
 }
 
-static bool known_or_elsewhere(const wb_tensor *x)
-{
-    return wb__is_leaf(x) || x->recorded != wb__this_thread()->recorded;
-}
-
-/* Evaluates the tensors that f used and did not create, but not the assignments of f.  The tensors
- * become constants of the recording.  (A tensor without a device is computed from literals, and
- * stays part of the graph.) */
-static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
-{
-    wb__order order = {0};
-    int n_captured = 0, status = 0;
-    wb__order_begin(&order);
-    for (int i = 0; i < n + t->n_pending && !status; i++)
-        if (!wb__order_add(&order, i < n ? out[i] : t->pending[i - n], known_or_elsewhere))
-            status = WB_ERROR_MEMORY;
-    for (int i = 0; i < order.n; i++) {
-        wb_tensor *x = order.node[i];
-        if (!wb__is_leaf(x) && x->recorded != t->recorded && x->device)
-            order.node[n_captured++] = x;
-    }
-    if (!status && n_captured) {
-        wb__apart apart;
-        wb__apart_begin(&apart, t->device);
-        status = wb__evaluate(n_captured, order.node, NULL);
-        wb__apart_end(&apart);
-    }
-    wb__order_free(&order);
-    return status;
-}
-
 /* Plans the graph that f built, without running it, and fills in the recording.  Returns 0 or an
  * error code. */
 static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *const *in)
@@ -315,7 +284,8 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     wb__thread *t = wb__this_thread();
     wb__request q = {0};
     wb_tensor *roots[OUTPUTS + 1];
-    for (int i = 0; i < n; i++) out[i] = wb__bind(out[i]);
+    for (int i = 0; i < n; i++)
+        if (!(out[i] = wb__version("call_compiled", out[i]))) return (int)wb_error_code();
     const wb_device *d = recorded_on(t, n, out);
     if (!d) return wb_error_code();
     for (int i = 0; i < n; i++)         /* a result without a device is computed from numbers only,
@@ -325,7 +295,7 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     memcpy(roots, out, (size_t)n * sizeof *roots);
     int n_roots = n;
     if (t->guard) roots[n_roots++] = t->guard;
-    int status = evaluate_captured(t, n_roots, roots);
+    int status = wb__evaluate_captured(t, n_roots, roots);
     if (wb__guard_may_be_late(t->guard, d)) {
         q.guard = t->guard;
         q.before = wb__guard_finite(d, t->guard);
@@ -469,17 +439,20 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
     return written ? wb__copied(x, x->storage->device) : x;
 }
 
+/* The tensor of a leaf; NULL: the guard of the step before. */
+static wb_tensor *tensor_of(const leaf *l, wb_tensor *const *in)
+{
+    return l->input < 0 ? l->tensor : in[l->input];
+}
+
 /* Sets the buffers of the prepared forms.  An input is a form's leaf too: a model may be one. */
 static void bind_forms(recording *r, wb_tensor *const *in)
 {
     const wb__plan *p = r->plan;
     const uint64_t run = p->n_forms ? wb__form_run() : 0;
-    for (int i = 0; i < p->n_forms; i++) {
-        const leaf *l = &r->leaves[p->forms[i].leaf];
-        const wb_tensor *x = l->input == BEFORE ? NULL
-                           : l->input == NO_INPUT ? l->tensor : wb__bind(in[l->input]);
-        r->buffers[p->arena + 1 + i] = wb__form_of(p, i, x, run);
-    }
+    for (int i = 0; i < p->n_forms; i++)
+        r->buffers[p->arena + 1 + i] =
+            wb__form_of(p, i, tensor_of(&r->leaves[p->forms[i].leaf], in), run);
 }
 
 /* Sets the buffers of a replay; makes the tensors of its results. */
@@ -499,7 +472,7 @@ static int bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **made)
         const leaf *l = &r->leaves[i];
         const wb_tensor *x = l->input == BEFORE ? before
                            : l->input == NO_INPUT ? l->tensor
-                           : apart_from_writes(r, wb__bind(in[l->input]));
+                           : apart_from_writes(r, in[l->input]);
         if (!x) return WB_ERROR_MEMORY;
         r->buffers[i] = wb__memory_of(x, l->at, &r->offsets[i]);
     }
@@ -537,13 +510,16 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
 /* As replay.  Claims the variables that it writes, and reads the others (claims.c). */
 static int replay_claimed(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
-    int status = 0, claimed = 0, begun = 0, forks = wb__fork_number(), alone = wb__alone_begin();
+    int status = 0, claimed = 0, begun = 0, alone = wb__alone_begin();
     for (; claimed < r->n_writes; claimed++)
         if ((status = wb__claim(r->writes[claimed].variable, "call_compiled"))) break;
-    for (; !status && !alone && begun < r->n_leaves; begun++)
-        if ((status = wb__read_input(r->leaves[begun].tensor, &r->leaves[begun].reads))) break;
+    for (; !status && !alone && begun < r->n_leaves; begun++) {
+        wb_tensor *x = tensor_of(&r->leaves[begun], in);
+        if (x && !wb__bind_begin("call_compiled", x, &r->leaves[begun].reads))
+            status = (int)wb_error_code();
+    }
     if (!status) status = replay(r, in, made);
-    while (begun--) wb__read_input_end(r->leaves[begun].tensor, r->leaves[begun].reads, forks);
+    while (begun--) wb__value_end(&r->leaves[begun].reads);
     while (claimed--) wb__unclaim(r->writes[claimed].variable);
     if (alone) wb__alone_end();
     return status;
@@ -563,9 +539,10 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
     for (int i = 0; status == WB__PLAN_AGAIN && i < c->n; i++)
         if (c->recordings[i] == r) drop(c, i);
     for (int i = 0; i < n_out && !status; i++) {
-        wb_tensor *other = r->output[i] < -1 ? wb__bind(in[-2 - r->output[i]]) : r->fixed[i];
-        out[i] = r->output[i] >= 0 ? made[r->output[i]] : wb__scope_give(wb__ref(other));
-        if (!out[i]) status = WB_ERROR_MEMORY;
+        const int from = r->output[i];
+        wb_tensor *other = from < -1 ? wb__version("call_compiled", in[-2 - from]) : r->fixed[i];
+        out[i] = from >= 0 ? made[from] : wb__scope_give(wb__ref(other));
+        if (!out[i]) status = wb__error_or(WB_ERROR_MEMORY);
     }
     return status;
 }
@@ -583,12 +560,10 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
         if (!wb__operand("call_compiled", in[i])) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__thread *t = wb__this_thread();
     if (t->recording) return call_inside(c, n_in, in, n_out, out);
-    for (int i = 0; i < n_in; i++) {
-        wb_tensor *x = wb__bind(in[i]);
-        int status = x->storage || wb__number_kind_of(x) ? 0 : wb__evaluate(1, &x, NULL);
-        if (status) return status;
-    }
-    int status = t->n_pending ? wb__evaluate_pending() : 0;
+    int status = 0;
+    for (int i = 0; i < n_in && !status; i++)
+        if (!in[i]->storage && !wb__number_kind_of(in[i])) status = wb__evaluate(1, in + i, NULL);
+    if (!status && t->n_pending) status = wb__evaluate_pending();
     if (status) return status;
     wb__mutex_lock(&c->lock);
     wb__error_kept kept;                /* set again if the call succeeds */

@@ -259,13 +259,15 @@ static bool is_bound(const wb__gradient_walk *w, const wb_tensor *x)
 static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *const *wrt)
 {
     for (int i = 0; i < n; i++) {
-        const wb_tensor *x = wrt[i]->op == WB__OP_variable ? wrt[i] : wb__bind(wrt[i]);
+        const wb_tensor *x = wrt[i];
         w->wants_tensors |= x->op != WB__OP_variable;
         if (!wb__pointer_map_put(&w->wanted, x, i)) return false;
     }
     wb__order_begin(&w->order);
-    for (int i = 0; w->bounded && i < n; i++)
-        if (!wb__order_add_end(&w->order, wb__bind(wrt[i]), is_leaf)) return false;
+    for (int i = 0; w->bounded && i < n; i++) {
+        wb_tensor *end = wb__version("gradient", wrt[i]);
+        if (!end || !wb__order_add_end(&w->order, end, is_leaf)) return false;
+    }
     if (w->beside && !wb__order_add_end(&w->order, w->beside, is_leaf)) return false;
     if (!wb__order_add(&w->order, loss, is_leaf)) return false;
     if (!wb__reserve(&w->states, &w->state_capacity, w->order.n, sizeof *w->states)) return false;
@@ -328,6 +330,7 @@ static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *gra
         if (!wb__is_gone(x) || !x->variable) continue;
         int which = wb__pointer_map_get(&w->wanted, x->variable);
         if (which < 0 || which >= n || grads[which]) continue;
+        if (wb__overwritten_by_another("gradient", x)) return true;
         wb__fail(WB_ERROR_VERSION,
                  "gradient: the loss was made from a value of %s, %s, that has been overwritten "
                  "since: take the gradient before the update, or call the model again",
@@ -345,22 +348,24 @@ static int gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **
     if (loss->size != 1)
         return wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s, not one number",
                         wb_describe(loss));
-    if (wb__bind(loss)->flags & WB__CUT && !wb__bind(loss)->name)
+    if (!(loss = wb__version("gradient", loss))) return (int)wb_error_code();
+    if (loss->flags & WB__CUT && !loss->name)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "gradient: the loss, %s, outlived the scope that it was made in, and only "
                         "its value is known: take the gradient before the scope closes",
                         wb_describe(loss));
-    if (wb__bind(loss)->flags & WB__CUT)
+    if (loss->flags & WB__CUT && wb__overwritten_by_another("gradient", loss))
+        return WB_ERROR_VERSION;
+    if (loss->flags & WB__CUT)
         return wb__fail(WB_ERROR_VERSION,
                         "gradient: the loss was made from a value of %s that has been overwritten "
                         "since: take the gradient before the update, or call the model again",
-                        wb__bind(loss)->name);
+                        loss->name);
     wb__gradient_walk w = begin_walk();
     w.bounded = bounded;
     w.beside = beside;
     const wb__frame f = wb__frame_begin();
     wb__this_thread()->busy++;
-    loss = wb__bind(loss);
     for (int i = 0; i < n; i++) grads[i] = NULL;
     bool good = prepare(&w, loss, n, wrt);
     if (good && w.states[w.order.n - 1].needed)
@@ -395,5 +400,6 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
 int wb__gradients_within(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads,
                          wb_tensor *beside)
 {
-    return gradients(loss, n, wrt, grads, true, wb__bind(beside));
+    if (!(beside = wb__version("gradient", beside))) return (int)wb_error_code();
+    return gradients(loss, n, wrt, grads, true, beside);
 }

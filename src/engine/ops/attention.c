@@ -12,9 +12,8 @@
 #include <string.h>
 
 /* Whether the mask is wb_causal_mask(n, n). */
-static bool is_causal(const wb_tensor *mask, int64_t n)
+static bool is_causal(const wb_tensor *m, int64_t n)
 {
-    const wb_tensor *m = wb__bind((wb_tensor *)mask);
     return m->op == WB__OP_le && m->ndim == 2 && m->dims[0] == n && m->dims[1] == n &&
            m->n_in == 2 && m->in[0]->op == WB__OP_iota && m->in[1]->op == WB__OP_iota &&
            m->in[0]->attr[0] == 1 && m->in[1]->attr[0] == 0;

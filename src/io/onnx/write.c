@@ -77,8 +77,7 @@ static wb_tensor *resized(wb_tensor *x, int axis, int64_t n)
         x = wb_tile_array(x, x->ndim, counts);
     }
     if (x && axis >= 0 && x->dims[axis] > n) x = wb_slice(x, axis, 0, n);
-    x = x ? wb__evaluated("save", x) : NULL;
-    return x ? wb__as_constant(x) : NULL;
+    return x && !wb_eval_array(1, &x) ? wb__constant_of("save", x) : NULL;
 }
 
 /* Returns a batch that is larger than the example's and has many divisors. */
@@ -121,7 +120,7 @@ static int set_inputs(wb__exporter *w, int n, wb_tensor *const *x, const int *ax
 static int add_parameter(const wb__leaf *leaf, void *ctx)
 {
     wb__exporter *w = ctx;
-    wb_tensor *x = wb__evaluated("save", leaf->x);
+    wb_tensor *x = wb_eval_array(1, &(wb_tensor *){leaf->x}) ? NULL : wb__version("save", leaf->x);
     if (!x) return (int)wb_error_code();
     if (!wb__reserve(&w->parameters, &w->parameters_capacity, w->n_parameters + 1,
                      sizeof *w->parameters) ||

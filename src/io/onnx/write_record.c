@@ -21,8 +21,11 @@ static void note_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *cons
         w->status = WB_ERROR_MEMORY;
         return;
     }
-    for (int i = 0; i < n; i++) list[i] = wb__ref(wb__bind(inputs[i]));
-    for (int i = 0; i < n_out; i++) list[n + i] = wb__ref(wb__bind(outputs[i]));
+    for (int i = 0; i < n + n_out; i++) {
+        wb_tensor *x = wb__version("save", i < n ? inputs[i] : outputs[i - n]);
+        if (!x) w->status = (int)wb_error_code();
+        list[i] = x ? wb__ref(x) : NULL;
+    }
     w->calls[w->n_calls++] =
         (wb__export_layer_call){(wb_layer *)(uintptr_t)l, n, n_out, list};
 }
@@ -124,7 +127,8 @@ static bool walk(graph *g)
     visits v = {0};
     bool ok = true;
     for (int i = 0; ok && i < g->n_out; i++) {
-        ok = enter(g, &v, g->outputs[i] = wb__bind(g->outputs[i]));
+        g->outputs[i] = wb__version("save", g->outputs[i]);
+        ok = g->outputs[i] && enter(g, &v, g->outputs[i]);
         while (ok && v.n) {
             visit *top = &v.list[v.n - 1];
             ok = top->next < inputs_of(top->x) ? enter(g, &v, top->x->in[top->next++])
