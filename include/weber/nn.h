@@ -254,11 +254,13 @@ WB_API int64_t wb_parameter_count(void *object);
  * device of the old tensor.  Other paths that share the old tensor keep it, so the path is no
  * longer tied to them; an optimiser state that was made before does not fit a model whose ties
  * changed.  Returns 0 or an error code.  Errors: no such path, WB_NONE at the path, another shape,
- * dtype or device. */
+ * dtype or device, or another thread trains the model.  No other thread may call the model
+ * meanwhile. */
 WB_API int wb_set(wb_layer *layer, const char *path, wb_tensor *x);
 /** Replaces the tensor at `path` by the tensor at the path `same_as`, so that both paths share one
  * parameter.  Returns 0 or an error code.  Errors: no such path, WB_NONE at one of the paths,
- * different shapes, dtypes or devices. */
+ * different shapes, dtypes or devices, or another thread trains the model.  No other thread may
+ * call the model meanwhile. */
 WB_API int wb_tie(wb_layer *layer, const char *path, const char *same_as);
 
 #ifdef __cplusplus

@@ -359,6 +359,155 @@ TEST(a_copy_beside_a_training)
     assert_int_equal(wb_get(model, "layers.0.bias")->readers, 0);
 }
 
+/* ---- what a thread does with a model that another one trains --------------------------------- */
+
+static char folder[] = "/tmp/weber-claims-XXXXXX";
+static const char *in_folder(const char *name)
+{
+    static char path[96];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static int uses_eval(void) { return wb_eval(parameter); }
+static int uses_estimate(void)
+{
+    wb_memory m;
+    return wb_memory_estimate(1, &parameter, &m);
+}
+static int uses_save(void) { return wb_save(in_folder("new.safetensors"), model); }
+static int uses_npz(void) { return wb_save(in_folder("new.npz"), model); }
+static int uses_checkpoint(void)
+{
+    return wb_checkpoint_save(in_folder("new.ckpt"), &(wb_checkpoint){.model = model});
+}
+static int uses_load(void) { return wb_load_state(in_folder("old.safetensors"), model); }
+static int uses_set(void) { return wb_set(model, "layers.0.bias", wb_ones(4)); }
+static int uses_tie(void) { return wb_tie(model, "layers.0.bias", "layers.0.bias"); }
+static int uses_to_dlpack(void) { return wb_to_dlpack(parameter) ? 0 : (int)wb_error_code(); }
+static int uses_version(void)
+{
+    return wb__version("test", parameter) ? 0 : (int)wb_error_code();
+}
+static int uses_loss(void)
+{
+    return wb_gradient(wb_get(model, "layers.1.bias"), model) ? 0 : (int)wb_error_code();
+}
+static int uses_compiled(void)
+{
+    wb_tensor *y;
+    return wb_call_compiled(wb_compile(doubles, NULL), 1, &parameter, 1, &y);
+}
+
+TEST(each_use_beside_a_training_names_the_thread)
+{
+    static int (*const use[])(void) = {uses_eval, uses_estimate, uses_save, uses_npz,
+                                       uses_checkpoint, uses_load, uses_set, uses_tie,
+                                       uses_to_dlpack, uses_version, uses_loss, uses_compiled};
+    pthread_t thread;
+    int (*work)(void) = trains;
+    char number[64];
+    make();
+    assert_non_null(mkdtemp(folder));
+    WORKS(wb_save(in_folder("old.safetensors"), model));
+    parameter = wb_get(model, "layers.0.bias");
+    begin(&thread, &work);
+    snprintf(number, sizeof number, "thread %ld trains or assigns", (long)parameter->writer);
+    for (size_t i = 0; i < WB__COUNT(use); i++) {
+        wb_clear_error();
+        const int status = use[i]();
+        if (!status || !strstr(wb_error(), number))
+            fail_msg("use %zu: %d, %s", i, status, wb_error());
+    }
+    assert_int_equal(parameter->readers, 0);
+    end(thread);
+    assert_true(wb_get(model, "layers.0.bias") == parameter);
+    WORKS(uses_load());
+    WORKS(uses_set());
+    assert_true(wb_at(wb_get(model, "layers.0.bias"), 3) == 1);
+    assert_int_equal(parameter->writer, 0);
+    remove(in_folder("old.safetensors"));
+    assert_int_equal(rmdir(folder), 0);         /* nothing else was written */
+}
+
+/* The writes that this thread has pending stay, if it evaluates what another thread trains. */
+TEST(an_evaluation_that_is_refused_keeps_the_pending_writes)
+{
+    pthread_t thread;
+    int (*work)(void) = trains;
+    make();
+    begin(&thread, &work);
+    WORKS(wb_assign(parameter, wb_full(6, 4)));
+    assert_true(wb_eval(wb_get(model, "layers.0.bias")) == WB_ERROR_ARGUMENT);
+    assert_true(wb_at(parameter, 0) == 6);
+    end(thread);
+}
+
+static void expect_writer(const char *what)
+{
+    if (!strstr(wb_error(), what) || !strstr(wb_error(), " has written ") ||
+        !strstr(wb_error(), ", used it for "))
+        fail_msg("%s", wb_error());
+    wb_clear_error();
+}
+
+/* What was made of a value that another thread has overwritten since. */
+TEST(an_overwritten_value_names_the_thread)
+{
+    char message[300];
+    make();
+    wb_tensor *y = wb_mul(parameter, 2), *loss = wb_sum(wb_mul(parameter, parameter));
+    wb_tensor *late = wb_sum(wb_mul(parameter, parameter)), *mine = wb_variable(wb_ones(4));
+    WORKS(wb_eval(loss));
+    try_assign(message);
+    assert_int_equal(failed, 0);
+    assert_true(wb_eval(y) == WB_ERROR_VERSION);
+    expect_writer("evaluation: thread ");
+    assert_null(wb_gradient(loss, wb_tuple(parameter)));
+    expect_writer("gradient: thread ");
+    WORKS(wb_assign(mine, wb_zeros(4)));        /* detaches the tensors of the root scope that */
+    WORKS(wb_eval(mine));                       /* are of no use any more */
+    assert_true(wb_eval(late) == WB_ERROR_VERSION);
+    expect_writer("evaluation: thread ");
+    assert_null(wb_gradient(loss, wb_tuple(parameter)));
+    expect_writer("gradient: thread ");
+    WORKS(wb_assign(parameter, wb_ones(4)));    /* its own write */
+    y = wb_mul(mine, 2);
+    WORKS(wb_assign(mine, wb_ones(4)));
+    WORKS(wb_eval(parameter));
+}
+
+static int doubles_input(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    (void)ctx;
+    wb_tensor *sum = wb_sum(wb_mul(in[0], 2));
+    out[0] = wb_host_operation(at_host, NULL, WB_F32, 0, NULL, 1, &sum);
+    return 1;
+}
+
+static int replays_input(void)
+{
+    wb_tensor *y;
+    return wb_call_compiled(wb_compile(doubles_input, NULL), 1, &parameter, 1, &y) ||
+           wb_item(y) != 8;
+}
+
+TEST(an_input_of_a_compiled_function_is_read)
+{
+    pthread_t thread;
+    int (*work)(void) = replays_input;
+    char message[300];
+    make();
+    begin(&thread, &work);
+    assert_true(parameter->readers > 0);
+    wb__claim_waits = 0;
+    try_assign(message);
+    wb__claim_waits = 20;
+    end(thread);
+    assert_int_equal(failed, 1);
+    assert_int_equal(parameter->readers, 0);
+}
+
 /* A result of this thread that reads a variable, to which another thread assigns, is not part of
  * this thread's own step. */
 TEST(a_step_beside_a_pending_assignment)
