@@ -88,9 +88,13 @@ char *wb__format_tensor(wb_tensor *x)
     const bool here = wb__device_of(x)->backend->host_visible;
     const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
     void *fetched = here ? NULL : wb__alloc_aligned(bytes);
-    const void *data = here ? wb_data(x) : fetched;
-    if (fetched && wb_copy_out(x, fetched, bytes)) data = NULL;
+    wb__value_read r;
+    const wb_tensor *from = wb__value_begin("data", x, &r);
+    const char *data = fetched;
+    if (from && here) data = (const char *)from->storage->data + from->offset;
+    if (!from || (fetched && wb_copy_out(x, fetched, bytes))) data = NULL;
     if (data) show_values(&t, x, data);
+    if (from) wb__value_end(&r);
     wb__free(fetched);
     char *text = wb__text_take(&t);
     if (data) return text;
