@@ -300,6 +300,10 @@ static void join_all(wb__prefetcher *f)
     }
 }
 
+/* False in a child of fork: its parent has them, and has left the conditions with waiters that do
+ * not exist here, for which a broadcast would wait. */
+static bool has_threads(const wb__prefetcher *f) { return f->process == getpid(); }
+
 static void at_exit(void)
 {
     if (is_prefetcher) return;      /* a function of the program called exit on this thread */
@@ -309,11 +313,12 @@ static void at_exit(void)
     wb__data_lock();
     exiting = true;
     for (wb__prefetcher *f = all_alive; f; f = f->next_alive) {
+        if (!has_threads(f)) continue;
         f->quit = true;
         pthread_cond_broadcast(&f->work);
     }
     for (wb__prefetcher *f = all_alive; f; f = f->next_alive) {
-        if (f->process != getpid()) continue;
+        if (!has_threads(f)) continue;
         while (f->alive)
             if (wb__mutex_timedwait(&f->news, &wb__data_mutex, &until)) break;
         if (f->alive) continue;

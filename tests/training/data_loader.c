@@ -422,6 +422,43 @@ TEST(exit_with_a_thread_at_work)
     assert_int_equal(WEXITSTATUS(status), 7);
 }
 
+static atomic_bool enough;
+
+static void *reads_often(void *unused)
+{
+    while (!atomic_load(&enough)) {
+        wb_scope *s = wb_scope_open();
+        wb_batch b;
+        wb_loader *l = wb_dataloader(numbers(64), .batchsize = 8, .workers = 2);
+        while (wb_loader_next(l, &b)) continue;
+        wb_scope_close(s);
+    }
+    return unused;
+}
+
+/* The threads of a loader in the parent wait for conditions; the child has neither. */
+TEST(exit_of_children_beside_a_loader)
+{
+#ifdef __SANITIZE_THREAD__
+    skip();
+#endif
+    enum { CHILDREN = 300 };
+    pthread_t reader;
+    assert_int_equal(pthread_create(&reader, NULL, reads_often, NULL), 0);
+    int status = 0;
+    for (int i = 0; i < CHILDREN && !status; i++) {
+        const pid_t child = fork();
+        if (!child) {
+            alarm(20);
+            exit(0);
+        }
+        waitpid(child, &status, 0);
+    }
+    atomic_store(&enough, true);
+    pthread_join(reader, NULL);
+    assert_int_equal(status, 0);
+}
+
 TEST_IN_SCOPE(wrong_options)
 {
     wb_dataset *d = numbers(5);
