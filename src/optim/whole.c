@@ -9,16 +9,26 @@ static wb_tensor *sum(wb_tensor *x)
     return x ? wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false) : NULL;
 }
 
+/* By what values of a dtype are multiplied so that no sum of their squares overflows. */
+static double shrink_of(const wb_tensor *x) { return x->dtype == WB_F64 ? 0x1p-560 : 0x1p-80; }
+
 static wb__squares squares_of(wb_tensor *x)
 {
-    return (wb__squares){sum(wb_square(x)), sum(wb_square(wb_mul(x, wb_scalar(0x1p-80))))};
+    if (!x) return (wb__squares){NULL, NULL};
+    return (wb__squares){sum(wb_square(x)), sum(wb_square(wb_mul(x, wb_scalar(shrink_of(x)))))};
 }
 
-static bool add(wb_tensor **sum, wb_tensor *part)
+/* A sum in f64.  One of f32 is multiplied by `more`. */
+static wb_tensor *in_f64(wb_tensor *sum, double more)
+{
+    return sum->dtype == WB_F64 ? sum : wb_mul(wb_astype(sum, WB_F64), wb_scalar(more));
+}
+
+static bool add(wb_tensor **sum, wb_tensor *part, double more)
 {
     if (part && *sum && part->dtype != (*sum)->dtype) {             /* f64 and f32 */
-        part = wb_astype(part, WB_F64);
-        *sum = wb_astype(*sum, WB_F64);
+        part = in_f64(part, more);
+        *sum = in_f64(*sum, more);
     }
     *sum = *sum ? wb_add(*sum, part) : part;
     return *sum != NULL;
@@ -27,7 +37,8 @@ static bool add(wb_tensor **sum, wb_tensor *part)
 bool wb__squares_add(wb__squares *sum, wb_tensor *x)
 {
     const wb__squares part = squares_of(x);
-    return add(&sum->plain, part.plain) && add(&sum->shrunk, part.shrunk);
+    const double more = 0x1p-560 / 0x1p-80;
+    return add(&sum->plain, part.plain, 1) && add(&sum->shrunk, part.shrunk, more * more);
 }
 
 wb_tensor *wb__norm_finite(wb__squares s)
@@ -38,8 +49,10 @@ wb_tensor *wb__norm_finite(wb__squares s)
 wb_tensor *wb__norm_of(wb__squares s, bool inverse)
 {
     wb_tensor *(*root)(wb_tensor *) = inverse ? wb_rsqrt : wb_sqrt;
+    if (!s.plain || !s.shrunk) return NULL;
+    const double shrink = shrink_of(s.shrunk);
     return wb_where(wb_isfinite(s.plain), root(s.plain),
-                    wb_mul(root(s.shrunk), wb_scalar(inverse ? 0x1p-80 : 0x1p80)));
+                    wb_mul(root(s.shrunk), wb_scalar(inverse ? shrink : 1 / shrink)));
 }
 
 static wb_tensor *norm(wb_tensor *x) { return wb__norm_of(squares_of(x), false); }

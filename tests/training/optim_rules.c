@@ -91,6 +91,37 @@ TEST(clipping_what_is_large)
     }
 }
 
+/* The same in f64, also with a parameter of f32 beside it. */
+TEST(clipping_what_is_large_in_f64)
+{
+    static const double sizes[] = {1e100, 1e155, 1e200, 3e306};
+    for (size_t i = 0; i < 2 * WB__COUNT(sizes); i++) {
+        wb_scope *scope = wb_scope_open();
+        const double g = sizes[i / 2], first = i % 2 ? 3e37 : 0;
+        const int64_t n = 16;
+        wb_tree *model = wb_tuple(wb_variable(wb_ones(4)),
+                                  wb_variable(wb_full_array(1, WB_F64, 1, &n)));
+        wb_rule *rule = wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_Descent(.eta = 1));
+        wb_opt_state *s = wb_setup(rule, model);
+        WORKS(wb_update(s, model, wb_tuple(wb_full_array(first, WB_F32, 1, (int64_t[]){4}),
+                                           wb_full_array(g, WB_F64, 1, &n))));
+        const double step = 1 - wb_at(wb_get(model, "1"), 15);
+        if (!(fabs(step - 0.125) < 1e-12)) fail_msg("gradients of %g: a step of %g", g, step);
+        wb_scope_close(scope);
+    }
+}
+
+/* Beside an f32 gradient whose square overflows, an f64 one that is small counts as little. */
+TEST(clipping_what_is_large_in_f32_beside_f64)
+{
+    wb_tree *model = wb_tuple(wb_variable(wb_ones(4)), wb_variable(wb_astype(wb_ones(2), WB_F64)));
+    wb_rule *rule = wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_Descent(.eta = 1));
+    wb_opt_state *s = wb_setup(rule, model);
+    WORKS(wb_update(s, model, wb_tuple(wb_full_array(1e30, WB_F32, 1, (int64_t[]){4}),
+                                       wb_astype(wb_ones(2), WB_F64))));
+    assert_true(fabs(1 - wb_at(wb_get(model, "0"), 0) - 0.25) < 1e-6);
+}
+
 static wb_tensor *halved(wb_tensor *g, const char *path, void *ctx)
 {
     return (void)path, (void)ctx, wb_mul(g, wb_scalar(0.5));
