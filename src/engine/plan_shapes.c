@@ -1,5 +1,6 @@
-/* A warning about a loop that makes a plan at each step, since its shapes change.  A sequence of
- * operations is counted when a plan is built for it, so that running plans costs nothing. */
+/* A warning about a loop that makes a plan at each step, since its shapes change, or numbers that
+ * are part of a plan.  A sequence of operations is counted when a plan is built for it, so that
+ * running plans costs nothing. */
 #include "engine/plan_shapes.h"
 
 #include "base/mutex.h"
@@ -13,15 +14,19 @@
  * message names. */
 enum { MANY = 32, SEQUENCES = 8, SHAPES = 512, NAMED = 3 };
 
-/* The tensors that bring a sequence its shapes are the leaves and those without operands. */
+/* The tensors that bring a sequence its shapes are the leaves, those without operands, and numbers
+ * that are expanded, as in wb_ones. */
 typedef struct { int32_t dims[WB_MAX_DIMS]; } shape;
 typedef struct {
     uint64_t hash;                  /* of operations, dtypes and numbers of dimensions */
-    uint64_t seen[MANY];            /* hashes of the shapes */
+    uint64_t seen[MANY];            /* hashes of the shapes and numbers */
     int plans;
     bool apart;                     /* a shape differed from its first one in several axes */
     shape first[SHAPES];            /* of the first plan */
+    uint64_t numbers[SHAPES];       /* hashes of its operations' shapes and numbers */
 } sequence;
+
+typedef enum { NOTHING, OF_SHAPES, OF_NUMBERS } change;
 
 /* Static, since a program must not fail because there is no memory for a warning. */
 static wb__mutex lock = WB__MUTEX_INIT;
@@ -29,18 +34,32 @@ static sequence sequences[SEQUENCES];
 static atomic_bool warned;
 
 /* A leaf keeps its operands until it is detached. */
-static bool brings_shapes(const wb_tensor *x) { return wb__is_leaf(x) || !x->n_in; }
+static bool brings_shapes(const wb_tensor *x)
+{
+    return wb__is_leaf(x) || !x->n_in || (x->op == WB__OP_expand && !x->in[0]->ndim);
+}
 
-static uint64_t hash_of(const wb__request *r, uint64_t *shapes)
+/* The shape of x, and what a plan has of its numbers. */
+static uint64_t numbers_of(const wb_tensor *x)
+{
+    uint64_t h = x->op;
+    for (int k = 0; k < x->ndim; k++) h = wb__mix(h, (uint64_t)x->dims[k]);
+    if (wb__is_leaf(x)) return h;
+    for (int k = 0; x->op != WB__OP_custom && k < x->n_attr; k++)
+        h = wb__mix(h, (uint64_t)x->attr[k]);
+    if (x->op == WB__OP_literal && wb__literal_fixed(x)) h = wb__mix(h, x->number[0].u);
+    return h;
+}
+
+static uint64_t hash_of(const wb__request *r, uint64_t *numbers)
 {
     uint64_t h = (uint64_t)r->order.n;
-    *shapes = 0;
+    *numbers = 0;
     for (int i = 0; i < r->order.n; i++) {
         const wb_tensor *x = r->order.node[i];
         const uint64_t op = wb__is_leaf(x) ? WB__OP_constant : x->op;
         h = wb__mix(h, op | (uint64_t)x->dtype << 16 | (uint64_t)x->ndim << 24);
-        if (!brings_shapes(x)) continue;
-        for (int k = 0; k < x->ndim; k++) *shapes = wb__mix(*shapes, (uint64_t)x->dims[k]);
+        *numbers = wb__mix(*numbers, numbers_of(x));
     }
     return h;
 }
@@ -118,19 +137,60 @@ static bool write_changes(const sequence *s, const wb__request *r, char *text, s
     return named && (same || (leaves && !s->apart));
 }
 
-/* Counts a plan.  Returns whether it is the one to warn at. */
-static bool count(const wb__request *r, char *text, size_t bytes)
+/* Whether the sequence has a leaf, and each leaf the shape that it had in the first plan. */
+static bool leaves_alike(const sequence *s, const wb__request *r)
 {
-    uint64_t shapes;
-    sequence *s = find(hash_of(r, &shapes));
-    if (s->plans >= MANY) return false;
-    for (int i = 0; i < s->plans; i++)
-        if (s->seen[i] == shapes) return false;
-    for (int i = 0, at = 0; !s->plans && i < r->order.n && at < SHAPES; i++)
+    int leaves = 0;
+    for (int i = 0, at = 0; i < r->order.n && at < SHAPES; i++) {
+        const wb_tensor *x = r->order.node[i];
+        if (!brings_shapes(x)) continue;
+        const shape now = shape_of(x);
+        if (memcmp(&s->first[at++], &now, sizeof now)) return false;
+        leaves += x->ndim && wb__is_leaf(x);
+    }
+    return leaves > 0;
+}
+
+/* Writes the first operation whose shape or numbers differ from those of the first plan, where no
+ * leaf does.  False: there is none. */
+static bool write_operation(const sequence *s, const wb__request *r, char *text, size_t bytes)
+{
+    if (!leaves_alike(s, r)) return false;
+    for (int i = 0; i < r->order.n && i < SHAPES; i++) {
+        const wb_tensor *x = r->order.node[i];
+        if (s->numbers[i] == numbers_of(x)) continue;
+        const char *what = wb_describe(x);
+        if (x->op == WB__OP_literal) snprintf(text, bytes, "the number %g", x->number[0].f);
+        else snprintf(text, bytes, "%s, of which one is now %.*s", wb__ops[x->op].name,
+                      first_bytes(what, 80), what);
+        return true;
+    }
+    return false;
+}
+
+static void note_first(sequence *s, const wb__request *r)
+{
+    for (int i = 0, at = 0; i < r->order.n && at < SHAPES; i++)
         if (brings_shapes(r->order.node[i])) s->first[at++] = shape_of(r->order.node[i]);
+    for (int i = 0; i < r->order.n && i < SHAPES; i++)
+        s->numbers[i] = numbers_of(r->order.node[i]);
+}
+
+/* Counts a plan.  Returns what changes if it is the one to warn at. */
+static change count(const wb__request *r, char *text, size_t bytes)
+{
+    uint64_t numbers;
+    sequence *s = find(hash_of(r, &numbers));
+    if (s->plans >= MANY) return NOTHING;
+    for (int i = 0; i < s->plans; i++)
+        if (s->seen[i] == numbers) return NOTHING;
+    if (!s->plans) note_first(s, r);
     compare(s, r);
-    s->seen[s->plans++] = shapes;
-    return s->plans == MANY && write_changes(s, r, text, bytes);
+    s->seen[s->plans++] = numbers;
+    if (s->plans < MANY) return NOTHING;
+    return write_changes(s, r, text, bytes)     ? OF_SHAPES
+           : write_operation(s, r, text, bytes) ? OF_NUMBERS
+                                                : NOTHING;
 }
 
 void wb__plan_shapes_count(const wb__request *r)
@@ -138,9 +198,18 @@ void wb__plan_shapes_count(const wb__request *r)
     char text[NAMED * 300];         /* 80 characters, 8 sizes, and the words between */
     if (atomic_load_explicit(&warned, memory_order_relaxed)) return;
     wb__mutex_lock(&lock);
-    const bool many = count(r, text, sizeof text);
+    const change many = count(r, text, sizeof text);
     wb__mutex_unlock(&lock);
-    if (many && !atomic_exchange(&warned, true))
+    if (!many || atomic_exchange(&warned, true)) return;
+    if (many == OF_NUMBERS)
+        wb__log(WB_LOG_WARN,
+                "%d plans were made for the same operations, since numbers of an operation change: "
+                "%s.\n"
+                "Sizes, places and exponents are parts of a plan, which is kept for the next time "
+                "(wb_set_plan_cache).\n"
+                "Use few of them, or give what changes as a tensor, as wb_take and wb_pow do.",
+                MANY, text);
+    else
         wb__log(WB_LOG_WARN,
                 "%d plans were made for the same operations, since shapes change: %s.\n"
                 "A new shape costs a plan, which is kept for the next time (wb_set_plan_cache).\n"
