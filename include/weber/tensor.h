@@ -120,7 +120,10 @@ WB_API wb_tensor *wb_variable(wb_tensor *x);
  * The old value is lost when the assignment is executed.  Evaluating or assigning a tensor that
  * still needs the old value then fails with WB_ERROR_VERSION, and no pending assignment is
  * executed.  Returns 0 or an error code.  Other errors: x is no variable; `value` has another shape
- * or dtype, or is on another device. */
+ * or dtype, or is on another device.
+ *
+ * A `value` of f16 or bf16 that is read later, and was not evaluated with x, may differ from x in
+ * its last bit (base.h): it is computed again. */
 WB_API int wb_assign(wb_tensor *x, wb_tensor *value);
 
 /** A tensor whose elements are all `value`, of any dtype.  For an integer dtype `value` is rounded
