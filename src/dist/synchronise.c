@@ -141,7 +141,7 @@ static int checksum_of(wb_tensor *x, int64_t *sum)
 {
     const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
     wb__value_read r;
-    const wb_tensor *from = wb__value_begin("distributed_synchronize", x, &r);
+    const wb_tensor *from = wb__value_begin(what, x, &r);
     if (!from) return wb_error_code();
     const unsigned char *values = wb__storage_read(from->storage);
     const int status = values ? 0 : wb__error_or(WB_ERROR_MEMORY);

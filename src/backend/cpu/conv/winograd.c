@@ -264,8 +264,9 @@ static void lay_out(winograd *p)
 }
 
 /* Whether Winograd's algorithm computes *d, is faster than a direct convolution, and has less than
- * 4 times the error of ours.  The time to transform the weights is shared by all tiles.  Time relative to
- * oneDNN for y, dx and dw (AMD EPYC Zen 4, AVX-512, one thread, images of 14x14, 28x28, 14x14):
+ * 4 times the error of ours.  The time to transform the weights is shared by all tiles.  Time
+ * relative to oneDNN for y, dx and dw (AMD EPYC Zen 4, AVX-512, one thread, images of 14x14, 28x28,
+ * 14x14):
  *
  *     channels   16 tiles           49 tiles           128 tiles
  *     8          1.44  1.38  1.46   0.98  1.06  1.15   1.24  1.44  1.37
