@@ -1089,6 +1089,7 @@ TABLE = [
     ("inputs of a compiled function are not read", "src/engine/compiled/compile.c", "wb_tensor *x = tensor_of(&r->leaves[begun], in);", "wb_tensor *x = r->leaves[begun].tensor;", ["engine_claims input"]),
     ("a plugin with the library inside is unloaded", "src/base/mutex.c", "wb__system_stay_loaded();       /*", "/*", ["engine_embedded a_plugin"]),
     ("threads of the pool round as they began", "src/base/parallel.c", "wb__modes_take(j->modes);", "", ["base_parallel"]),
+    ("a child of fork wakes its parent's workers at exit", "src/data/prefetcher.c", "if (is_ours(f)) pthread_cond_broadcast(&f->work);", "pthread_cond_broadcast(&f->work);", ["data_workers"]),
     ("threads of loaders flush as they began", "src/data/prefetcher.c", "wb__modes_take(f->modes);", "", ["engine_embedded workers"]),
     ("threads of ranks round as they began", "src/backend/collective.c", "wb__modes_take(c.modes);", "", [QUEUE]),
     ("operations of the ranks wait in a child of fork", "src/backend/collective.c", "        q->performed = q->begun;\n", "", [QUEUE]),
@@ -1125,6 +1126,7 @@ TABLE = [
     ("ranks use NCCL and RCCL", "src/dist/nccl.c", "if (!strcmp(used->name, name)) return 0;", "if (*name) return 0;", [CHOICE]),
     # Ranks
     ("a rank that fails leaves the others waiting", "src/dist/dist.c", "    if (!failed) {", "    if (true) {", [ENDS]),
+    ("a child of fork ends all ranks", "src/dist/dist.c", " || process != getpid()", "", [ENDS]),
     ("all ranks print notes", "src/dist/dist.c", "wb__log_without_info(communicator.rank > 0);", "wb__log_without_info(false);", [ENDS]),
     ("ranks are connected twice", "src/dist/dist.c", "    if (backend)\n        return", "    if (backend && false)\n        return", [RANKS]),
     ("the values of rank 0, whatever root is given", "src/dist/synchronise.c", "status = share_variable(c->variable[i], root);",

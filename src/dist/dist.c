@@ -15,21 +15,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static wb__mutex lock = WB__MUTEX_INIT;    /* guards the fields below */
 static const wb_distributed_backend *backend;               /* NULL: the ranks are not connected */
 static wb__communicator communicator;                       /* of the process */
 static wb__communicator ranks[WB__RANKS_HERE];              /* of its ranks that are threads */
 static int n_ranks;
+static pid_t process;                                       /* the one that connected the ranks */
 static wb__dist_services services;
 
 /* ---- the end of the process ------------------------------------------------------------------ */
 
 /* If the process failed, the other ranks would wait for it.  During an operation the process does
- * not end by itself: the backend ends it, since another rank has ended. */
+ * not end by itself: the backend ends it, since another rank has ended.  A child of fork is no
+ * rank, and its end does not concern the others. */
 static void at_exit(bool failed)
 {
-    if (!wb__world() || wb__collective_busy()) return;
+    if (!wb__world() || process != getpid() || wb__collective_busy()) return;
     if (!failed) {
         wb_distributed_finalise();
         return;
@@ -137,6 +140,7 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     status = o->devices ? start_threads(b) : b->start(&services, &communicator);
     if (status) return status;
     backend = b;
+    process = getpid();
     if (!registered) registered = register_end();
     wb__collective_overlap(has_spare_processor());
     wb__world_set(&communicator, ranks, n_ranks);

@@ -92,6 +92,8 @@ steps = re.findall(r"rank 0: a plan: \d+ operations?, (\d+) bytes", output)
 # 267 observations a rank and epoch in batches of 4; 4 bytes for each parameter and the loss
 expect(steps.count(str(4 * (8 * 32 + 32 + 32 * 2 + 2 + 1))) == 2 * 67,
        "differ: each step is logged with its bytes", output)
+status, output = run_ranks("forks")
+expect(status == 0, "forks: the ranks go on when a child of one of them ends", output)
 
 for name, size, status in (("WEBER_SIZE", "1", 0), ("WEBER_SIZE", "3", 2),
                            ("OMPI_COMM_WORLD_SIZE", "3", 2), ("PMI_SIZE", "3", 2),

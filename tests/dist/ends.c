@@ -2,17 +2,19 @@
  * epoch, or does not come back from MPI_Finalize; for check_ends.py.
  *
  *   ends kill|error|success|sleep|differ|frozen|frozen-large|frozen-shard|replayed
- *   ends finalise|again|own|none|vendors
+ *   ends finalise|again|own|none|vendors|forks
  *
  * With frozen, rank 1 alone freezes a weight in that batch, also of a large model in several
  * buckets or with a divided state; with replayed, it freezes another layer
  * than the others between calls of a compiled function.  With none and again, the ranks are
  * disconnected at the end; with again, they shall then be connected again.  With own, the program
- * initialises and finalises MPI.  With vendors, the ranks cannot be connected. */
+ * initialises and finalises MPI.  With vendors, the ranks cannot be connected.  With forks,
+ * children of rank 1 end by exit. */
 #include "rank_cases.h"
 
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static wb_layer *model;
@@ -44,6 +46,24 @@ static int MPI_Finalize(void) { return 1; }
 static int initialise_mpi(void) { return 1; }
 #endif
 
+/* A child of fork is no rank: the others go on, whether it fails or not. */
+static int children_end(void)
+{
+    for (int code = 0; code < 2; code++) {
+        int status = -1;
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            exit(code);
+        }
+        waitpid(child, &status, 0);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == code) continue;
+        fprintf(stderr, "a child that exits with %d ends with %d\n", code, status);
+        return 1;
+    }
+    return 0;
+}
+
 static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
 {
     if (batch != 3 || rank != 1) return 0;
@@ -51,6 +71,7 @@ static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
     if (!strcmp(how, "error")) exit(1);
     if (!strcmp(how, "success")) exit(0);
     if (!strcmp(how, "sleep")) sleep(60);
+    if (!strcmp(how, "forks")) return children_end();
     if (!strncmp(how, "frozen", 6)) return wb_freeze(state, "layers.0") != 0;
     if (strcmp(how, "differ")) return 0;
     return wb_assign(wb_get(model, "layers.1.bias"), wb_ones(2)) ? 1 : 0;
