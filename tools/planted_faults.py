@@ -1089,7 +1089,7 @@ TABLE = [
     ("inputs of a compiled function are not read", "src/engine/compiled/compile.c", "wb_tensor *x = tensor_of(&r->leaves[begun], in);", "wb_tensor *x = r->leaves[begun].tensor;", ["engine_claims input"]),
     ("a plugin with the library inside is unloaded", "src/base/mutex.c", "wb__system_stay_loaded();       /*", "/*", ["engine_embedded a_plugin"]),
     ("threads of the pool round as they began", "src/base/parallel.c", "wb__modes_take(j->modes);", "", ["base_parallel"]),
-    ("a child of fork wakes its parent's workers at exit", "src/data/prefetcher.c", "if (is_ours(f)) pthread_cond_broadcast(&f->work);", "pthread_cond_broadcast(&f->work);", ["data_workers"]),
+    ("a child of fork wakes its parent's workers at exit", "src/data/prefetcher.c", "        if (!has_threads(f)) continue;\n        f->quit = true;", "        f->quit = true;", ["data_loader"]),
     ("threads of loaders flush as they began", "src/data/prefetcher.c", "wb__modes_take(f->modes);", "", ["engine_embedded workers"]),
     ("threads of ranks round as they began", "src/backend/collective.c", "wb__modes_take(c.modes);", "", [QUEUE]),
     ("operations of the ranks wait in a child of fork", "src/backend/collective.c", "        q->performed = q->begun;\n", "", [QUEUE]),
