@@ -95,6 +95,7 @@ TEST(clipping_what_is_large)
 TEST(clipping_what_is_large_in_f64)
 {
     static const double sizes[] = {1e100, 1e155, 1e200, 3e306};
+    if (!has_dtype(WB_F64)) return;
     for (size_t i = 0; i < 2 * WB__COUNT(sizes); i++) {
         wb_scope *scope = wb_scope_open();
         const double g = sizes[i / 2], first = i % 2 ? 3e37 : 0;
@@ -114,6 +115,7 @@ TEST(clipping_what_is_large_in_f64)
 /* Beside an f32 gradient whose square overflows, an f64 one that is small counts as little. */
 TEST(clipping_what_is_large_in_f32_beside_f64)
 {
+    if (!has_dtype(WB_F64)) return;
     wb_tree *model = wb_tuple(wb_variable(wb_ones(4)), wb_variable(wb_astype(wb_ones(2), WB_F64)));
     wb_rule *rule = wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_Descent(.eta = 1));
     wb_opt_state *s = wb_setup(rule, model);
