@@ -470,16 +470,18 @@ void wb__prefetcher_free(wb__prefetcher *f)
     const bool ours = f->process == 0 || f->process == getpid();
     f->quit = true;
     f->last = f->head;
-    pthread_cond_broadcast(&f->work);
-    pthread_cond_broadcast(&f->news);
+    if (ours) {
+        pthread_cond_broadcast(&f->work);
+        pthread_cond_broadcast(&f->news);
+    }
     unlist(f);
     wb__data_unlock();
     if (ours) join_all(f);
     for (int i = 0; f->slot && i < f->capacity; i++) wb__prefetched_drop(&f->slot[i].fetched);
     if (f->stream) wb__stream_release(f->stream);
     wb__stream_free(f->stream);
-    /* In a child process of fork the condition variables are not destroyed, because
-     * pthread_cond_destroy might wait for the parent's thread. */
+    /* In a child process of fork the condition variables are neither signalled nor destroyed:
+     * both might wait for the parent's thread. */
     if (ours) {
         pthread_cond_destroy(&f->work);
         pthread_cond_destroy(&f->news);
