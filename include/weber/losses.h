@@ -316,8 +316,8 @@ typedef struct wb_metric_options {
 } wb_metric_options;
 /** The confusion table: how many elements of class i of y have class j in yhat, i32
  * [classes, classes], with i in the rows: wb_confusion(scores, y).  (confusion_matrix of
- * scikit-learn)  Errors: shapes or dtypes that do not fit; class numbers without .classes; more
- * than 46340 classes; .agg. */
+ * scikit-learn)  Elements of which a score is NaN have no class, and are left out.  Errors: shapes
+ * or dtypes that do not fit; class numbers without .classes; more than 46340 classes; .agg. */
 WB_API wb_tensor *wb_confusion_with(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *o);
 /** wb_confusion as a function value. */
 WB_API wb_tensor *wb_confusion(wb_tensor *yhat, wb_tensor *y);
@@ -328,6 +328,7 @@ WB_API wb_tensor *wb_confusion(wb_tensor *yhat, wb_tensor *y);
  * WB_MEAN is the mean over the classes that yhat or y have (average="macro" of scikit-learn's
  * f1_score), or, where yhat is bool, the value of the class true (average="binary").  WB_UNREDUCED
  * gives the values [classes], NaN for a class that neither has.  Of no elements the mean is NaN.
+ * All values are NaN if a score is, other than of elements that do not count.
  * Errors: those of wb_confusion; .agg = WB_SUM. */
 WB_API wb_tensor *wb_f1_with(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *o);
 /** wb_f1 as a function value. */

@@ -12,6 +12,8 @@ typedef struct {
     wb_metric_options o;
     wb_tensor *yhat, *y;        /* i32, in one shape: the classes */
     wb_tensor *kept;            /* bool, which broadcasts to that shape; NULL: all count */
+    wb_tensor *classless;       /* bool, in that shape: a score is NaN; NULL: none can be */
+    wb_tensor *wrong;           /* bool, one: such an element would count; NULL likewise */
     int64_t classes;
     bool binary;                /* yhat was bool */
 } metric;
@@ -71,8 +73,18 @@ static bool read_classes(metric *m)
                              m->what, (long long)m->classes, (long long)x->dims[axis]);
         m->classes = x->dims[axis];
         m->yhat = wb_argmax(x, axis);
+        if (wb__dtype_float((wb_dtype)x->dtype) && !(m->classless = wb_any(wb_isnan(x), axis)))
+            return false;
     }
     return m->yhat && m->y;
+}
+
+/* Leaves out the elements without a class, and notes whether one would count. */
+static bool leave_classless(metric *m)
+{
+    if (!m->classless) return true;
+    m->wrong = wb_any(m->kept ? wb_and(m->classless, m->kept) : m->classless);
+    return m->wrong && wb__also(&m->kept, wb_not(m->classless));
 }
 
 static bool read_metric(metric *m, const wb_metric_options *given)
@@ -101,7 +113,7 @@ static bool read_metric(metric *m, const wb_metric_options *given)
     const wb_dtype t = m->yhat->dtype == WB_I64 || (y && y->dtype == WB_I64) ? WB_I64 : WB_I32;
     m->yhat = wb__as(m->yhat, t);
     m->y = wb__as(y, t);
-    return m->yhat && m->y &&
+    return m->yhat && m->y && leave_classless(m) &&
            (m->binary || wb__also(&m->kept, wb_and(wb__in_range(m->yhat, m->classes),
                                                    wb__in_range(m->y, m->classes))));
 }
@@ -148,6 +160,7 @@ static wb_tensor *overlap(const char *what, bool f1, wb_tensor *yhat, wb_tensor 
                            : NULL;
     wb_tensor *each = f1 ? wb_div(wb_mul(both, wb_scalar(2)), all)
                          : wb_div(both, wb_sub(all, both));
+    if (m.wrong) each = wb_where(m.wrong, wb_scalar(NAN), each);
     if (!each || m.o.agg == WB_UNREDUCED) return each;
     return m.binary ? wb_reshape_array(wb_slice(each, 0, 1, 2), 0, NULL) : wb_nanmean(each);
 }

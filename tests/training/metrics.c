@@ -35,6 +35,22 @@ static void same(wb_tensor *x, int n, const double *want)
     }
 }
 
+/* A score that is NaN is of no class: the table leaves its element out, the others are NaN. */
+TEST_IN_SCOPE(scores_that_are_nan)
+{
+    const float at[9] = {0, 1, 0, NAN, NAN, NAN, 0, NAN, 1};
+    const int32_t of[3] = {1, 0, 2};
+    const bool some[3] = {true, false, false};
+    wb_tensor *x = wb_from(at, WB_F32, 2, (int64_t[]){3, 3}), *y = numbers(3, of);
+    wb_tensor *mask = wb_from(some, WB_BOOL, 1, (int64_t[]){3});
+    same(wb_confusion(x, y), 9, (double[]){0, 0, 0, 0, 1, 0, 0, 0, 0});
+    same(wb_f1(x, y), 1, (double[]){NAN});
+    same(wb_iou(x, y), 1, (double[]){NAN});
+    same(wb_f1(x, y, .agg = WB_UNREDUCED), 3, (double[]){NAN, NAN, NAN});
+    near(wb_f1(x, y, .mask = mask), 1);
+    near(wb_iou(x, y, .mask = mask), 1);
+}
+
 TEST_IN_SCOPE(confusion)
 {
     wb_tensor *y = numbers(10, of_y), *yhat = numbers(10, of_yhat), *table;

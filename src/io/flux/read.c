@@ -366,21 +366,13 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Loads a file that wb_save wrote without .structs. `text` is the file's variable "weber", which
- * has the structure of the model. */
-static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson text)
+/* Loads a file that wb_save wrote without .structs, with the structure of the model. */
+static wb_layer *by_structure(const wb__mapping *m, const char *key)
 {
     wb__table values = {0};
-    char *structure = wb__alloc((size_t)text.bytes + 1);
-    if (!structure) return NULL;
-    memcpy(structure, text.at, text.bytes);
-    structure[text.bytes] = 0;
-    wb_layer *l = NULL;
-    if (!wb__flux_table(m, key, &values)) {
-        l = wb__model_from(m->path, structure, &values, false);
-        wb__table_free(&values);
-    }
-    wb__free(structure);
+    if (wb__flux_table(m, key, &values)) return NULL;
+    wb_layer *l = wb__model_from(m->path, wb__table_note(&values, "weber"), &values, false);
+    wb__table_free(&values);
     return l;
 }
 
@@ -471,5 +463,5 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
     wb__free(r->unknown.text);
     if (r->f.status) l = NULL;
     wb__free(r);
-    return text.kind == WB__BSON_STRING ? by_structure(m, o.key, text) : l;
+    return text.kind == WB__BSON_STRING ? by_structure(m, o.key) : l;
 }

@@ -261,6 +261,18 @@ static void visit_variables(filling *x)
         if (wb__jl_may_hold_arrays(&v)) visit_part(x, &v, NULL, name);
 }
 
+/* The note of the structure of the model, as in other files that wb_save wrote. */
+static int note_structure(wb__table *t, wb__bson structure)
+{
+    char *text = wb__alloc((size_t)structure.bytes + 1);
+    if (!text) return WB_ERROR_MEMORY;
+    memcpy(text, structure.at, structure.bytes);
+    text[structure.bytes] = 0;
+    const int status = wb__table_add_note(t, "weber", text);
+    wb__free(text);
+    return status;
+}
+
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
 {
     *out = (wb__table){0};
@@ -268,10 +280,12 @@ int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
     if (!r) return WB_ERROR_MEMORY;
     filling x = {.r = r, .t = out};
     if (!wb__bson_open(&r->f, m)) {
-        x.zeros = wb__bson_get(&r->f, r->f.root, "weber").kind == WB__BSON_STRING;
+        const wb__bson structure = wb__bson_get(&r->f, r->f.root, "weber");
+        x.zeros = structure.kind == WB__BSON_STRING;
         if (key == wb__all_variables && wb__jl_is_unclear(&r->f)) visit_variables(&x);
         else visit_variable(&x, key == wb__all_variables ? NULL : key);
         if (!r->f.status) check_names(&x);
+        if (!r->f.status && x.zeros) r->f.status = note_structure(out, structure);
     }
     int status = r->f.status;
     wb__bson_close(&r->f);
