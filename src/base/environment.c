@@ -85,7 +85,6 @@ static bool find_wrong(int row, const char *value, const char **wrong, size_t *n
     }
 }
 
-/* Writes "0 or 1" for "0 1". */
 static void describe(int row, char *text, size_t bytes)
 {
     if (!rows[row].words) {
@@ -97,14 +96,8 @@ static void describe(int row, char *text, size_t bytes)
         return;
     }
     const bool list = rows[row].form == LIST;
-    size_t at = (size_t)snprintf(text, bytes, list ? "a list, with commas, of " : "");
-    for (const char *word = rows[row].words; *word && at < bytes;) {
-        const size_t n = strcspn(word, " ");
-        const bool first = word == rows[row].words, last = !word[n];
-        at += (size_t)snprintf(text + at, bytes - at, "%s%.*s", first ? "" : last ? " or " : ", ",
-                               (int)n, word);
-        word += n + !last;
-    }
+    const size_t at = (size_t)snprintf(text, bytes, list ? "a list, with commas, of " : "");
+    wb__list_words(text + at, bytes - at, rows[row].words);
 }
 
 bool wb__environment_takes(const char *name, const char *value, char *why, size_t bytes)

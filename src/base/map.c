@@ -40,7 +40,7 @@ static bool map_plain(wb__mapping *m, bool raw)
 
 wb__mapping *wb__map_begin(const char *path)
 {
-    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "a file to read has no name");
+    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "the path of a file to read is NULL");
     wb__mapping *m = wb__alloc_zero(1, sizeof *m);
     if (!m) return NULL;
     m->path = wb__strdup(path);
@@ -55,7 +55,7 @@ wb__mapping *wb__map_begin(const char *path)
 
 wb__mapping *wb__map_raw(const char *path)
 {
-    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "a file to map has no name");
+    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "the path of a file to read is NULL");
     wb__mapping *m = wb__alloc_zero(1, sizeof *m);
     if (!m) return NULL;
     m->path = wb__strdup(path);

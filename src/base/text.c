@@ -152,3 +152,18 @@ char *wb__text_take(wb__text *t)
     *t = (wb__text){0};
     return text;
 }
+
+void wb__list_words(char *to, size_t bytes, const char *words)
+{
+    if (bytes) *to = 0;
+    for (const char *word = words; *word && bytes;) {
+        const size_t n = strcspn(word, " =");
+        const bool last = !word[n];
+        const int wrote = snprintf(to, bytes, "%s%.*s", word == words ? "" : last ? " or " : ", ",
+                                   (int)n, word);
+        const size_t step = WB__MIN((size_t)wrote, bytes - 1);
+        to += step;
+        bytes -= step;
+        word += n + !last;
+    }
+}

@@ -18,6 +18,8 @@ void wb__text_foreign(wb__text *t, const char *text);
 void wb__text_foreign_lines(wb__text *t, const char *text);
 /* Number of bytes of the control character at `at`, 1 or 2; 0: it is none, or a line end or tab. */
 int wb__control_character(const char *at);
+/* Writes "a, b or c" for "a b=c", as far as it fits. */
+void wb__list_words(char *to, size_t bytes, const char *words);
 int wb__characters(const char *text);                           /* number of characters of UTF-8 */
 char *wb__text_take(wb__text *t);           /* returns the text, which the caller frees, and starts
                                                a new one */

@@ -467,7 +467,7 @@ void wb__prefetcher_free(wb__prefetcher *f)
 {
     if (!f) return;
     wb__data_lock();
-    const bool ours = f->process == 0 || f->process == getpid();
+    const bool ours = !f->process || has_threads(f);
     f->quit = true;
     f->last = f->head;
     if (ours) {

@@ -219,7 +219,7 @@ void wb__unclaim_write(wb_tensor *v)
 {
     if (!v->claims_write) return;
     v->claims_write = 0;
-    if (!--v->claims) atomic_store_explicit(&v->writer, 0, memory_order_release);
+    wb__unclaim(v);
 }
 
 /* ---- evaluations ----------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 
 #include "base/map.h"
 #include "base/text.h"
+#include "engine/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,34 +83,56 @@ const char *wb__table_note(const wb__table *t, const char *key)
     return NULL;
 }
 
-/* Returns 1 if Weber cannot hold the entry, and if it is `listed`, adds a line for it. */
-static int list_unknown(wb__text *list, const wb__entry *e, bool listed)
+typedef enum { HELD, DTYPE_LACKS, MANY_AXES, TOO_LARGE } obstacle;
+
+/* Why Weber cannot hold an entry. */
+static obstacle obstacle_of(const wb__entry *e)
 {
-    if (e->dtype) return 0;
-    if (listed) wb__text_add(list, "\n  \"%.200s\": ", e->name);
-    if (listed && e->axes > WB_MAX_DIMS) wb__text_add(list, "%s with %d axes", e->type, e->axes);
-    else if (listed) wb__text_add(list, "%s", e->type);
-    return 1;
+    int64_t size = 1;
+    if (e->axes > WB_MAX_DIMS) return MANY_AXES;
+    if (!e->dtype) return e->axes < 0 ? TOO_LARGE : DTYPE_LACKS;
+    for (int i = 0; i < e->ndim; i++)
+        if (e->dims[i] > WB__MAX_DIM ||
+            __builtin_mul_overflow(size, WB__MAX(e->dims[i], 1), &size) || size > WB__MAX_SIZE)
+            return TOO_LARGE;
+    return HELD;
+}
+
+static void list_entry(wb__text *list, const wb__entry *e, obstacle o)
+{
+    wb__text_add(list, "\n  \"%.200s\": %s", e->name, e->type);
+    if (o == MANY_AXES) wb__text_add(list, " with %d axes", e->axes);
+    for (int i = 0; e->dtype && i < e->ndim; i++)
+        wb__text_add(list, "%s%lld%s", i ? ", " : " [", (long long)e->dims[i],
+                     i == e->ndim - 1 ? "]" : "");
 }
 
 int wb__table_check(const char *path, const wb__table *t)
 {
     enum { MOST_LISTED = 50 };
     wb__text list = {0};
-    int n = 0, many = 0;
+    static const char *const causes[] = {
+        [DTYPE_LACKS] = "whose dtypes Weber lacks",
+        [MANY_AXES] = "with more than 8 axes, the most that Weber has: reshape them in the program "
+                      "that wrote the file",
+        [TOO_LARGE] = "that are too large: a tensor has fewer than 2^40 elements, and fewer than "
+                      "2^32 along an axis"};
+    int n = 0;
+    unsigned kinds = 0;
     for (int i = 0; i < t->n; i++) {
-        n += list_unknown(&list, &t->entries[i], n < MOST_LISTED);
-        many += !t->entries[i].dtype && t->entries[i].axes > WB_MAX_DIMS;
+        const obstacle o = obstacle_of(&t->entries[i]);
+        if (o == HELD) continue;
+        if (n++ < MOST_LISTED) list_entry(&list, &t->entries[i], o);
+        kinds |= 1u << o;
     }
     if (n > MOST_LISTED) wb__text_add(&list, "\n  and %d more", n - MOST_LISTED);
     if (!n) return 0;
-    const char *cause = !many ? "whose dtypes Weber lacks"
-                        : many < n ? "whose dtypes Weber lacks, or with more than 8 axes"
-                                   : "with more than 8 axes, the most that Weber has: reshape "
-                                     "them in the program that wrote the file";
     char *text = wb__text_take(&list);
-    if (text) wb__fail(many == n ? WB_ERROR_SHAPE : WB_ERROR_DTYPE, "%s: has tensors %s:%s", path,
-                       cause, text);
+    const bool one = !(kinds & (kinds - 1));
+    if (text) wb__fail(kinds & 1u << DTYPE_LACKS ? WB_ERROR_DTYPE : WB_ERROR_SHAPE,
+                       "%s: has tensors %s:%s", path,
+                       one ? causes[__builtin_ctz(kinds)]
+                           : "whose dtypes Weber lacks, with more than 8 axes or too large", text);
     wb__free(text);
     return wb_error_code();
 }

@@ -22,7 +22,8 @@ typedef struct {
     char *name;
     wb_dtype dtype;                     /* 0: Weber cannot hold the tensor; see `type`, `axes` */
     char type[16];                      /* the dtype's name in the file: "F32", "<f4" */
-    int axes;                           /* if above WB_MAX_DIMS: their number, and ndim is 0 */
+    int axes;                           /* if above WB_MAX_DIMS: their number, and ndim is 0; -1:
+                                           too many elements */
     int ndim;
     int64_t dims[WB_MAX_DIMS];          /* row-major, whatever the order in the file is */
     int64_t begin, bytes;               /* both in bytes: offset in the file, if known; size */
@@ -70,8 +71,8 @@ void wb__table_free(wb__table *t);
 /* Finds an entry by name in a table that is sorted by name; NULL: none. */
 wb__entry *wb__table_find(const wb__table *t, const char *name);
 /* Checks that Weber can hold all entries. Returns 0 or an error code; the message lists the first
- * 50 entries whose dtypes Weber lacks, or that have too many axes. `path` is the file, for the
- * message. */
+ * 50 entries whose dtypes Weber lacks, or that have too many axes or elements. `path` is the file,
+ * for the message. */
 int wb__table_check(const char *path, const wb__table *t);
 int64_t wb__table_bytes(const wb__table *t);    /* sum of the entries' bytes */
 const char *wb__table_note(const wb__table *t, const char *key);

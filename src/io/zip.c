@@ -6,8 +6,8 @@ int wb__zip_fail(const wb__mapping *m, zip_error_t *e)
 {
     if (zip_error_code_zip(e) == ZIP_ER_MEMORY)
         return wb__fail(WB_ERROR_MEMORY, "%s: libzip has no memory", m->path);
-    return wb__fail(WB_ERROR_FORMAT, "%s: the archive is damaged: %s", m->path,
-                    zip_error_strerror(e));
+    return wb__fail(WB_ERROR_FORMAT, "%s: the archive is damaged (%s): copy or download it "
+                    "again", m->path, zip_error_strerror(e));
 }
 
 zip_t *wb__zip_open(const wb__mapping *m)

@@ -252,6 +252,22 @@ TEST_IN_SCOPE(ends)
     assert_memory_equal(wb_data(wb_lerp(far, y, 1)), wb_data(y), 12);
 }
 
+/* Far out the second gradient of gelu is 0, also where powers of x are infinite. */
+TEST_IN_SCOPE(second_gradient_of_gelu)
+{
+    const float at[6] = {-1e9f, -300, -1, 1, 300, 1e9f};
+    wb_tensor *x = wb_from(at, WB_F32, 1, (int64_t[]){6});
+    wb_tensor *g = wb_gradient(wb_sum(wb_gradient(wb_sum(wb_gelu(x)), x)), x);
+    if (!g) fail_msg("%s", wb_error());
+    const double u1 = 0.7978845608028654 * (1 + 3 * 0.044715);
+    const double t = tanh(0.7978845608028654 * 1.044715);
+    const double one = (1 - t * t) * (u1 + 3 * 0.044715 * 0.7978845608028654 - t * u1 * u1);
+    const double want[6] = {0, 0, one, one, 0, 0};
+    for (int i = 0; i < 6; i++)
+        if (!(fabs(wb_at(g, i) - want[i]) < 1e-6))
+            fail_msg("element %d is %g, not %g", i, wb_at(g, i), want[i]);
+}
+
 TEST_IN_SCOPE(errors)
 {
     REFUSED(wb_linspace(0, 1, -1, WB_F32), WB_ERROR_SHAPE, "linspace", "-1");

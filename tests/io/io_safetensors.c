@@ -237,7 +237,8 @@ TEST_IN_SCOPE(narrow_integers)
     unlink(file_name());
 }
 
-/* Nine axes are reported as such, in one message with dtypes that Weber lacks. */
+/* Nine axes, and too many elements, are reported as such, in one message with dtypes that Weber
+ * lacks. */
 TEST_IN_SCOPE(too_many_axes)
 {
 #define AXES "1,1,1,1,1,1,1,1,2"
@@ -245,8 +246,11 @@ TEST_IN_SCOPE(too_many_axes)
     REFUSED(wb_load_tensors(file_name()), WB_ERROR_SHAPE, "more than 8 axes",
             "\"a\": F32 with 9 axes");
     put_header("{" TENSOR("a", "F32", AXES, "0,8") "," TENSOR("b", "U64", "1", "8,16") "}", 16);
-    REFUSED(wb_load_tensors(file_name()), WB_ERROR_DTYPE, "dtypes Weber lacks, or with more than 8",
+    REFUSED(wb_load_tensors(file_name()), WB_ERROR_DTYPE, "dtypes Weber lacks, with more than 8",
             "\"a\": F32 with 9 axes", "\"b\": U64");
+    put_header("{" TENSOR("a", "F32", "5000000000,0", "0,0") "}", 0);
+    REFUSED(wb_load_tensors(file_name()), WB_ERROR_SHAPE, "too large", "2^32",
+            "\"a\": F32 [5000000000, 0]");
     unlink(file_name());
 }
 

@@ -291,17 +291,20 @@ TEST_IN_SCOPE(trees_are_models)
 
     wb_tree *both = wb_named_tuple(2, (const char *[]){"p", "m"},
                                    (void *[]){t, wb_Chain(wb_Dense(1, 1))});
-    const char *path = in_folder("tree.safetensors");
-    assert_int_equal(wb_save(path, both), 0);
-    wb_tree *read = wb_load_tree(path);
-    if (!read) fail_msg("%s", wb_error());
-    pair p;
-    assert_int_equal(wb_struct_get(pair, wb_child(read, "p"), &p), 0);
-    assert_int_equal(p.steps, 7);
-    same_bits(wb_call(p.actor, x), wb_call(wb_layer_at(t, "actor"), x));
-    REFUSED(wb_load(path), WB_ERROR_FORMAT, "tree", "wb_load_tree");
-    assert_int_equal(wb_save(path, wb_Dense(1, 1)), 0);
-    REFUSED(wb_load_tree(path), WB_ERROR_FORMAT, "layer", "wb_load");
+    static const char *const names[] = {"tree.safetensors", "tree.bson"};
+    for (size_t i = 0; i < WB__COUNT(names); i++) {
+        const char *path = in_folder(names[i]);
+        assert_int_equal(wb_save(path, both), 0);
+        wb_tree *read = wb_load_tree(path);
+        if (!read) fail_msg("%s: %s", names[i], wb_error());
+        pair p;
+        assert_int_equal(wb_struct_get(pair, wb_child(read, "p"), &p), 0);
+        assert_int_equal(p.steps, 7);
+        same_bits(wb_call(p.actor, x), wb_call(wb_layer_at(t, "actor"), x));
+        REFUSED(wb_load(path), WB_ERROR_FORMAT, "tree", "wb_load_tree");
+        assert_int_equal(wb_save(path, wb_Dense(1, 1)), 0);
+        REFUSED(wb_load_tree(path), WB_ERROR_FORMAT, "layer", "wb_load");
+    }
 }
 
 /* ---- several outputs ------------------------------------------------------------------------- */

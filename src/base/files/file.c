@@ -115,7 +115,7 @@ static int open_file(const char *path, struct stat *about)
 wb__reader *wb__reader_open(const char *path)
 {
     struct stat about = {0};
-    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "a file to read has no name");
+    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "the path of a file to read is NULL");
     wb__reader *r = wb__alloc(sizeof *r);
     if (!r) return NULL;
     memset(r, 0, offsetof(wb__reader, buffer));

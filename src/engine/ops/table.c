@@ -29,10 +29,12 @@
 
 /* Returns g times the second derivative of gelu(x) = x/2 (1 + t).  With u = c (x + a x^3),
  * t = tanh u and s = 1 - t^2, the second derivative is
- *   s u' + x/2 (s u'' - 2 t s u'^2)  = s (u' + x (u''/2 - t u'^2)) */
+ *   s u' + x/2 (s u'' - 2 t s u'^2)  = s (u' + x (u''/2 - t u'^2))
+ * It is 0 from |x| = 16 on, where s is; farther out the powers of x would become infinite. */
 static wb_tensor *gelu_curve(wb_tensor *g, wb_tensor *x)
 {
     const double c = 0.7978845608028654, a = 0.044715;
+    x = wb_clamp(x, NUM(-16), NUM(16));
     wb_tensor *x2 = wb_square(x);
     wb_tensor *t = wb_tanh(MUL(MUL(NUM(c), x), ADD(NUM(1), MUL(NUM(a), x2))));
     wb_tensor *s = SUB(NUM(1), SQUARE(t));

@@ -7,6 +7,7 @@
  * Integers i2, u2 and u4, whose dtypes Weber lacks, are widened. Big-endian elements, records,
  * objects and complex numbers are not read. npy_write.c writes NPY files, npz.c reads archives of
  * them. */
+#include "engine/tensor.h"
 #include "io/numpy/npy.h"
 
 #include "io/borrow.h"
@@ -87,10 +88,11 @@ static const char *dimensions(cursor *c, bool *failed)
         if (*failed) return wrong(c, "a dimension is expected"), NULL;
         int64_t n = 0;
         for (; *c->at >= '0' && *c->at <= '9'; c->at++)
-            if ((n = 10 * n + (*c->at - '0')) > UINT32_MAX) return "2^32 elements or more";
+            if ((n = 10 * n + (*c->at - '0')) > WB__MAX_DIM)
+                return h->axes = -1, "2^32 elements or more along an axis";
         if (*c->at == 'L') c->at++;     /* Python 2 wrote an L */
         if (h->ndim == WB_MAX_DIMS) return h->axes = WB_MAX_DIMS + 1, "more than 8 dimensions";
-        if (n && size > UINT32_MAX / n) return "2^32 elements or more";
+        if (n && size > WB__MAX_SIZE / n) return h->axes = -1, "2^40 elements or more";
         h->dims[h->ndim++] = n;
         h->size *= n;
         size *= WB__MAX(n, 1);
@@ -110,10 +112,11 @@ static bool shape(cursor *c)
     if (failed || (lacks && !c->any)) return failed ? false : wrong(c, lacks);
     c->has_shape = true;
     if (!lacks) return true;
-    c->lacks = c->h->axes ? c->h->type : "too large";
+    c->lacks = c->h->axes > 0 ? c->h->type : "too large";
     c->h->ndim = 0;
     for (; *c->at && *c->at != ')'; c->at++)            /* "3, 4)" */
-        if (c->h->axes && *c->at == ',' && c->at[1 + strspn(c->at + 1, " ")] != ')') c->h->axes++;
+        if (c->h->axes > 0 && *c->at == ',' && c->at[1 + strspn(c->at + 1, " ")] != ')')
+            c->h->axes++;
     return take(c, ")") || wrong(c, "a shape has no end");
 }
 

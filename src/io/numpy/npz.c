@@ -228,8 +228,10 @@ int wb__npz_table(wb__mapping *m, bool values, wb__table *out)
 {
     if (m->bytes >= 6 && !memcmp(m->data, "\x93NUMPY", 6)) return wb__npy_table(m, values, out);
     *out = (wb__table){0};
-    if (m->bytes < 22 || memcmp(m->data, "PK", 2) != 0)
+    if (m->bytes < 2 || memcmp(m->data, "PK", 2) != 0)
         return wb__map_fail(m, 0, "not an NPZ file");
+    if (m->bytes < 22)
+        return wb__map_fail(m, m->bytes, "an archive that is cut off: copy or download it again");
     int status = read_archive(m, values, out);
     if (status) wb__table_free(out);
     else out->mapping = m;

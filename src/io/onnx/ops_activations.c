@@ -105,11 +105,9 @@ bool wb__onnx_shrink(wb__onnx_call *c)
 bool wb__onnx_gelu(wb__onnx_call *c)
 {
     if (!wb__onnx_floating(c, 0)) return false;
-    const char *approximate = wb__onnx_text(c, "approximate", "none");
-    if (!strcmp(approximate, "none")) return wb__onnx_give(c, wb_gelu_erf(c->in[0]));
-    if (!strcmp(approximate, "tanh")) return wb__onnx_give(c, wb_gelu(c->in[0]));
-    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "approximate is \"%s\"; it is none or tanh",
-                           approximate);
+    const int approximate = wb__onnx_word(c, "approximate", "none tanh");
+    if (approximate < 0) return false;
+    return wb__onnx_give(c, (approximate ? wb_gelu : wb_gelu_erf)(c->in[0]));
 }
 
 bool wb__onnx_swish(wb__onnx_call *c)

@@ -107,12 +107,8 @@ bool wb__onnx_bitwise_not(wb__onnx_call *c)
 bool wb__onnx_bit_shift(wb__onnx_call *c)
 {
     static const integer_op left = {shift_left, NULL}, right = {shift_right, NULL};
-    const char *direction = wb__onnx_text(c, "direction", "");
-    const bool to_left = !strcmp(direction, "LEFT");
-    if (!to_left && strcmp(direction, "RIGHT"))
-        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "direction is \"%s\"; it is LEFT or RIGHT",
-                               direction);
-    return of_two(c, to_left ? &left : &right);
+    const int direction = wb__onnx_word(c, "direction", " LEFT RIGHT");
+    return direction >= 0 && of_two(c, direction ? &right : &left);
 }
 
 /* ---- powers ---------------------------------------------------------------------------------- */

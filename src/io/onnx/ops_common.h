@@ -37,6 +37,11 @@ bool wb__onnx_is_fixed(const wb__onnx_call *c, int i);
  * NULL with the error set. */
 wb_tensor *wb__onnx_number(const wb__onnx_call *c, int i);
 
+/* Returns which of `words` an attribute is, counted from 0; without the attribute the first.
+ * Blanks separate the words, '=' those that mean the same: "linear=bilinear nearest"; with a blank
+ * before the first word the attribute is needed.  -1 with the error set: another word, or none. */
+int wb__onnx_word(const wb__onnx_call *c, const char *name, const char *words);
+
 /* Returns Weber's dtype for the type in an attribute, or `otherwise` without the attribute (0: it
  * is needed); 0 with the error set. */
 wb_dtype wb__onnx_dtype_in(const wb__onnx_call *c, const char *name, wb_dtype otherwise);

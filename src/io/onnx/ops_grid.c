@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-typedef enum { NEAREST, LINEAR, CUBIC } interpolation;
+typedef enum { LINEAR, NEAREST, CUBIC } interpolation;
 typedef enum { ZEROS, BORDER, REFLECTION } outside;
 
 typedef struct {
@@ -21,15 +21,6 @@ typedef struct {
     wb_tensor *rows;                    /* [N S, C] */
     wb_tensor *floor[3], *rest[3];      /* of the positions, [N, ...] */
 } sampler;
-
-static bool read_word(const wb__onnx_call *c, const char *name, const char *otherwise,
-                      const char *const (*words)[2], int *value)
-{
-    const char *text = wb__onnx_text(c, name, otherwise);
-    for (*value = 0; *value < 3; ++*value)
-        if (!strcmp(text, words[*value][0]) || !strcmp(text, words[*value][1])) return true;
-    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s is \"%s\"", name, text);
-}
 
 /* ---- positions ------------------------------------------------------------------------------- */
 
@@ -130,15 +121,10 @@ static wb_tensor *sampled(const sampler *s, int i, int *t)
 
 static bool read_sampler(const wb__onnx_call *c, sampler *s)
 {
-    static const char *const modes[3][2] = {{"nearest", "nearest"}, {"linear", "bilinear"},
-                                            {"cubic", "bicubic"}};
-    static const char *const paddings[3][2] = {{"zeros", "zeros"}, {"border", "border"},
-                                               {"reflection", "reflection"}};
     const wb_tensor *x = c->in[0], *grid = c->in[1];
-    int mode, padding;
-    if (!read_word(c, "mode", "linear", modes, &mode) ||
-        !read_word(c, "padding_mode", "zeros", paddings, &padding))
-        return false;
+    const int mode = wb__onnx_word(c, "mode", "linear=bilinear nearest cubic=bicubic");
+    const int padding = wb__onnx_word(c, "padding_mode", "zeros border reflection");
+    if (mode < 0 || padding < 0) return false;
     *s = (sampler){.axes = x->ndim - 2, .batch = x->ndim ? x->dims[0] : 0,
                    .mode = (interpolation)mode, .padding = (outside)padding,
                    .corners = wb__onnx_int(c, "align_corners", 0)};

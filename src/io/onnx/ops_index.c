@@ -181,18 +181,13 @@ bool wb__onnx_gather_nd(wb__onnx_call *c)
 /* Reads how elements with one index are combined. */
 static bool read_reduction(const wb__onnx_call *c, wb_scatter_options *o)
 {
-    static const struct { const char *name; int64_t since; wb_scatter_reduce reduce; } modes[] = {
-        {"none", 0, WB_SCATTER_SET}, {"add", 16, WB_SCATTER_ADD}, {"mul", 16, WB_SCATTER_MUL},
-        {"max", 18, WB_SCATTER_MAX}, {"min", 18, WB_SCATTER_MIN}};
-    const char *name = wb__onnx_text(c, "reduction", "none");
-    *o = (wb_scatter_options){.size = sizeof *o};
-    for (size_t i = 0; i < WB__COUNT(modes); i++)
-        if (!strcmp(name, modes[i].name) && c->node->opset >= modes[i].since) {
-            o->reduce = modes[i].reduce;
-            return true;
-        }
-    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "reduction is \"%s\"; it is none, add, mul or, "
-                           "since opset 18, max or min", name);
+    static const wb_scatter_reduce modes[] = {WB_SCATTER_SET, WB_SCATTER_ADD, WB_SCATTER_MUL,
+                                              WB_SCATTER_MAX, WB_SCATTER_MIN};
+    const int64_t opset = c->node->opset;
+    const int mode = wb__onnx_word(c, "reduction", opset >= 18   ? "none add mul max min"
+                                                   : opset >= 16 ? "none add mul" : "none");
+    *o = (wb_scatter_options){.size = sizeof *o, .reduce = modes[WB__MAX(mode, 0)]};
+    return mode >= 0;
 }
 
 /* Returns, for each element of the index, its place in x flattened, where the index counts along

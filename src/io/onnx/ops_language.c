@@ -23,11 +23,9 @@ bool wb__onnx_tensor_scatter(wb__onnx_call *c)
 {
     if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *cache = c->in[0], *update = c->in[1], *first = wb__onnx_in(c, 2);
-    const char *mode = wb__onnx_text(c, "mode", "linear");
-    const bool circular = !strcmp(mode, "circular");
+    const int circular = wb__onnx_word(c, "mode", "linear circular");
+    if (circular < 0) return false;
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -2), cache->ndim);
-    if (!circular && strcmp(mode, "linear"))
-        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode is \"%s\"", mode);
     if (axis < 0) return false;
     bool fits = axis > 0 && update->ndim == cache->ndim && cache->size &&
                 (!first || (first->ndim == 1 && first->dims[0] == cache->dims[0]));
@@ -53,10 +51,8 @@ bool wb__onnx_causal_conv_with_state(wb__onnx_call *c)
 {
     if (!wb__onnx_has(c, 2) || !wb__onnx_floating(c, 0)) return false;
     wb_tensor *x = c->in[0], *w = c->in[1], *b = wb__onnx_in(c, 2), *state = wb__onnx_in(c, 3);
-    const char *activation = wb__onnx_text(c, "activation", "none");
-    const bool swish = !strcmp(activation, "silu") || !strcmp(activation, "swish");
-    if (!swish && strcmp(activation, "none"))
-        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "activation is \"%s\"", activation);
+    const int swish = wb__onnx_word(c, "activation", "none silu=swish");
+    if (swish < 0) return false;
     if (x->ndim != 3 || w->ndim != 3 || w->dims[0] != x->dims[1] || w->dims[1] != 1 ||
         w->dims[2] < 1)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "x is %s, the weight %s", wb_describe(x),
@@ -94,14 +90,13 @@ static wb_tensor *heads_of(wb_tensor *x, int64_t heads)
 /* Sets *decays and *corrects to what the update rule has. */
 static bool read_rule(const wb__onnx_call *c, bool *decays, bool *corrects)
 {
-    const char *rule = wb__onnx_text(c, "update_rule", "gated_delta");
-    *decays = wb__begins(rule, "gated");
-    *corrects = strstr(rule, "delta");
-    if (strcmp(rule, "linear") && strcmp(rule, "gated") && strcmp(rule, "delta") &&
-        strcmp(rule, "gated_delta"))
-        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "update_rule is \"%s\"", rule);
+    const int rule = wb__onnx_word(c, "update_rule", "gated_delta gated delta linear");
+    *decays = rule < 2;
+    *corrects = rule != 1 && rule != 3;
+    if (rule < 0) return false;
     if (*decays == !!wb__onnx_in(c, 4) && *corrects == !!wb__onnx_in(c, 5)) return true;
-    return wb__onnx_refuse(c, WB_ERROR_FORMAT, "update_rule \"%s\" %s decay and %s beta", rule,
+    return wb__onnx_refuse(c, WB_ERROR_FORMAT, "update_rule \"%s\" %s decay and %s beta",
+                           wb__onnx_text(c, "update_rule", "gated_delta"),
                            *decays ? "has" : "has no", *corrects ? "has" : "has no");
 }
 

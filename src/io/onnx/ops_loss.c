@@ -1,5 +1,5 @@
 /* Softmax and the losses of classes of ONNX. */
-#include "io/onnx/run.h"
+#include "io/onnx/ops_common.h"
 
 #include <string.h>
 
@@ -42,15 +42,13 @@ bool wb__onnx_hardmax(wb__onnx_call *c) { return apply(c, hardmax); }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-typedef enum { NONE, MEAN, SUM } reduction;
+typedef enum { MEAN, NONE, SUM } reduction;
 
 static bool read_reduction(const wb__onnx_call *c, reduction *r)
 {
-    static const char *const names[] = {"none", "mean", "sum"};
-    const char *text = wb__onnx_text(c, "reduction", "mean");
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(text, names[i])) return *r = (reduction)i, true;
-    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "reduction is \"%s\"", text);
+    const int word = wb__onnx_word(c, "reduction", "mean none sum");
+    *r = (reduction)word;
+    return word >= 0;
 }
 
 /* Whether `target` has an integer for each row of x, [N, C, ...], and `weight` a number for each

@@ -100,15 +100,12 @@ bool wb__onnx_scaler(wb__onnx_call *c)
 /* Rows over their norm; rows with the norm 0 stay as they are. */
 bool wb__onnx_normalizer(wb__onnx_call *c)
 {
-    const char *norm = wb__onnx_text(c, "norm", "MAX");
-    if (!has_features(c)) return false;
+    const int norm = wb__onnx_word(c, "norm", "MAX L1 L2");
+    if (norm < 0 || !has_features(c)) return false;
     wb_tensor *x = wb__as(c->in[0], real_dtype(c->in[0]));
     if (!x) return false;
     const int axis = x->ndim - 1;
-    if (!strcmp(norm, "L1")) return give_f32(c, wb__onnx_over_norm(x, 1, axis));
-    if (!strcmp(norm, "L2")) return give_f32(c, wb__onnx_over_norm(x, 2, axis));
-    if (strcmp(norm, "MAX"))
-        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "norm is \"%.40s\"; it is MAX, L1 or L2", norm);
+    if (norm) return give_f32(c, wb__onnx_over_norm(x, norm, axis));
     if (!x->size) return give_f32(c, x);
     wb_tensor *most = wb__reduce(WB__OP_max, x, 1u << axis, true);
     most = wb_where(wb_eq(most, wb__number_of(0)), wb__number_of(1), most);
@@ -300,15 +297,10 @@ static wb_tensor *probit(wb_tensor *x)
 /* Returns the scores after post_transform.  NULL with the error set. */
 static wb_tensor *transformed(const wb__onnx_call *c, wb_tensor *scores)
 {
-    static const struct { const char *name; wb_tensor *(*f)(wb_tensor *x); } transforms[] = {
-        {"NONE", same}, {"SOFTMAX", softmax}, {"LOGISTIC", wb_sigmoid},
-        {"SOFTMAX_ZERO", softmax_zero}, {"PROBIT", probit}};
-    const char *name = wb__onnx_text(c, "post_transform", "NONE");
-    for (size_t i = 0; i < WB__COUNT(transforms); i++)
-        if (!strcmp(name, transforms[i].name)) return transforms[i].f(scores);
-    wb__onnx_refuse(c, WB_ERROR_FORMAT, "post_transform is \"%.40s\"; it is NONE, SOFTMAX, "
-                    "LOGISTIC, SOFTMAX_ZERO or PROBIT", name);
-    return NULL;
+    static wb_tensor *(*const transforms[])(wb_tensor *x) = {same, softmax, wb_sigmoid,
+                                                             softmax_zero, probit};
+    const int i = wb__onnx_word(c, "post_transform", "NONE SOFTMAX LOGISTIC SOFTMAX_ZERO PROBIT");
+    return i < 0 ? NULL : transforms[i](scores);
 }
 
 bool wb__onnx_linear_regressor(wb__onnx_call *c)

@@ -7,11 +7,13 @@
 
 /* ---- Pad ------------------------------------------------------------------------------------- */
 
+typedef enum { CONSTANT, REFLECT, EDGE, WRAP } padding_mode;
+
 /* The elements that Pad adds along each axis (a negative number removes some), and with which
  * values.  value: of the mode constant; NULL: 0. */
 typedef struct {
     int64_t before[WB_MAX_DIMS], after[WB_MAX_DIMS];
-    const char *mode;
+    padding_mode mode;
     wb_tensor *value;                   /* without axes */
 } padding;
 
@@ -64,12 +66,10 @@ static bool read_value(wb__onnx_call *c, padding *p)
 /* Whether the mode is one of the operator's version. */
 static bool read_mode(wb__onnx_call *c, padding *p)
 {
-    p->mode = wb__onnx_text(c, "mode", "constant");
-    if (!strcmp(p->mode, "constant") || !strcmp(p->mode, "reflect") || !strcmp(p->mode, "edge") ||
-        (!strcmp(p->mode, "wrap") && c->node->opset >= 19))
-        return true;
-    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode is \"%s\"; it is constant, reflect, edge "
-                           "or, since opset 19, wrap", p->mode);
+    const int mode = wb__onnx_word(c, "mode", c->node->opset < 19 ? "constant reflect edge"
+                                                                  : "constant reflect edge wrap");
+    p->mode = (padding_mode)mode;
+    return mode >= 0;
 }
 
 /* n copies of the value, in the shape of x but for the size along the axis. */
@@ -131,17 +131,17 @@ static wb_tensor *padded(const wb__onnx_call *c, const padding *p, wb_tensor *x,
                         wb_describe(x));
         return NULL;
     }
-    if (!strcmp(p->mode, "reflect")) return mirrored(x, axis, before, after);
-    if (!strcmp(p->mode, "wrap")) return wrapped(x, axis, before, after);
+    if (p->mode == REFLECT) return mirrored(x, axis, before, after);
+    if (p->mode == WRAP) return wrapped(x, axis, before, after);
     o.mode = WB_PAD_REPLICATE;
     return wb_pad_with(x, axis, before, after, &o);
 }
 
 bool wb__onnx_pad(wb__onnx_call *c)
 {
-    padding p = {.mode = ""};
+    padding p = {0};
     if (!wb__onnx_has(c, 1) || !read_mode(c, &p) || !read_pads(c, &p)) return false;
-    const bool constant = !strcmp(p.mode, "constant");
+    const bool constant = p.mode == CONSTANT;
     if (constant && !read_value(c, &p)) return false;
     const bool zeros = constant && !p.value;
     wb_tensor *x = c->in[0];

@@ -2,6 +2,7 @@
  * linear and cubic interpolation, with and without antialias, are weighted sums of a few elements.
  *
  * Before opset 11 Resize has positions without offset ("asymmetric") and rounds them down. */
+#include "io/onnx/ops_common.h"
 #include "io/onnx/frame.h"
 #include "io/onnx/ops_window.h"
 #include "nn/space.h"
@@ -28,33 +29,20 @@ typedef struct {
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
-/* Returns the index of an attribute's word in a list that ends with NULL; -1: the error is set. */
-static int word_of(const wb__onnx_call *c, const char *name, const char *const *words)
-{
-    const char *text = wb__onnx_text(c, name, words[0]);
-    for (int i = 0; words[i]; i++)
-        if (!strcmp(text, words[i])) return i;
-    wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s is \"%s\"", name, text);
-    return -1;
-}
-
 static bool read_mode(const wb__onnx_call *c, resize *r)
 {
-    static const char *const modes[] = {"nearest", "linear", "cubic", NULL};
-    const int mode = word_of(c, "mode", modes);
+    const int mode = wb__onnx_word(c, "mode", "nearest linear cubic");
     r->mode = (interpolation)mode;
     return mode >= 0;
 }
 
 static bool read_attributes(const wb__onnx_call *c, resize *r)
 {
-    static const char *const transformations[] = {
-        "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-        "tf_crop_and_resize", NULL};
-    static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
-                                            "ceil", NULL};
-    const int where = word_of(c, "coordinate_transformation_mode", transformations);
-    const int round = word_of(c, "nearest_mode", roundings);
+    const int where = wb__onnx_word(c, "coordinate_transformation_mode",
+                                    "half_pixel half_pixel_symmetric pytorch_half_pixel "
+                                    "align_corners asymmetric tf_crop_and_resize");
+    const int round = wb__onnx_word(c, "nearest_mode",
+                                    "round_prefer_floor round_prefer_ceil floor ceil");
     if (where < 0 || round < 0 || !read_mode(c, r)) return false;
     r->where = (transformation)where;
     r->round = (rounding)round;
@@ -114,8 +102,8 @@ static bool take_scales(const wb__onnx_call *c, const wb_tensor *x, int count, c
 static bool take_sizes(const wb__onnx_call *c, const wb_tensor *x, int count, const int64_t *sizes,
                        resize *r)
 {
-    static const char *const policies[] = {"stretch", "not_larger", "not_smaller", NULL};
-    const int policy = word_of(c, "keep_aspect_ratio_policy", policies);
+    const int policy = wb__onnx_word(c, "keep_aspect_ratio_policy",
+                                     "stretch not_larger not_smaller");
     double common = 0;
     if (policy < 0 || !count_fits(c, "sizes", count, r->n)) return false;
     for (int i = 0; i < r->n; i++) {

@@ -4,7 +4,7 @@
  *   X [T, N, I]   W [D, G H, I]   R [D, G H, H]   B [D, 2 G H]   states [D, N, H]   Y [T, D, N, H]
  * With layout 1 the sequences come first: X [N, T, I], states [N, D, H], Y [N, T, D, H].  One
  * product multiplies the inputs of all steps by W. */
-#include "io/onnx/run.h"
+#include "io/onnx/ops_common.h"
 #include "nn/recurrent.h"
 
 #include <string.h>
@@ -165,11 +165,10 @@ typedef struct {
 
 static bool read_direction(const wb__onnx_call *c, recurrent *r)
 {
-    const char *text = wb__onnx_text(c, "direction", "forward");
-    r->backwards = !strcmp(text, "reverse");
-    r->directions = strcmp(text, "bidirectional") ? 1 : 2;
-    if (r->backwards || r->directions == 2 || !strcmp(text, "forward")) return true;
-    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "direction is \"%s\"", text);
+    const int direction = wb__onnx_word(c, "direction", "forward reverse bidirectional");
+    r->backwards = direction == 1;
+    r->directions = direction == 2 ? 2 : 1;
+    return direction >= 0;
 }
 
 static bool refuse_options(const wb__onnx_call *c)

@@ -292,10 +292,9 @@ static wb_tensor *rearranged(wb_tensor *x, const int64_t six[6], const int64_t o
  * Returns false with the error set. */
 static bool read_block_mode(wb__onnx_call *c, bool *channels_first)
 {
-    const char *mode = wb__onnx_text(c, "mode", "DCR");
-    *channels_first = !strcmp(mode, "CRD");
-    if (*channels_first || !strcmp(mode, "DCR")) return true;
-    return wb__onnx_refuse(c, WB_ERROR_FORMAT, "mode is \"%s\"; it is DCR or CRD", mode);
+    const int mode = wb__onnx_word(c, "mode", "DCR CRD");
+    *channels_first = mode == 1;
+    return mode >= 0;
 }
 
 bool wb__onnx_depth_to_space(wb__onnx_call *c)

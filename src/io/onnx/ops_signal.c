@@ -138,8 +138,8 @@ static bool read_length(wb__onnx_call *c, int i, int64_t otherwise, int64_t *len
     *length = otherwise;
     if (!wb__onnx_input_int(c, i, length)) return false;
     if (*length >= 1 && *length <= INT32_MAX) return true;
-    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "a length is %lld; it is positive",
-                           (long long)*length);
+    return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "a length is %lld; lengths from 1 to "
+                           "%d are done", (long long)*length, INT32_MAX);
 }
 
 /* The axis of a DFT: an attribute before opset 20, input 2 since then. */

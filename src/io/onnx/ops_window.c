@@ -3,6 +3,7 @@
  * Both are Weber's wb_conv and wb_conv_transpose: cross-correlations, with weights in the same
  * layouts.  ONNX lists the padding as all starts, then all ends; Weber has start and end of each
  * axis side by side. */
+#include "io/onnx/ops_common.h"
 #include "io/onnx/ops_window.h"
 
 #include <string.h>
@@ -51,15 +52,10 @@ typedef enum { NOTSET, VALID, SAME_UPPER, SAME_LOWER } padding_mode;
 /* Sets *mode to auto_pad, and before and after of each axis to pads. */
 static bool read_pads(const wb__onnx_call *c, wb__onnx_windows *s, padding_mode *mode)
 {
-    static const char *const names[] = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"};
-    const char *text = wb__onnx_text(c, "auto_pad", "NOTSET");
     int64_t pads[6], sum = 0;
-    int i = 0;
-    while (i < (int)WB__COUNT(names) && strcmp(text, names[i])) i++;
-    if (i == (int)WB__COUNT(names))
-        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "auto_pad is \"%s\"", text);
-    *mode = (padding_mode)i;
-    if (!read_list(c, "pads", 2 * s->axes, 0, 0, pads)) return false;
+    const int word = wb__onnx_word(c, "auto_pad", "NOTSET VALID SAME_UPPER SAME_LOWER");
+    *mode = (padding_mode)word;
+    if (word < 0 || !read_list(c, "pads", 2 * s->axes, 0, 0, pads)) return false;
     for (int a = 0; a < s->axes; a++) {
         s->before[a] = pads[a];
         s->after[a] = pads[s->axes + a];
@@ -67,7 +63,7 @@ static bool read_pads(const wb__onnx_call *c, wb__onnx_windows *s, padding_mode 
     }
     if (*mode == NOTSET || !sum) return true;
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "it has pads and auto_pad %s; one of them may "
-                           "be given", text);
+                           "be given", wb__onnx_text(c, "auto_pad", ""));
 }
 
 /* Sets what does not depend on the padding. */

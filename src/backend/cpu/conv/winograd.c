@@ -13,10 +13,10 @@
  *
  * The root mean square of the rounding errors is less than 4 times that of our direct convolution;
  * tests/cpu/cpu_winograd.c measures it.  Sums of oneDNN with AVX2 are more accurate: dx has up to 5
- * times their error.  An infinity or NaN in x makes all outputs of its tiles
- * NaN.  Each sum has a fixed order, so the result does not depend on the number of threads.
- * F(2x2, 3x3) has smaller errors, but needs 64 multiplications for the same outputs, and F(4x4) is
- * accurate enough wherever it is faster. */
+ * times their error.  An infinity or NaN in x makes all outputs of its tiles NaN.  Each sum has a
+ * fixed order, so the result does not depend on the number of threads.  F(2x2, 3x3) has smaller
+ * errors, but needs 64 multiplications for the same outputs, and F(4x4) is accurate enough wherever
+ * it is faster. */
 #include "backend/cpu/conv/direct.h"
 
 #include "backend/cpu/isa.h"
