@@ -66,7 +66,6 @@ static int add_state(contents *c, wb_opt_state *s)
 {
     int status = 0;
     c->state = s;
-    wb__opt_undo_failed(s);
     for (int i = 0; i < WB__SCALING && !status; i++) status = add(c, s->scaling[i], "loss scaling");
     /* of a divided state each rank keeps its own moments */
     for (int i = 0; i < s->n && !status && !wb__is_divided(s); i++) status = add_moments(c, i);
@@ -110,7 +109,7 @@ int wb__extremes(int n, const int64_t *mine, int64_t *least, int64_t *most)
 
 static int compare(const contents *c)
 {
-    int64_t mine[] = {hash_of(c), c->state ? c->state->accumulated : 0}, least[2], most[2];
+    int64_t mine[] = {hash_of(c), c->state ? c->state->counts->accumulated : 0}, least[2], most[2];
     const int status = wb__extremes(2, mine, least, most);
     if (status) return status;
     if (least[0] != most[0])
@@ -212,7 +211,7 @@ static int compare_steps(const wb_opt_state *s)
 {
     int64_t least = 0, most = 0, status = 0;
     for (int i = 0; i < s->n && !status && least == most; i++)
-        status = wb__extremes(1, &s->slots[i].steps, &least, &most);
+        status = wb__extremes(1, &s->counts->slot[i].steps, &least, &most);
     if (status || least == most) return (int)status;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: the state is divided over the ranks, which have made"
                     " %lld to %lld steps: each rank has moments of its own, so all ranks must load"
@@ -235,14 +234,14 @@ static int share_settings(wb_opt_state *s, int root)
     int status = 0;
     for (int p = 0; p < s->rule->n && !status; p++)
         status = share_numbers(&s->rule->parts[p].o, root);
-    status = status ? status : wb__from_rank(&s->updates, WB_I64, 1, root);
+    status = status ? status : wb__from_rank(&s->counts->updates, WB_I64, 1, root);
     s->changes++;
     for (int i = 0; i < s->n && !status; i++) {
         wb__slot *slot = &s->slots[i];
-        int64_t words[] = {slot->steps, slot->frozen, slot->own != NULL};
+        int64_t words[] = {s->counts->slot[i].steps, slot->frozen, slot->own != NULL};
         status = wb__from_rank(words, WB_I64, WB__COUNT(words), root);
         if (status) break;
-        slot->steps = words[0];
+        s->counts->slot[i].steps = words[0];
         wb__setting_set(s, &slot->frozen, words[1] != 0);
         status = wb__slot_own(s, slot, words[2] != 0);
         for (int p = 0; slot->own && p < s->rule->n && !status; p++)

@@ -1,6 +1,7 @@
 /* Evaluation.  For each device, one plan computes the requested tensors, the pending writes, and
  * every unconsumed result (an unevaluated tensor without consumers) that depends on a version about
  * to be overwritten. */
+#include "engine/journal.h"
 #include "engine/request.h"
 
 #include <string.h>
@@ -143,6 +144,7 @@ static void end_pending(wb__thread *t, int first)
 {
     int n = t->n_pending;
     t->n_pending = first;
+    wb__journal_settle(t);
     for (int i = first; i < n; i++) wb__unref(t->pending[i]);
     if (first) return;
     wb__unref(t->guard);                /* the guard was only for these writes */
@@ -447,13 +449,13 @@ static const wb_device *only_device(const wb__thread *t, int n_roots)
 }
 
 /* Before an evaluation with writes: decides whether the device itself looks at the guard.  If not,
- * waits for the guard of the step before. */
-static int prepare_guard(const wb__thread *t, int n_roots, wb_tensor *guard)
+ * waits for the guard of the step before, unless the evaluation is only `estimated`. */
+static int prepare_guard(const wb__thread *t, int n_roots, wb_tensor *guard, bool estimated)
 {
     wb__request *r = &mine.request;
     const wb_device *d = guard && wb__on_gpu(guard) ? only_device(t, n_roots) : NULL;
-    if (!wb__guard_may_be_late(guard, d)) return wb__guard_confirm();
-    const int status = wb__guard_before(d, guard, &r->before);
+    if (!wb__guard_may_be_late(guard, d)) return estimated ? 0 : wb__guard_confirm();
+    const int status = wb__guard_before(d, guard, estimated, &r->before);
     if (!status) r->guard = guard;
     return status;
 }
@@ -472,7 +474,7 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
     const bool guarded = !guard && pending && t->guard;
     if (guarded) guard = t->guard;
     if (!status && guard && !guard->storage) status = add_root(guard, &n_roots);
-    if (!status && pending) status = prepare_guard(t, n_roots, guarded ? guard : NULL);
+    if (!status && pending) status = prepare_guard(t, n_roots, guarded ? guard : NULL, false);
     if (!status)
         status = wb__unlikely(wb_error_code()) ? run_keeping_error(t, n_roots, guard)
                                                : run_everywhere(t, n_roots, guard);
@@ -555,7 +557,7 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
     int status = collect(t, n, tensors, &n_roots);
     wb_tensor *guard = t->n_pending ? t->guard : NULL;
     if (!status && guard && !guard->storage) status = add_root(guard, &n_roots);
-    if (!status && guard) status = prepare_guard(t, n_roots, guard);
+    if (!status && guard) status = prepare_guard(t, n_roots, guard, true);
     const wb_device *d = n ? wb__device_of(mine.roots[0]) : wb_default_device();
     if (!status) status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
     if (status) return status;

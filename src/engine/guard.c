@@ -8,10 +8,11 @@
  * step ahead: it enqueues step k + 1, then reads the guard of step k.
  *
  * If that is not finite, no variable has been written since.  The evaluation of step k + 1 fails
- * and its writes are cancelled; those of step k become WB__CANCELLED, by which an optimiser's state
- * takes back its counts.  What waits for the device anyway (reading values, other writes, moving,
- * saving) reads the guard first; if it is not finite, the writes that are pending then are
+ * and its writes are cancelled; those of step k become WB__CANCELLED, with which the journal takes
+ * back an optimiser's counts.  What waits for the device anyway (reading values, other writes,
+ * moving, saving) reads the guard first; if it is not finite, the writes that are pending then are
  * cancelled too, since they were recorded as if step k had been made. */
+#include "engine/journal.h"
 #include "engine/request.h"
 
 #include <math.h>
@@ -134,12 +135,13 @@ wb_tensor *wb__guard_finite(const wb_device *d, const wb_tensor *like)
     return t->finite = NULL;
 }
 
-int wb__guard_before(const wb_device *d, const wb_tensor *guard, wb_tensor **before)
+int wb__guard_before(const wb_device *d, const wb_tensor *guard, bool estimated,
+                     wb_tensor **before)
 {
     const wb__thread *t = wb__this_thread();
     *before = t->late.guard;
     if (alike(t->late.guard, d, guard)) return 0;
-    const int status = wb__guard_confirm();
+    const int status = estimated ? 0 : wb__guard_confirm();
     if (status) return status;
     *before = wb__guard_finite(d, guard);
     return *before ? 0 : wb__error_or(WB_ERROR_MEMORY);
@@ -200,6 +202,7 @@ static void end(wb__thread *t, bool failed)
     }
     t->late.n = 0;
     t->late.guard = NULL;
+    wb__journal_settle(t);
     wb__unref(guard);
 }
 
@@ -254,6 +257,7 @@ void wb__guard_forget(void)
         t->late.read = NULL;
     }
     if (t->late.guard) end(t, false);
+    wb__journal_forget(t);
     wb__unref(t->finite);
     t->finite = NULL;
     wb__free(t->late.writes);

@@ -147,6 +147,16 @@ static inline uint64_t wb__drop(wb__object *o, uint64_t counts)
     return left;
 }
 
+/* What a number of the host was before a write that may still be cancelled (journal.c). */
+typedef struct {
+    struct wb_tensor *write;            /* with a reference: the write, or the guard of its step */
+    void *block;                        /* the object that has the number, with a reference */
+    void *number;
+    size_t bytes;                       /* of the number, at most 8 */
+    uint64_t was;                       /* its bytes */
+} wb__journal_entry;
+typedef struct { wb__journal_entry *entry; int n, capacity; } wb__journal_list;
+
 /* The state of a thread. */
 typedef struct wb__thread {
     wb_scope *scope;                    /* innermost; the root scope is created when first needed */
@@ -174,6 +184,7 @@ typedef struct wb__thread {
         struct wb_tensor **writes;
         int n, capacity;
     } late;
+    wb__journal_list journal;           /* oldest first */
     struct wb_tensor *finite;           /* a zero on a device, or NULL: the guard before the first
                                            step */
     bool failed_late;                   /* the last guard that failed was that of a step before */

@@ -61,8 +61,10 @@ wb__guard wb__guard_of(const wb_tensor *guard);     /* an evaluated tensor, or N
  * `guard`, has one. */
 bool wb__guard_may_be_late(const wb_tensor *guard, const wb_device *d);
 /* Sets *before to the guard of the step before, or a finite number, with the dtype and shape of
- * `guard`.  Returns 0, or an error code, also that of the step before. */
-int wb__guard_before(const wb_device *d, const wb_tensor *guard, wb_tensor **before);
+ * `guard`.  The evaluation may be only `estimated`: then it waits for nothing.  Returns 0, or an
+ * error code, also that of the step before. */
+int wb__guard_before(const wb_device *d, const wb_tensor *guard, bool estimated,
+                     wb_tensor **before);
 /* Returns a finite number on d, with the dtype and shape of `like`.  NULL: failed. */
 wb_tensor *wb__guard_finite(const wb_device *d, const wb_tensor *like);
 /* Called when the step is enqueued: as wb__guard_confirm for the step before. */

@@ -5,12 +5,12 @@
 
 bool wb__sums_apply_next(const wb_opt_state *s)
 {
-    return s->accumulated + 1 >= s->rule->accumulate;
+    return s->counts->accumulated + 1 >= s->rule->accumulate;
 }
 
 int wb__sums_whole(const char *what, const wb_opt_state *s)
 {
-    const int64_t n = s->accumulated, k = s->rule->accumulate;
+    const int64_t n = s->counts->accumulated, k = s->rule->accumulate;
     if (!n) return 0;
     return wb__fail(WB_ERROR_ARGUMENT,
                     "%s: the state is in the middle of an accumulation: %lld of %lld batches are "
@@ -31,11 +31,12 @@ int wb__sums_new(wb_opt_state *s)
 
 /* Adds the gradient *g, which may be NULL, to the slot's sum. Sets *next to the new value of the
  * sum, or to NULL if it stays. If `applies`, sets *g to the whole sum. */
-static bool add_slot(wb_opt_state *s, wb__slot *slot, bool applies, wb_tensor **g,
-                     wb_tensor **next)
+static bool add_slot(wb_opt_state *s, int i, bool applies, wb_tensor **g, wb_tensor **next)
 {
+    wb__slot *slot = &s->slots[i];
+    const bool summed = s->counts->slot[i].summed;
     *next = NULL;
-    if (!*g && !(applies && slot->summed)) return true;
+    if (!*g && !(applies && summed)) return true;
     wb_tensor *sum = slot->sum;
     if (*g) sum = wb_add(sum, *g);
     else if (wb__setting_read(s, &slot->frozen)) sum = NULL;
@@ -54,7 +55,7 @@ int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor 
     if (*loss && !total) return WB_ERROR_MEMORY;
     total = total ? wb_add(s->loss_sum, total) : wb__unchanged(s->loss_sum);
     for (int i = 0; i < s->n && total; i++)
-        if (!add_slot(s, &s->slots[i], applies, g[i], &next[i])) return WB_ERROR_MEMORY;
+        if (!add_slot(s, i, applies, g[i], &next[i])) return WB_ERROR_MEMORY;
     *loss = applies ? total : NULL;
     next[s->n] = applies ? wb__zeros_like(s->loss_sum) : total;
     return total && next[s->n] ? 0 : WB_ERROR_MEMORY;
@@ -67,59 +68,33 @@ int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor 
 typedef struct { bool gradient, summed; } recorded_slot;
 typedef struct { wb_opt_state *state; bool applies; recorded_slot slot[]; } counting;
 
-static void count(wb_opt_state *s, bool applies, const recorded_slot *slot)
+/* Counts an update, which *write makes (wb__journal). Returns 0 or an error code. */
+static int count(const counting *c, wb_tensor *const *write)
 {
-    s->accumulated = applies ? 0 : s->accumulated + 1;
-    for (int i = 0; i < s->n; i++)
-        s->slots[i].summed = !applies && (s->slots[i].summed || slot[i].gradient);
+    wb__opt_counts *s = c->state->counts;
+    int status = wb__journal(*write, s, &s->accumulated, sizeof s->accumulated);
+    if (status) return status;
+    s->accumulated = c->applies ? 0 : s->accumulated + 1;
+    for (int i = 0; i < c->state->n && !status; i++) {
+        bool *summed = &s->slot[i].summed, now = !c->applies && (*summed || c->slot[i].gradient);
+        if (now == *summed) continue;
+        status = wb__journal(*write, s, summed, sizeof *summed);
+        if (!status) *summed = now;
+    }
+    return status;
 }
 
-/* The update whose value or guard is x has been evaluated, and the host reads its guard late. Keeps
- * the counts before it. counted: the update is counted already, so those are the ones before. */
-static void keep_late(wb_opt_state *s, wb_tensor *x, bool counted)
-{
-    wb__ref(x);
-    wb__unref(s->late_added);
-    s->late_added = x;
-    s->accumulated_late = counted ? s->accumulated_before : s->accumulated;
-    for (int i = 0; i < s->n; i++)
-        s->slots[i].summed_late = counted ? s->slots[i].summed_before : s->slots[i].summed;
-}
-
-static void count_again(void *context)
-{
-    const counting *c = context;
-    wb_tensor *guard = wb__this_thread()->late.guard;
-    wb__opt_undo_failed(c->state);
-    if (guard) keep_late(c->state, guard, false);
-    count(c->state, c->applies, c->slot);
-}
+static int count_again(void *context) { return count(context, &wb__this_thread()->late.guard); }
 
 /* If a recorded update applies the sums, and its batch had no gradient for a slot, it uses the sum
  * of the slot only if an earlier batch had added to it. */
 static wb__fit fits(const void *context)
 {
     const counting *c = context;
-    wb__opt_undo_failed(c->state);
     bool same = c->applies == wb__sums_apply_next(c->state);
     for (int i = 0; i < c->state->n && c->applies; i++)
-        same &= c->slot[i].gradient || c->slot[i].summed == c->state->slots[i].summed;
+        same &= c->slot[i].gradient || c->slot[i].summed == c->state->counts->slot[i].summed;
     return same ? WB__FITS : WB__FITS_NOT_NOW;
-}
-
-/* Counts an update whose writes are pending. Keeps the counts before it, for
- * wb__sums_undo_failed. */
-static void count_now(wb_opt_state *s, const counting *c)
-{
-    wb_tensor *now = s->loss_sum->current;
-    if (!s->added) {
-        s->accumulated_before = s->accumulated;
-        for (int i = 0; i < s->n; i++) s->slots[i].summed_before = s->slots[i].summed;
-    }
-    count(s, c->applies, c->slot);
-    if (!(now->flags & WB__PENDING)) return;            /* already evaluated */
-    wb__unref(s->added);
-    s->added = wb__ref(now);
 }
 
 int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next)
@@ -132,8 +107,8 @@ int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next)
     c->state = s;
     c->applies = applies;
     for (int i = 0; i < s->n; i++)
-        c->slot[i] = (recorded_slot){next[i] != NULL, s->slots[i].summed};
-    if (!t->recording) count_now(s, c);
+        c->slot[i] = (recorded_slot){next[i] != NULL, s->counts->slot[i].summed};
+    if (!t->recording) status = count(c, &s->loss_sum->current);
     else if (s->recorded == t->recorded)
         status = wb__fail(WB_ERROR_ARGUMENT, "update: called twice for one state with .accumulate "
                           "in a function that wb_compile is recording: call wb_update once in it");
@@ -142,33 +117,6 @@ int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next)
     s->recorded = t->recorded;
     wb__free(c);
     return status;
-}
-
-/* Takes back the updates whose guard, read late, was not finite. */
-static void undo_late(wb_opt_state *s)
-{
-    if (!s->late_added || s->late_added->flags & WB__UNCONFIRMED) return;
-    if (s->late_added->flags & WB__CANCELLED) {
-        s->accumulated = s->accumulated_late;
-        for (int i = 0; i < s->n; i++) s->slots[i].summed = s->slots[i].summed_late;
-    }
-    wb__unref(s->late_added);
-    s->late_added = NULL;
-}
-
-/* An update behind one that failed late fails too, and is taken back first. */
-void wb__sums_undo_failed(wb_opt_state *s)
-{
-    wb_tensor *added = s->added && !(s->added->flags & WB__PENDING) ? s->added : NULL;
-    if (added && added->flags & WB__CANCELLED) {
-        s->accumulated = s->accumulated_before;
-        for (int i = 0; i < s->n; i++) s->slots[i].summed = s->slots[i].summed_before;
-    }
-    undo_late(s);
-    if (!added) return;
-    if (added->flags & WB__UNCONFIRMED) keep_late(s, added, true);
-    s->added = NULL;
-    wb__unref(added);
 }
 
 static int clear(wb_tensor *sum)
@@ -183,14 +131,13 @@ static int clear(wb_tensor *sum)
 int wb__sums_drop(wb_opt_state *s)
 {
     const int late = wb__guard_confirm();
-    wb__sums_undo_failed(s);
     if (late && late != WB_ERROR_NUMBER) return late;
-    if (!s->accumulated) return late;
+    if (!s->counts->accumulated) return late;
     int status = clear(s->loss_sum);
     for (int i = 0; i < s->n && !status; i++) {
         status = clear(s->slots[i].sum);
-        s->slots[i].summed = false;
+        s->counts->slot[i].summed = false;
     }
-    s->accumulated = 0;
+    s->counts->accumulated = 0;
     return status ? status : late;
 }

@@ -205,7 +205,6 @@ int wb_rule_number(wb_opt_state *s, const char *path, const char *name, double *
     if (!below) return no_object();
     while (!below[slot]) slot++;
     wb__free(below);
-    wb__opt_undo_failed(s);
     while (field < WB__RULE_NUMBERS && strcmp(wb__rule_fields[field].name, name)) field++;
     for (int p = 0; field < WB__RULE_NUMBERS && p < s->rule->n; p++) {
         wb_Rule_options o;

@@ -34,7 +34,7 @@ static wb_tensor *move_moment(wb_tensor *m, const wb_device *d, wb_dtype dtype)
 static bool move_slot(const wb_opt_state *s, const wb__slot *from, wb__slot *to, const wb_device *d,
                       wb_dtype dtype)
 {
-    *to = (wb__slot){.path = to->path, .ndim = from->ndim, .dtype = dtype, .steps = from->steps,
+    *to = (wb__slot){.path = to->path, .ndim = from->ndim, .dtype = dtype,
                      .frozen = from->frozen};
     memcpy(to->dims, from->dims, sizeof to->dims);
     to->moments = wb__alloc_zero((size_t)s->n_moments + 1, sizeof *to->moments);
@@ -42,7 +42,6 @@ static bool move_slot(const wb_opt_state *s, const wb__slot *from, wb__slot *to,
     for (int k = 0; k < s->n_moments; k++)
         if (!(to->moments[k] = move_moment(from->moments[k], d, wb__moment_dtype(dtype))))
             return false;
-    to->summed = from->summed;
     to->schedule = wb__ref(from->schedule);
     if (from->own) {
         const size_t bytes = (size_t)s->rule->n * sizeof *to->own;
@@ -63,11 +62,10 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
     to->parts = from->parts;
     to->part = from->part;
     to->n_moments = from->n_moments;
-    to->accumulated = from->accumulated;
-    to->updates = from->updates;
+    to->counts = wb__opt_counts_new(from->n, from->counts);
     to->slots = wb__alloc_zero((size_t)from->n, sizeof *to->slots);
     to->paths = wb__alloc_zero((size_t)from->n_paths, sizeof *to->paths);
-    if (!rule || !to->slots || !to->paths) return false;
+    if (!rule || !to->counts || !to->slots || !to->paths) return false;
     for (; to->n_paths < from->n_paths; to->n_paths++) {
         const wb__parameter_path *at = &from->paths[to->n_paths];
         char *path = wb__strdup(at->path);
@@ -102,7 +100,6 @@ void *wb__opt_to(void *state, const wb_device *d, wb_dtype requested)
     if (wb__unrecordable("to", WB__READS)) return NULL;
     int status = wb__evaluate_pending();
     if (!status) status = wb__guard_confirm();
-    wb__opt_undo_failed(s);
     wb_opt_state *made = status ? NULL : wb__object_new(&wb__opt_state_class, sizeof *made);
     if (!made) return NULL;
     bool good = copy_frame(made, s);

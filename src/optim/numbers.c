@@ -6,7 +6,7 @@
 
 double wb__next_step(const wb_opt_state *s, int slot)
 {
-    return s->scaling[WB__STEPS_MADE] ? INFINITY : (double)(s->slots[slot].steps + 1);
+    return s->scaling[WB__STEPS_MADE] ? INFINITY : (double)(s->counts->slot[slot].steps + 1);
 }
 
 bool wb__slot_options(const wb_opt_state *s, int p, int slot, wb_Rule_options *o)
@@ -14,7 +14,7 @@ bool wb__slot_options(const wb_opt_state *s, int p, int slot, wb_Rule_options *o
     const wb__slot *at = &s->slots[slot];
     *o = at->own ? at->own[p] : s->rule->parts[p].o;
     if (!at->schedule || !wb__part_follows(&s->rule->parts[p])) return true;
-    o->eta = wb_schedule_at(at->schedule, (double)(s->updates + 1));
+    o->eta = wb_schedule_at(at->schedule, (double)(s->counts->updates + 1));
     return !isnan(o->eta);
 }
 
@@ -36,7 +36,7 @@ bool wb__schedules_fit(const wb_opt_state *s)
     for (int i = 0; i < s->n; i++) {
         wb_schedule *schedule = s->slots[i].schedule;
         if (schedule && schedule != before &&
-            isnan(wb_schedule_at(schedule, (double)(s->updates + 1))))
+            isnan(wb_schedule_at(schedule, (double)(s->counts->updates + 1))))
             return false;
         before = schedule;
     }

@@ -5,6 +5,7 @@
 #define WB__OPTIM_H
 
 #include "base/options.h"
+#include "engine/journal.h"
 #include "tree/tree.h"
 
 enum { WB__MOMENTS = 3, WB__RULE_NUMBERS = 12, WB__MAX_NUMBERS = 13 };
@@ -68,22 +69,28 @@ typedef struct {
      * mixed precision.  They have the shape of the parameter, or, if the state is divided,
      * [wb__part_length] */
     wb_tensor **moments;
-    int64_t steps;
-    int64_t unsure;                     /* how many of `steps` are not evaluated yet */
-    wb_tensor *written;                 /* the parameter's value from the last step (reference) */
-    /* How many of `steps` are of the evaluation whose guard the host has not read; and this guard,
-     * or the parameter's value (reference; WB__UNCONFIRMED). */
-    int64_t late;
-    wb_tensor *late_of;
     wb_tensor *sum;     /* of accumulated gradients: a variable (reference); NULL: none is needed */
-    /* whether an accumulated batch had a gradient; the same before the pending updates, and before
-     * those whose guard the host has not read */
-    bool summed, summed_before, summed_late;
     wb__setting frozen;
     /* numbers of the parts of the rule for this slot alone; NULL: those of the rule */
     wb_Rule_options *own;
     wb_schedule *schedule;              /* of eta (reference), or NULL */
 } wb__slot;
+
+/* What the updates count. It is an object of its own, to which the journal holds references:
+ * pending updates are counted, and the journal takes back those that are cancelled. */
+typedef struct {
+    wb__object object;
+    size_t bytes;                       /* of this struct */
+    int64_t updates;                    /* made so far: the step of schedules */
+    int64_t accumulated;                /* batches in the sums */
+    struct {
+        int64_t steps;                  /* of the parameter */
+        bool summed;                    /* an accumulated batch had a gradient */
+    } slot[];
+} wb__opt_counts;
+/* Counts of n slots: those of `from`, or zeros if it is NULL. The caller owns a reference. NULL:
+ * out of memory. */
+wb__opt_counts *wb__opt_counts_new(int n, const wb__opt_counts *from);
 
 /* The path of a parameter in the model, and the index of its slot. A tied parameter has several
  * paths and one slot. */
@@ -104,20 +111,12 @@ struct wb_opt_state {
     wb_tensor *mean_loss;       /* of the last update, over the ranks and the accumulated batches
                                    (reference), or NULL */
     wb_tensor *loss_sum;        /* a variable (reference); NULL: the rule does not accumulate */
-    int64_t accumulated;        /* batches in the sums */
-    int64_t accumulated_before; /* the same before the pending updates */
-    wb_tensor *added;           /* the value of loss_sum from the last update (reference) */
-    int64_t accumulated_late;   /* as `accumulated` before the evaluation whose guard is not read */
-    wb_tensor *late_added;      /* this guard, or the value of loss_sum (reference;
-                                   WB__UNCONFIRMED), or NULL */
+    wb__opt_counts *counts;     /* (reference) */
     uint32_t recorded;          /* id of the last recording of an update with accumulation */
     int parts, part;            /* number of ranks that the state is divided over, 1: it is whole;
                                    and the rank whose part this is */
     /* the first operation of an update: allreduce or reduce_scatter of n elements for each rank */
     struct { int kind; wb_dtype dtype; int64_t n; } first;
-    int64_t updates;            /* made so far: the step of schedules */
-    int64_t unsure_updates;     /* how many of them are not evaluated yet */
-    int64_t late_updates;       /* how many are of the evaluation whose guard is not read yet */
     uint32_t changes;           /* of which slots have own numbers and schedules, counted */
     int64_t agreed;     /* what the ranks exchange in an update; the same on all; 0: nothing yet */
     bool gives;         /* loading a checkpoint gives the other ranks their parts */
@@ -199,13 +198,6 @@ const char *wb__rule_whole(const wb_rule *rule);
 bool wb__rule_known(const char *name);
 wb_rule *wb__rule_copy(const wb_rule *rule);
 void wb__rule_print(const wb_rule *rule, wb__text *t);
-
-/* Corrects the step counts after a failed evaluation, which cancels the pending assignments of
- * wb_update. The steps with these assignments no longer count. */
-void wb__opt_undo_failed(wb_opt_state *s);
-/* The last n steps of the slot are taken back if x, whose flag WB__UNCONFIRMED is set, becomes
- * WB__CANCELLED. */
-void wb__opt_count_late(wb__slot *slot, wb_tensor *x, int64_t n);
 
 /* ---- numbers.c, adjust.c and schedules.c ----------------------------------------------------- */
 
@@ -309,8 +301,6 @@ int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor 
 /* Counts the update whose new sums are `next`. While wb_compile records, each replay counts.
  * Returns 0 or an error code. */
 int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next);
-/* Part of wb__opt_undo_failed. */
-void wb__sums_undo_failed(wb_opt_state *s);
 /* Sets an error that begins with `what`, and returns its code, if batches are accumulated. */
 int wb__sums_whole(const char *what, const wb_opt_state *s);
 /* Drops what is accumulated. Returns 0 or an error code: WB_ERROR_NUMBER, having dropped it, if the

@@ -10,8 +10,6 @@ static void state_destroy(void *object)
     for (int i = 0; i < s->n; i++) {
         for (int k = 0; s->slots[i].moments && k < s->n_moments; k++)
             wb__unref(s->slots[i].moments[k]);
-        wb__unref(s->slots[i].written);
-        wb__unref(s->slots[i].late_of);
         wb__unref(s->slots[i].sum);
         wb__unref(s->slots[i].schedule);
         wb__free(s->slots[i].own);
@@ -21,12 +19,31 @@ static void state_destroy(void *object)
     for (int i = 0; i < WB__SCALING; i++) wb__unref(s->scaling[i]);
     wb__unref(s->mean_loss);
     wb__unref(s->loss_sum);
-    wb__unref(s->added);
-    wb__unref(s->late_added);
+    wb__unref(s->counts);
     wb__free(s->slots);
     wb__free(s->paths);
     wb__unref(s->rule);
     wb__object_end(s, sizeof *s);
+}
+
+static void counts_destroy(void *object)
+{
+    wb__opt_counts *c = object;
+    wb__object_end(c, c->bytes);
+}
+
+wb__opt_counts *wb__opt_counts_new(int n, const wb__opt_counts *from)
+{
+    static const wb__class class = {.name = "counts", .destroy = counts_destroy};
+    const size_t all = (size_t)n * sizeof from->slot[0], bytes = sizeof *from + all;
+    wb__opt_counts *c = wb__object_new_owned(&class, bytes);
+    if (!c) return NULL;
+    c->bytes = bytes;
+    if (!from) return c;
+    c->updates = from->updates;
+    c->accumulated = from->accumulated;
+    memcpy(c->slot, from->slot, all);
+    return c;
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -176,64 +193,13 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     if (!status && !s->n)
         status = wb__fail(WB_ERROR_ARGUMENT, "setup: the model has nothing to train");
     wb__pointer_map_free(&m.seen);
+    if (!status && !(s->counts = wb__opt_counts_new(s->n, NULL))) status = WB_ERROR_MEMORY;
     if (!status && s->rule->accumulate > 1) status = wb__sums_new(s);
     if (!status && o.schedule) status = wb_set_schedule(s, "", o.schedule);
     if (!status && s->mixed) status = begin_mixed(s, model);
     if (!status) return s;
     wb_object_free(s);
     return NULL;
-}
-
-/* ---- failures -------------------------------------------------------------------------------- */
-
-void wb__opt_count_late(wb__slot *slot, wb_tensor *x, int64_t n)
-{
-    wb__ref(x);
-    wb__unref(slot->late_of);
-    slot->late_of = x;
-    slot->late += n;
-}
-
-/* Takes back the steps whose guard, read late, was not finite. */
-static void undo_late(wb_opt_state *s)
-{
-    bool failed = false, waits = false;
-    for (int i = 0; i < s->n; i++) {
-        wb__slot *slot = &s->slots[i];
-        waits |= slot->late_of && slot->late_of->flags & WB__UNCONFIRMED;
-        if (!slot->late_of || slot->late_of->flags & WB__UNCONFIRMED) continue;
-        failed |= (slot->late_of->flags & WB__CANCELLED) != 0;
-        if (slot->late_of->flags & WB__CANCELLED) slot->steps -= slot->late;
-        slot->late = 0;
-        wb__unref(slot->late_of);
-        slot->late_of = NULL;
-    }
-    if (failed) s->updates -= s->late_updates;
-    if (!waits) s->late_updates = 0;
-}
-
-void wb__opt_undo_failed(wb_opt_state *s)
-{
-    bool failed = false, waits = false, late = false;
-    wb__sums_undo_failed(s);
-    undo_late(s);
-    for (int i = 0; i < s->n; i++) {
-        wb__slot *slot = &s->slots[i];
-        waits |= slot->written && slot->written->flags & WB__PENDING;
-        if (!slot->written || slot->written->flags & WB__PENDING) continue;
-        failed |= (slot->written->flags & WB__CANCELLED) != 0;
-        if (slot->written->flags & WB__CANCELLED) slot->steps -= slot->unsure;
-        if (slot->written->flags & WB__UNCONFIRMED) {
-            wb__opt_count_late(slot, slot->written, slot->unsure);
-            late = true;
-        }
-        slot->unsure = 0;
-        wb__unref(slot->written);
-        slot->written = NULL;
-    }
-    if (failed) s->updates -= s->unsure_updates;
-    if (late) s->late_updates += s->unsure_updates;
-    if (!waits) s->unsure_updates = 0;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -266,7 +232,6 @@ static char *state_format(void *object)
 {
     wb_opt_state *s = object;
     wb__text t = {0};
-    wb__opt_undo_failed(s);
     int width = 0, n = wb__rule_moments(s);
     const float *made = s->scaling[WB__STEPS_MADE] ? wb_data(s->scaling[WB__STEPS_MADE]) : NULL;
     wb__rule_print(s->rule, &t);
@@ -275,7 +240,7 @@ static char *state_format(void *object)
         const wb__slot *slot = &s->slots[i];
         wb_tensor shape = {.dtype = (uint8_t)slot->dtype, .ndim = (uint8_t)slot->ndim};
         memcpy(shape.dims, slot->dims, sizeof shape.dims);
-        const int64_t steps = made ? (int64_t)made[i] : slot->steps;
+        const int64_t steps = made ? (int64_t)made[i] : s->counts->slot[i].steps;
         wb__text_add(&t, "\n  %-*s  %s%s", width, slot->path, wb_describe(&shape),
                      s->mixed ? " of f32" : "");
         if (n) wb__text_add(&t, ", %d moment%s", n, n == 1 ? "" : "s");
@@ -283,9 +248,9 @@ static char *state_format(void *object)
                      slot->frozen ? ", frozen" : "");
         print_own(s, slot, &t);
     }
-    if (s->accumulated)
-        wb__text_add(&t, "\n  %lld of %lld batches accumulated", (long long)s->accumulated,
-                     (long long)s->rule->accumulate);
+    if (s->counts->accumulated)
+        wb__text_add(&t, "\n  %lld of %lld batches accumulated",
+                     (long long)s->counts->accumulated, (long long)s->rule->accumulate);
     return wb__text_take(&t);
 }
 

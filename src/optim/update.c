@@ -125,20 +125,24 @@ typedef struct {
     uint8_t stepped[];
 } counting;
 
-static void renew_steps(void *context)
+/* Adds 1 to a count with `write` (wb__journal). Returns 0 or an error code. */
+static int add_one(wb__opt_counts *counts, int64_t *count, wb_tensor *write)
+{
+    const int status = wb__journal(write, counts, count, sizeof *count);
+    if (!status) ++*count;
+    return status;
+}
+
+static int renew_steps(void *context)
 {
     const counting *c = context;
-    wb_opt_state *s = c->state;
-    wb_tensor *guard = wb__this_thread()->late.guard;
-    wb__opt_undo_failed(s);
-    for (int i = 0; i < s->n; i++) {
-        wb__slot *slot = &s->slots[i];
-        if (c->stepped[i] == NOT_STEPPED) continue;
-        slot->steps++;
-        if (guard) wb__opt_count_late(slot, guard, 1);
-    }
-    s->updates++;
-    s->late_updates += guard != NULL;
+    wb__opt_counts *counts = c->state->counts;
+    wb__thread *const t = wb__this_thread();
+    int status = add_one(counts, &counts->updates, t->late.guard);
+    for (int i = 0; i < c->state->n && !status; i++)
+        if (c->stepped[i] != NOT_STEPPED)
+            status = add_one(counts, &counts->slot[i].steps, t->late.guard);
+    return status;
 }
 
 /* Whether the recording can be replayed. A STEPPED_ALIKE slot uses the numbers of the previous
@@ -149,12 +153,11 @@ static wb__fit steps_fit(const void *context)
 {
     const counting *c = context;
     int64_t before = 0;
-    wb__opt_undo_failed(c->state);
     if (c->agreed != c->state->agreed || c->changes != c->state->changes ||
         !wb__schedules_fit(c->state)) return WB__FITS_NEVER;
     for (int i = 0; i < c->state->n; i++) {
         if (c->stepped[i] == NOT_STEPPED) continue;
-        const int64_t steps = c->state->slots[i].steps;
+        const int64_t steps = c->state->counts->slot[i].steps;
         if (c->stepped[i] == STEPPED_ALIKE && steps != before) return WB__FITS_NEVER;
         before = steps;
     }
@@ -290,7 +293,7 @@ static int accumulate(update *u, const wb_tree *grads)
     if (takes_means(s)) u->loss = loss_of(grads);
     if (!s->loss_sum) return 0;
     u->adds = !u->last && !wb__sums_apply_next(s);
-    u->batches = s->accumulated + (grads != NULL);
+    u->batches = s->counts->accumulated + (grads != NULL);
     const int status = wb__sums_add(s, !u->adds, u->g, &u->loss, u->sums);
     bool norm = u->adds && !status && !s->scaling[WB__SCALE] && has_gradient(u);
     for (int p = 0; p < s->rule->n && norm && !u->norm; p++)
@@ -367,7 +370,6 @@ static bool accepts(const update *u, const wb_opt_state *s, const void *model,
 static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 {
     u->state = s;
-    wb__opt_undo_failed(s);
     u->works = wb__alloc_zero((size_t)s->n + 1, sizeof *u->works + sizeof *u->g +
                               ((size_t)s->n_moments + 1) * sizeof *u->next);
     if (!u->works) return WB_ERROR_MEMORY;
@@ -410,22 +412,16 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
 static int count_steps(update *u)
 {
     wb_opt_state *s = u->state;
-    bool unsure = false;
+    wb__opt_counts *counts = s->counts;
     if (!wb__this_thread()->recording) {
-        for (int i = 0; i < s->n; i++) {
-            wb__slot *slot = &s->slots[i];
-            if (!u->works[i].value) continue;
-            slot->steps++;
-            wb_tensor *now = u->works[i].x->current;
-            if (!(now->flags & WB__PENDING)) continue;          /* already evaluated */
-            slot->unsure++;
-            wb__unref(slot->written);
-            slot->written = wb__ref(now);
-            unsure = true;
-        }
-        s->updates++;
-        s->unsure_updates += unsure;
-        return 0;
+        wb_tensor *write = NULL;
+        int done = 0;
+        for (int i = 0; i < s->n && !done; i++)
+            if (u->works[i].value) {
+                write = u->works[i].x->current;
+                done = add_one(counts, &counts->slot[i].steps, write);
+            }
+        return done ? done : add_one(counts, &counts->updates, write);
     }
     size_t bytes = sizeof(counting) + (size_t)s->n;
     counting *c = wb__alloc_zero(1, bytes);
@@ -435,7 +431,7 @@ static int count_steps(update *u)
     c->changes = s->changes;
     for (int i = 0, before = -1; i < s->n; i++) {
         if (!u->works[i].value) continue;
-        const bool alike = before >= 0 && s->slots[i].steps == s->slots[before].steps;
+        const bool alike = before >= 0 && counts->slot[i].steps == counts->slot[before].steps;
         c->stepped[i] = alike ? STEPPED_ALIKE : STEPPED;
         before = i;
     }
@@ -453,10 +449,7 @@ static int end_step_before(wb_opt_state *s, void *grads)
 {
     wb__thread *t = wb__this_thread();
     if (!wb__in_root(t) || t->recording) return 0;
-    bool waits = s->added && s->added->flags & WB__PENDING;
-    for (int i = 0; i < s->n && !waits; i++)
-        waits = s->slots[i].written && s->slots[i].written->flags & WB__PENDING;
-    if (!waits || !grads) return 0;
+    if (!grads || !wb__journal_waits(t, s->counts)) return 0;
     leaves g = {0};
     int status = wb__walk("update", grads, NULL, WB__NAMELESS, add_leaf, &g);
     if (!status) status = wb__end_step(t, g.n, g.x);

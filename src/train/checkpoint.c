@@ -112,7 +112,6 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     divided *moments = wb__alloc((n + 1) * sizeof *moments);
     int status = moments ? wb__evaluate_pending() : WB_ERROR_MEMORY;
     if (!status) status = wb__guard_confirm();
-    if (s) wb__opt_undo_failed(c->state);
     if (!status && s) status = wb__sums_whole(what, s);
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
     if (!status && c->average) status = wb__saving_add_model(&list, "average.", c->average);
@@ -321,19 +320,21 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
     int status = wb__sums_drop(s);
     const wb__json *entry = NULL, *slots = wb__json_get(r->note, "slots");
     const wb__json *updates = wb__json_get(r->note, "updates");
-    s->updates = wb__json_integer(updates);
-    s->unsure_updates = s->late_updates = 0;
+    wb__opt_counts *counts = status ? NULL : wb__opt_counts_new(s->n, s->counts);
+    if (!counts) return wb__error_or(WB_ERROR_MEMORY);
+    wb__unref(s->counts);               /* the journal may take back what these count */
+    s->counts = counts;
+    counts->updates = wb__json_integer(updates);
     s->changes++;
     WB__JSON_EACH(slots, entry, i) {
         if (!status) status = restore_own(s, &s->slots[i], parts + (i + 1) * s->rule->n);
         for (int k = 0; !status && k < s->n_moments; k++)
             status = restore_moment(r, s, i, k);
         if (status) return status;
-        s->slots[i].steps = wb__json_integer(wb__json_get(entry, "steps"));
-        if (!updates) s->updates = WB__MAX(s->updates, s->slots[i].steps);
+        counts->slot[i].steps = wb__json_integer(wb__json_get(entry, "steps"));
+        if (!updates) counts->updates = WB__MAX(counts->updates, counts->slot[i].steps);
         const bool frozen = wb__json_is(wb__json_get(entry, "frozen"), WB__JSON_TRUE);
         wb__setting_set(s, &s->slots[i].frozen, frozen);
-        s->slots[i].unsure = s->slots[i].late = 0;
     }
     for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++)
         status = restore_values(scaling_of(r, i), s->scaling[i]);

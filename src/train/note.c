@@ -72,7 +72,7 @@ static void put_slots(wb__json_out *out, const wb_opt_state *s)
     for (int i = 0; i < s->n; i++) {
         wb__json_open(out, '{');
         wb__json_put_pair(out, "path", s->slots[i].path);
-        put_integer(out, "steps", s->slots[i].steps);
+        put_integer(out, "steps", s->counts->slot[i].steps);
         if (s->slots[i].frozen) {
             wb__json_put_key(out, "frozen");
             wb__json_put_bool(out, true);
@@ -124,7 +124,7 @@ char *wb__checkpoint_note(const wb_checkpoint *c, int64_t serial, const char *be
     if (c->state) {
         if (c->state->mixed) wb__json_put_pair(&out, "mixed", wb_dtype_name(c->state->mixed));
         put_rule(&out, c->state->rule, NULL);
-        put_integer(&out, "updates", c->state->updates);
+        put_integer(&out, "updates", c->state->counts->updates);
         put_slots(&out, c->state);
     }
     wb__json_close(&out, '}');

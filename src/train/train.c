@@ -76,7 +76,7 @@ static int log_loss(training *t, wb_tensor *loss)
     wb_tensor *before = t->logged;
     const int64_t step = t->logged_step;
     t->logged = wb__ref(loss);
-    t->logged_step = t->state->updates;
+    t->logged_step = t->state->counts->updates;
     if (!before) return 0;
     const int status = wb_log_scalar(t->o.logger, "loss", wb_item(before), step);
     wb__unref(before);
@@ -115,7 +115,6 @@ static int finish_update(training *t, wb_tensor **loss, int64_t n, bool *before)
     const bool later = averages(t) || t->bar || t->o.logger;
     const bool reads = t->o.each || (later && now->late.guard != both[0]);
     if (!status && reads) status = wb__guard_confirm();
-    if (status) wb__opt_undo_failed(s);
     if (status) return status;
     const bool updated = s->mean_loss || !s->loss_sum;
     add_batch(t, *loss, updated ? both[0] : NULL, n);
@@ -147,7 +146,6 @@ static void keep_before(training *t, wb_tensor *loss, const wb_batch *batch)
 static int wait_for_guard(training *t)
 {
     const int status = wb__guard_confirm();
-    if (status) wb__opt_undo_failed(t->state);
     return status == WB_ERROR_NUMBER && t->before
                ? wb__not_finite(t->model, t->state, t->before, &t->before_batch) : status;
 }
@@ -157,7 +155,7 @@ static int apply_rest(training *t)
 {
     wb_tensor *loss = NULL;
     bool before;
-    if (!t->state->accumulated) return 0;
+    if (!t->state->counts->accumulated) return 0;
     int status = wb__update_now(t->state, t->model, NULL);
     if (!status) status = take_average(t);
     if (!status) status = finish_update(t, &loss, 0, &before);
@@ -380,7 +378,7 @@ static int end_epoch(training *t, int epoch)
     if (status) return status;
     if (t->o.metrics) t->o.metrics[epoch - 1] = metric;
     if (t->o.logger && t->o.metric && is_first(t)) {
-        status = wb_log_scalar(t->o.logger, "metric", metric, t->state->updates);
+        status = wb_log_scalar(t->o.logger, "metric", metric, t->state->counts->updates);
         if (status) return status;
     }
     const bool ends = t->o.stop && wb_early_stopping(t->o.stop, metric);
@@ -480,8 +478,8 @@ static int begin(training *t, int *done)
         ahead = words[1];
         status = wb__divided_agree(t->state, "train", (int)status);
         for (int i = 0; divided && i < t->state->n && !status; i++)
-            status = wb__from_rank(&t->state->slots[i].steps, WB_I64, 1, 0);
-        if (divided && !status) status = wb__from_rank(&t->state->updates, WB_I64, 1, 0);
+            status = wb__from_rank(&t->state->counts->slot[i].steps, WB_I64, 1, 0);
+        if (divided && !status) status = wb__from_rank(&t->state->counts->updates, WB_I64, 1, 0);
         if (!status) status = share(t, ahead > 0);
     }
     *done = (int)ahead;

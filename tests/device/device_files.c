@@ -229,7 +229,7 @@ TEST_IN_SCOPE(training_goes_on_elsewhere)
             assert_int_equal(c.epoch, 2);
             assert_ptr_equal(wb_device_of(l), places[j]);
             assert_ptr_equal(wb_device_of(q), places[j]);
-            assert_int_equal(q->slots[0].steps, 2);
+            assert_int_equal(q->counts->slot[0].steps, 2);
             assert_true(q->slots[3].frozen);
             assert_int_equal(wb_thaw(q, ""), 0);
             step(l, q, 2);

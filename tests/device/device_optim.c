@@ -154,14 +154,14 @@ TEST(steps_under_way_move_with_it)
         assert_non_null(wb_withgradient(loss_of, m, batch_on(places[0], 0, WB_F32), &g));
         assert_int_equal(wb_update(o, m, g), 0);
         wb_opt_state *moved = wb_to(o, places[i]);      /* the update was only recorded */
-        assert_int_equal(moved->slots[0].steps, 1);
+        assert_int_equal(moved->counts->slot[0].steps, 1);
         assert_true(wb_item(wb_sum(wb_square(moved->slots[0].moments[0]))) > 0);
         wb_tensor *nan = wb_div(wb_scalar(0), wb_scalar(0));
         assert_non_null(wb_withgradient(loss_of, m, batch_on(places[0], 0, WB_F32), &g));
         assert_int_equal(wb_update(o, m, g), 0);
         assert_int_equal(wb__evaluate(1, &nan, nan), WB_ERROR_NUMBER);
         moved = wb_to(o, places[i]);                    /* that step was undone */
-        assert_int_equal(moved->slots[0].steps, 1);
+        assert_int_equal(moved->counts->slot[0].steps, 1);
         assert_int_equal(wb_scope_close(s), 0);
     }
 }
@@ -239,7 +239,7 @@ TEST(a_state_elsewhere_is_an_error)
 
         assert_int_equal(wb__pending_count(), 0);       /* nothing was recorded */
         assert_same(m, same, true);
-        for (int k = 0; k < o->n; k++) assert_int_equal(o->slots[k].steps, 0);
+        for (int k = 0; k < o->n; k++) assert_int_equal(o->counts->slot[k].steps, 0);
 
         /* after the moves that the error proposes, the update succeeds */
         assert_int_equal(wb_update(o, m, wb_to(g, wb_device_of(m))), 0);
@@ -304,7 +304,7 @@ TEST(recorded_steps_run_where_the_state_is)
             step(o, plain, k);
         }
         assert_same(plain, recorded_model, same_bits(places[i]));
-        assert_int_equal(recorded_state->slots[0].steps, 4);
+        assert_int_equal(recorded_state->counts->slot[0].steps, 4);
         recorded_state = o;
         wb_tensor *one = wb_ones(1);
         assert_int_not_equal(wb_call_compiled(wb_compile(record_move, NULL), 1, &one, 1, &one), 0);
@@ -332,7 +332,7 @@ static void failing_moves(void (*fail_at)(int64_t), const char *what)
             failures++;
             assert_true(wb_error()[0]);
             assert_int_equal(far_held(), held);
-            assert_int_equal(o->slots[0].steps, 1);
+            assert_int_equal(o->counts->slot[0].steps, 1);
             assert_non_null(wb_to(o, far_device()));
         }
         step(o, m, 1);

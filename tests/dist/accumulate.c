@@ -96,7 +96,7 @@ TEST_IN_SCOPE(batches_of_all_ranks)
         operations = elements = 0;
         WORKS(wb_train(mse_loss, shared, mine, b, .epochs = 3, .each = count, .ctx = &each));
         assert_int_equal(operations, 9);
-        assert_int_equal(b->slots[0].steps, 9);
+        assert_int_equal(b->counts->slot[0].steps, 9);
         if (!(apart(alone, shared) < 1e-6))
             fail_msg("rank %d, rule %d: %g apart", rank, kind, apart(alone, shared));
         expect_alike(shared);
@@ -180,7 +180,7 @@ TEST(a_loss_that_is_not_finite)
                          WB_ERROR_NUMBER);
         if (rank == size - 1) FAILED(WB_ERROR_NUMBER, "loss", "NaN");
         else FAILED(WB_ERROR_NUMBER, "batch 8", "another rank");
-        assert_int_equal(t->slots[0].steps, 1);
+        assert_int_equal(t->counts->slot[0].steps, 1);
         d = wb_distributed_dataset(wb_subset(all, 0, 4 * BATCH * size));
         WORKS(wb_train(mse_loss, b, wb_dataloader(d, BATCH), u));
         assert_true(apart(a, b) == 0);

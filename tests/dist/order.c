@@ -334,7 +334,7 @@ TEST_IN_SCOPE(an_ended_training_is_resumed)
         WORKS(wb_train(mse_loss, m, l, s, .epochs = 6, .checkpoint = path, .resume = true,
                        .stop = &stop));
         assert_int_equal(stop.count, 1);
-        assert_int_equal(s->updates, 4);
+        assert_int_equal(s->counts->updates, 4);
         expect_alike(m);
     }
     unlink(path);

@@ -56,7 +56,7 @@ static bool step(void)
     wb_tree *g = NULL;
     if (!s || !b.x || !b.y || !wb_withgradient(loss, m, b, &g)) return false;
     bool ok = !wb_update(s, m, g);
-    for (int i = 0; i < s->n; i++) assert_int_equal(s->slots[i].steps, ok);
+    for (int i = 0; i < s->n; i++) assert_int_equal(s->counts->slot[i].steps, ok);
     return ok && !wb__evaluate_pending();
 }
 
@@ -74,7 +74,7 @@ static bool many_rules(void)
     wb_tree *g = scaled ? wb_gradient(scaled, m) : NULL;
     if (!g) return false;
     const bool ok = !wb_update(s, m, g);
-    assert_int_equal(s->slots[0].steps, ok);
+    assert_int_equal(s->counts->slot[0].steps, ok);
     return ok && !wb__evaluate_pending();
 }
 
@@ -101,7 +101,7 @@ static bool parts_of_models(void)
     wb_free_text(text);
     wb_tree *g = text ? wb_gradient(wb_sum(wb_call(m, wb_ones(2, 3))), m) : NULL;
     if (!g || wb_update(s, m, g)) return false;
-    assert_int_equal(s->updates, 1);
+    assert_int_equal(s->counts->updates, 1);
     return !wb_average(average, m, 0.5) && !wb__evaluate_pending();
 }
 
@@ -112,7 +112,7 @@ static bool step_out_of_place(void)
         m ? wb_setup(wb_OptimiserChain(wb_Nesterov(), wb_Rule(&halving), wb_Adam()), m) : NULL;
     wb_tree *g = s ? wb_gradient(wb_sum(wb_call(m, wb_ones(2, 3))), m) : NULL;
     wb_layer *made = g ? wb_update_new(s, m, g) : NULL;
-    for (int i = 0; s && i < s->n; i++) assert_int_equal(s->slots[i].steps, made != NULL);
+    for (int i = 0; s && i < s->n; i++) assert_int_equal(s->counts->slot[i].steps, made != NULL);
     return made;
 }
 

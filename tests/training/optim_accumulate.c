@@ -40,7 +40,7 @@ static contents contents_of(wb_tree *p, const wb_opt_state *s)
             memcpy(c.x + c.n, wb_data(wide), (size_t)wb_size(x) * sizeof(float));
             c.n += (int)wb_size(x);
         }
-        c.steps[i] = s->slots[i].steps;
+        c.steps[i] = s->counts->slot[i].steps;
     }
     return c;
 }
@@ -94,7 +94,7 @@ static void accumulate(int number, int k, wb_dtype mixed, double tolerance)
             const contents between = contents_of(p, a);
             expect_same(&between, &before);
             WORKS(wb_update(a, p, wb_tuple(g[0], g[1], g[2])));
-            assert_int_equal(a->accumulated, (i + 1) % k);
+            assert_int_equal(a->counts->accumulated, (i + 1) % k);
         }
         for (int j = 0; j < SLOTS; j++) {
             mean[j] = mean[j] ? wb_mul(mean[j], wb_scalar(1.0 / k)) : WB_NONE;
@@ -156,7 +156,7 @@ TEST_IN_SCOPE(new_models)
         const double apart = wb_item(wb_max(wb_abs(wb_sub(wb_get(next, "layers.0.weight"),
                                                           wb_get(now, "layers.0.weight")))));
         assert_true((apart > 0) == (i % 2 == 1));
-        assert_int_equal(s->slots[0].steps, (i + 1) / 2);
+        assert_int_equal(s->counts->slot[0].steps, (i + 1) / 2);
         now = next;
     }
 }
@@ -226,7 +226,7 @@ TEST_IN_SCOPE(a_state_in_the_middle)
     for (int i = 0; i < 3; i++)
         WORKS(wb_update(s, p, wb_tuple(wb_full(99, 3, 5), wb_full(9, 7, 1), WB_NONE)));
     WORKS(wb_checkpoint_load(path, &c));
-    assert_int_equal(s->accumulated, 0);
+    assert_int_equal(s->counts->accumulated, 0);
     for (int i = 0; i < 4; i++) {
         WORKS(wb_update(s, p, wb_tuple(wb_full(1, 3, 5), WB_NONE, WB_NONE)));
         g = wb_to(wb_full(1, 3, 5), far_device());
@@ -297,7 +297,7 @@ TEST_IN_SCOPE(batches_of_16_and_of_64)
     n_seen = 0;
     WORKS(wb_train(loss, b, large, t, .epochs = 3, .each = see));
     assert_true(fabs(mean - seen[29]) < 1e-6);
-    assert_int_equal(s->slots[0].steps, 30);
+    assert_int_equal(s->counts->slot[0].steps, 30);
     if (!(apart(a, b) < 1e-6)) fail_msg("%g apart", apart(a, b));
 }
 
@@ -308,16 +308,16 @@ TEST_IN_SCOPE(the_end_of_an_epoch)
     wb_opt_state *s = adam(a, 4), *t = wb_setup(wb_Adam(0.01), b);
     wb_loader *l = wb_dataloader(data(160), 16);
     WORKS(wb_train(loss, a, l, s, .epochs = 2));
-    assert_int_equal(s->slots[0].steps, 6);
-    assert_int_equal(s->accumulated, 0);
+    assert_int_equal(s->counts->slot[0].steps, 6);
+    assert_int_equal(s->counts->accumulated, 0);
     WORKS(wb_train(loss, b, wb_dataloader(data(160), 64), t, .epochs = 2));
-    assert_int_equal(t->slots[0].steps, 6);
+    assert_int_equal(t->counts->slot[0].steps, 6);
     if (!(apart(a, b) < 1e-6)) fail_msg("%g apart", apart(a, b));
     int stop = 7;
     n_seen = 0;
     WORKS(wb_train(loss, a, l, s, .epochs = 2, .each = see, .ctx = &stop));
-    assert_int_equal(s->slots[0].steps, 8);
-    assert_int_equal(s->accumulated, 0);
+    assert_int_equal(s->counts->slot[0].steps, 8);
+    assert_int_equal(s->counts->accumulated, 0);
 }
 
 /* The metric of the checkpoint is the mean loss of all batches. */
@@ -335,7 +335,7 @@ TEST_IN_SCOPE(a_training_that_goes_on)
     wb_loader *three = wb_dataloader(data(160), 16, true, .seed = 99);
     WORKS(wb_train(loss, c, three, u, .epochs = 4, .checkpoint = path, .resume = true));
     assert_true(apart(a, c) == 0);
-    assert_int_equal(u->slots[0].steps, 12);
+    assert_int_equal(u->counts->slot[0].steps, 12);
     wb_layer *still = net();
     wb_rule *none = wb_DistributedOptimiser(wb_Descent(.eta = 0), .accumulate = 4);
     WORKS(wb_train(loss, still, wb_dataloader(data(160), 16), wb_setup(none, still),
@@ -368,8 +368,8 @@ TEST(a_loss_that_is_not_finite)
         char number[16];
         snprintf(number, sizeof number, "%d", bad + 1);
         FAILS(wb_train(bad_loss, a, l, s, .ctx = &bad), WB_ERROR_NUMBER, "loss", "NaN", number);
-        assert_int_equal(s->accumulated, bad - 4);
-        assert_int_equal(s->slots[0].steps, 1);
+        assert_int_equal(s->counts->accumulated, bad - 4);
+        assert_int_equal(s->counts->slot[0].steps, 1);
         for (int round = 0; round < 2; round++)     /* b never sees the bad batch */
             WB_EACH_BATCH(batch, l) {
                 wb_tree *grads;
@@ -401,7 +401,7 @@ TEST_IN_SCOPE(a_norm_that_is_not_finite)
         assert_int_equal(wb_scope_close(scope), i == 1 ? WB_ERROR_NUMBER : 0);
         if (i == 1) FAILED(WB_ERROR_NUMBER, "norm", "gradients", "Inf");
     }
-    assert_int_equal(s->slots[0].steps, 1);
+    assert_int_equal(s->counts->slot[0].steps, 1);
     assert_true(isfinite(wb_item(wb_sum(wb_get(p, "0")))));
 }
 
@@ -439,13 +439,13 @@ TEST_IN_SCOPE(compiled_steps)
         if (i == 4) {
             wb_tensor *bad[] = {wb_full(NAN, 16, IN), in[1]};
             FAILS(wb_call_compiled(c, 2, bad, 1, &a), WB_ERROR_NUMBER, "loss", "NaN");
-            assert_int_equal(r[0].state->accumulated, 1);
+            assert_int_equal(r[0].state->counts->accumulated, 1);
         }
         WORKS(wb_call_compiled(c, 2, in, 1, &a));
         assert_int_equal(recorded_step(in, &b, &r[1]), 1);
         assert_true(wb_item(a) == wb_item(b));
         assert_true(apart(r[0].model, r[1].model) == 0);
-        assert_int_equal(r[0].state->slots[0].steps, (i + 1) / 3);
+        assert_int_equal(r[0].state->counts->slot[0].steps, (i + 1) / 3);
     }
     assert_int_equal(r[0].calls, 2);
     r[0].updates = 2;

@@ -144,7 +144,7 @@ TEST_IN_SCOPE(parts_of_checkpoints)
     step(&n);
     assert_values(&n, value(&m, "layers.0.weight"), value(&m, "layers.0.bias"),
                   value(&m, "layers.1.weight"), value(&m, "layers.1.bias"));
-    assert_int_equal(n.state->updates, 2);
+    assert_int_equal(n.state->counts->updates, 2);
     unlink(path);
 }
 
@@ -310,7 +310,7 @@ TEST_IN_SCOPE(refusals_of_own_rules)
         if (how == 2) FAILED(WB_ERROR_ARGUMENT, "Bad", "next", "0");
         if (how == 3) FAILED(WB_ERROR_SHAPE, "matmul");
     }
-    assert_int_equal(m.state->updates, 0);
+    assert_int_equal(m.state->counts->updates, 0);
 }
 
 int main(void) { return run_cases(NULL, NULL); }

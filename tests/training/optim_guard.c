@@ -80,13 +80,12 @@ static void values_of(const training *t, float *out)
 static void assert_counts(const training *t, int64_t n)
 {
     const int64_t steps = n / t->accumulate;
-    wb__opt_undo_failed(t->state);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(t->state->slots[i].steps, steps);
-        assert_int_equal(t->state->slots[i].summed, n % t->accumulate > 0);
+        assert_int_equal(t->state->counts->slot[i].steps, steps);
+        assert_int_equal(t->state->counts->slot[i].summed, n % t->accumulate > 0);
     }
-    assert_int_equal(t->state->updates, steps);
-    assert_int_equal(t->state->accumulated, n % t->accumulate);
+    assert_int_equal(t->state->counts->updates, steps);
+    assert_int_equal(t->state->counts->accumulated, n % t->accumulate);
 }
 
 /* ---- what the program does after the step ---------------------------------------------------- */
@@ -299,7 +298,7 @@ TEST(sums_are_dropped)
     begin(false, 4, &kept);
     begin(false, 1, &bad);
     assert_int_equal(step(&kept, 1), 0);
-    assert_int_equal(kept.state->accumulated, 1);
+    assert_int_equal(kept.state->counts->accumulated, 1);
     int status = step(&bad, NAN);
     wb_clear_error();
     const int late = wb__sums_drop(kept.state);
@@ -308,6 +307,76 @@ TEST(sums_are_dropped)
     assert_counts(&kept, 0);
     assert_counts(&bad, 0);
     assert_int_equal(wb_scope_close(scope), 0);
+}
+
+/* ---- every rule, and updates behind updates -------------------------------------------------- */
+
+static wb_rule *rule_at(int i)
+{
+    int k = 0;
+#define MAKE(Name, number) if (k++ == i) return wb_##Name(0.25);
+    WB_RULES_(MAKE)
+#undef MAKE
+    return NULL;
+}
+
+/* Evaluates n updates at once; that of batch `bad` is not finite (n: none is). */
+static int updates(const training *t, int n, int bad)
+{
+    wb_tensor *loss = NULL;
+    for (int i = 0; i < n; i++)
+        if (!(loss = take(t, input(i == bad ? NAN : 1 + i)))) return (int)wb_error_code();
+    const int status = wb_eval(loss);
+    return status ? status : wb__guard_confirm();
+}
+
+/* Behind a step that is sure, or whose guard is read late, are `depth` updates that are evaluated
+ * together, of which one may be bad: all of them are made, or none is. */
+static void updates_behind(int rule, int accumulate, bool late, int depth, int bad)
+{
+    wb_scope *scope = wb_scope_open();
+    training t[2];
+    float values[2][WIDTH];
+    for (int i = 0; i < 2; i++) {
+        wb_rule *r = rule_at(rule);
+        if (accumulate > 1) r = wb_OptimiserChain(wb_AccumGrad(accumulate), r);
+        wb_seed(3);
+        t[i] = (training){.accumulate = accumulate};
+        t[i].model = wb_tuple(wb_variable(wb_randn(WIDTH)), wb_variable(wb_zeros(WIDTH)));
+        t[i].state = wb_setup(r, t[i].model);
+        if (!t[i].state) fail_msg("rule %d: %s", rule, wb_error());
+        assert_int_equal(step(&t[i], 1), 0);
+    }
+    if (!late) assert_int_equal(wb__guard_confirm(), 0);
+    const int status = updates(&t[0], depth, bad);
+    const bool made = bad == depth;
+    if (status != (made ? 0 : WB_ERROR_NUMBER)) fail_msg("rule %d: %s", rule, wb_error());
+    wb_clear_error();
+    assert_counts(&t[0], 1 + made * depth);
+    if (made) assert_int_equal(updates(&t[1], depth, depth), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(step(&t[i], 2) + wb__guard_confirm(), 0);
+        assert_int_equal(wb_copy_out(wb_get(t[i].model, "0"), values[i], sizeof values[i]), 0);
+    }
+    assert_counts(&t[0], 2 + made * depth);
+    assert_memory_equal(values[0], values[1], sizeof values[0]);
+    assert_int_equal(wb_scope_close(scope), 0);
+}
+
+TEST(each_rule_at_each_depth)
+{
+    /* GPU backends compile many kernels for each case: one in 7, in which all rules are. */
+    const int every = wb_default_device()->backend->is_gpu ? 7 : 1;
+    int n = 0, cases = 0;
+    while (rule_at(n)) n++;
+    assert_true(n > 20);
+    if (wb__this_thread()->eager) skip();       /* each update is evaluated alone */
+    for (int rule = 0; rule < n; rule++)
+        for (int accumulate = 1; accumulate < 4; accumulate += 2)
+            for (int depth = 1; depth < 4; depth++)
+                for (int bad = 0; bad <= depth; bad++)
+                    if (cases++ % every == 0)
+                        updates_behind(rule, accumulate, bad % 2, depth, bad);
 }
 
 int main(void) { return run_all_cases(); }

@@ -237,17 +237,17 @@ TEST_IN_SCOPE(stopping_and_reducing)
     wb_watch stop = {.wait = 4}, reduce = {.wait = 2};
     WORKS(wb_train(loss, m, l, s, .epochs = 10, .metric = metric, .stop = &stop,
                    .reduce = &reduce, .factor = 0.5));
-    assert_int_equal(s->updates, 3 * 10);           /* the fourth bad epoch is the last one */
+    assert_int_equal(s->counts->updates, 3 * 10);   /* the fourth bad epoch is the last one */
     assert_int_equal(stop.count, 4);
     assert_true(eta_of(s, "layers.0") == 0.0625 && eta_of(s, "layers.2") == 0.03125);
     static const double rising[] = {1, 2, 3, 2, 2, 2};
     metrics = rising;
     stop = (wb_watch){.wait = 2};
     WORKS(wb_train(loss, m, l, s, .epochs = 6, .metric = metric, .stop = &stop, .higher = true));
-    assert_int_equal(s->updates, 3 * 15);
+    assert_int_equal(s->counts->updates, 3 * 15);
     stop = (wb_watch){.wait = 1, .min_dist = 1e9};          /* of the mean loss */
     WORKS(wb_train(loss, m, l, s, .epochs = 6, .stop = &stop));
-    assert_int_equal(s->updates, 3 * 17);
+    assert_int_equal(s->counts->updates, 3 * 17);
     REFUSED(!wb_train(loss, m, l, s, .stop = &(wb_watch){0}), WB_ERROR_ARGUMENT, "train", "stop",
             "wait", "0");
     REFUSED(!wb_train(loss, m, l, s, .factor = 2), WB_ERROR_ARGUMENT, "train", "factor", "2");
@@ -256,7 +256,7 @@ TEST_IN_SCOPE(stopping_and_reducing)
     s = wb_setup(wb_OptimiserChain(wb_SignDecay(), wb_Rprop()), m);
     REFUSED(!wb_train(loss, m, l, s, .reduce = &reduce), WB_ERROR_ARGUMENT, "train", "Rprop", "eta",
             ".reduce");
-    assert_int_equal(s->updates, 0);
+    assert_int_equal(s->counts->updates, 0);
 }
 
 /* A resumed training goes on with its count of scores that are NaN, and does not go on after the
@@ -274,7 +274,7 @@ TEST_IN_SCOPE(ended_trainings)
         wb_watch stop = {.wait = want[i][1]};
         WORKS(wb_train(loss, m, data(), s, .epochs = want[i][0], .metric = metric,
                        .checkpoint = path, .resume = true, .stop = &stop));
-        assert_int_equal(s->updates, 3 * want[i][2]);
+        assert_int_equal(s->counts->updates, 3 * want[i][2]);
         assert_int_equal(stop.count, want[i][2]);
         assert_false(stop.begun);
     }
@@ -298,7 +298,7 @@ TEST_IN_SCOPE(a_training_that_is_over)
         wb_opt_state *s = wb_setup(wb_Momentum(), m);
         assert_false(*logged);
         WORKS(wb_train(loss, m, data(), s, .epochs = epochs, .checkpoint = path, .resume = true));
-        assert_int_equal(s->updates, 3 * 3);
+        assert_int_equal(s->counts->updates, 3 * 3);
     }
     wb_set_log(NULL, NULL);
     assert_true(HAS_LINE(logged, path, "has 3 epochs", ".epochs is 2", "nothing is left"));
@@ -353,7 +353,7 @@ TEST_IN_SCOPE(resuming)
                            .checkpoint = path, .resume = part, .average = a, .decay = 0.5,
                            .stop = &stop, .reduce = &reduce));
         }
-        assert_int_equal(s->updates, 3 * 5);
+        assert_int_equal(s->counts->updates, 3 * 5);
         got[way][0] = value(m, "layers.0.weight");
         got[way][1] = value(a, "layers.0.weight");
         got[way][2] = eta_of(s, "");

@@ -51,7 +51,7 @@ TEST(training)
     steps_seen = 0;
     if (wb_train(loss, m, l, s, .epochs = 40, .each = count)) fail_msg("%s", wb_error());
     assert_int_equal(steps_seen, 200);
-    assert_int_equal(s->slots[0].steps, 200);
+    assert_int_equal(s->counts->slot[0].steps, 200);
     double after = wb_item(wb_mse(wb_call(m, x), y));
     if (!(after < 0.02 * before)) fail_msg("the loss went from %g to %g", before, after);
     assert_int_equal(wb__this_thread()->training, 0);
@@ -59,7 +59,7 @@ TEST(training)
     assert_int_equal(wb_train(loss, m, l, s, .epochs = 40, .each = count, .ctx = m), 0);
     assert_int_equal(steps_seen, 7);
     assert_int_equal(wb_train(loss, m, l, s, .epochs = 2, .progress = true), 0);
-    assert_int_equal(s->slots[0].steps, 217);
+    assert_int_equal(s->counts->slot[0].steps, 217);
 }
 
 /* The loss of an epoch is the mean over its observations, not over its batches, also where several
@@ -132,7 +132,7 @@ TEST(losses_that_are_not_finite)
         wb_clear_error();
         FAILS(wb_train(bad_loss, a, l, s, .ctx = &values[i]), WB_ERROR_NUMBER, "loss", names[i],
               "batch", "3");
-        assert_int_equal(s->slots[0].steps, 2);
+        assert_int_equal(s->counts->slot[0].steps, 2);
         wb_seed(9);
         int64_t n = 0;
         WB_EACH_BATCH(batch, l) {                       /* trains on the two good batches only */
@@ -172,7 +172,7 @@ TEST(a_loss_without_parameters)
     wb_batch third = {.x = wb_ones(1, 3), .y = wb_ones(1, 1), .index = 2};
     FAILS(wb_train(loss_without, m, l, s), WB_ERROR_ARGUMENT, "train", "batch 3",
           "does not depend on the model", "wb_stop_gradient");
-    assert_int_equal(s->slots[0].steps, 2);
+    assert_int_equal(s->counts->slot[0].steps, 2);
     assert_int_equal(wb__this_thread()->training, 0);
     /* by hand it is no error: the gradients are WB_NONE, and the update changes nothing */
     if (!wb_withgradient(loss_without, m, third, &g)) fail_msg("%s", wb_error());
@@ -243,7 +243,7 @@ TEST(resuming_is_never_stopping)
         go(&b, stop, 15, -1, NULL);
         assert_same(a.model, b.model);
         for (int i = 0; i < a.state->n; i++) {
-            assert_int_equal(a.state->slots[i].steps, b.state->slots[i].steps);
+            assert_int_equal(a.state->counts->slot[i].steps, b.state->counts->slot[i].steps);
             for (int k = 0; k < 2; k++) {
                 const wb_tensor *m = a.state->slots[i].moments[k];
                 assert_memory_equal(wb_data(a.state->slots[i].moments[k]),
@@ -331,7 +331,7 @@ TEST(each_may_stop_the_loader)
                               .ctx = &calls), 0);
     assert_int_equal(calls, 6);                         /* two batches in each of 3 epochs */
     assert_int_equal(wb_loader_epoch(stopped), 3);
-    assert_int_equal(s->slots[0].steps, 6);
+    assert_int_equal(s->counts->slot[0].steps, 6);
 }
 
 /* On a device the host reads the loss of a batch when it has begun the next one. */

@@ -465,8 +465,10 @@ static int bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **made)
             return wb__error_or(WB_ERROR_MEMORY);
         r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
     }
-    const int status = r->late ? wb__guard_before(r->plan->device, made[r->guard - 1], &before)
-                     : r->n_writes ? wb__guard_confirm() : 0;
+    int status = 0;
+    if (r->late)
+        status = wb__guard_before(r->plan->device, made[r->guard - 1], false, &before);
+    else if (r->n_writes) status = wb__guard_confirm();
     if (status) return status;
     for (int i = 0; i < r->n_leaves; i++) {
         const leaf *l = &r->leaves[i];
@@ -503,8 +505,7 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     if (!status && r->late) wb__guard_begin_late(guard, r->guarded_by);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->writes[i].target >= 0) status = wb__new_version(r->writes[i].variable);
-    if (!status) wb__recording_replayed(&r->notes);
-    return status;
+    return status ? status : wb__recording_replayed(&r->notes);
 }
 
 /* As replay.  Claims the variables that it writes, and reads the others (claims.c). */

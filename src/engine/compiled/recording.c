@@ -194,10 +194,12 @@ wb__fit wb__recording_fit(wb__recording *r)
     return fit;
 }
 
-void wb__recording_replayed(const wb__recording *r)
+int wb__recording_replayed(const wb__recording *r)
 {
+    int status = 0;
     for (int i = 0; i < r->n_noted; i++)
         if (r->noted[i].set) change(r->noted[i].at, r->noted[i].after);
-    for (int i = 0; i < r->n_renewals; i++)
-        if (r->renewals[i].hook.after) r->renewals[i].hook.after(r->renewals[i].context);
+    for (int i = 0; i < r->n_renewals && !status; i++)
+        if (r->renewals[i].hook.after) status = r->renewals[i].hook.after(r->renewals[i].context);
+    return status;
 }

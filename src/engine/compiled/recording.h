@@ -40,15 +40,16 @@ typedef enum { WB__FITS, WB__FITS_NOT_NOW, WB__FITS_NEVER } wb__fit;
 
 /* wb__on_replay, called while a function is recorded, adds callbacks for the replays; outside a
  * recording it does nothing.  `before` fills in the values of the n literals, at most 64, before
- * each replay; `after` is called when a replay has succeeded.  `fits` returns whether the recording
- * can be replayed.  A callback may be NULL.  `context`, `bytes` bytes, is copied.  The
- * recording keeps a reference to the object `holds`.  Returns 0 or an error code. */
+ * each replay; `after` is called when a replay has succeeded, and returns 0 or an error code.
+ * `fits` returns whether the recording can be replayed.  A callback may be NULL.  `context`,
+ * `bytes` bytes, is copied.  The recording keeps a reference to the object `holds`.  Returns 0 or
+ * an error code. */
 struct wb_tensor;
 typedef struct {
     int n;
     struct wb_tensor *const *literals;
     void (*before)(void *context, double *numbers);
-    void (*after)(void *context);
+    int (*after)(void *context);
     wb__fit (*fits)(const void *context);
     const void *context;
     size_t bytes;
@@ -106,7 +107,7 @@ void wb__recording_drop(wb__recording *r);
 /* Asks the `fits` callbacks, and compares the settings. */
 wb__fit wb__recording_fit(wb__recording *r);
 /* Called after a replay: sets the settings that the recorded function set, and calls the `after`
- * callbacks (wb__replay). */
-void wb__recording_replayed(const wb__recording *r);
+ * callbacks (wb__replay). Returns 0 or the error code of the first that fails. */
+int wb__recording_replayed(const wb__recording *r);
 
 #endif
