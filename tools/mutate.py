@@ -264,7 +264,7 @@ def git(*words):
 def limits():
     """A mutant may ask for memory, or write, without an end."""
     resource.setrlimit(resource.RLIMIT_DATA, (12 << 30, 12 << 30))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 30, 4 << 30))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 30, 16 << 30))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
