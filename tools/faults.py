@@ -20,7 +20,8 @@ REACH = [
     ("src/backend/cpu/onednn/", "cpu_lib cpu_products engine_forms conformance_product"),
     ("src/backend/cpu/product/int8", "cpu_int8 nn_quantised"),
     ("src/backend/cpu/product/", "cpu_products engine_plans conformance_product"),
-    ("src/backend/cpu/tile/", "cpu_tile cpu_tile_rows engine_values engine_halves conformance"),
+    ("src/backend/cpu/tile/", "cpu_tile cpu_tile_rows engine_values engine_halves conformance"
+                              " graph_fuzz conformance_graph gpt_golden faults"),
     ("src/backend/cpu/", "cpu_lib cpu_tile conformance conformance_product indexed parts linalg"
                          " graph_fuzz"),
     ("src/backend/cuda/dnn", "cuda_dnn cuda_plans cuda_timing cuda_libraries"),
@@ -79,7 +80,7 @@ REACH = [
                          " small_products_opencl buckets_openmpi_2"),
     ("src/engine/", "engine_semantics engine_loops engine_scopes engine_check engine_reading"
                     " engine_slices engine_numerics device_move wrong_kinds optim_guard_cuda"),
-    ("src/io/bson/", "io_flux_read io_flux_hostile io_flux_files io_memory"),
+    ("src/io/bson/", "io_flux_read io_flux_write io_flux_travel io_flux_hostile io_memory"),
     ("src/io/dataset/", "io_csv io_csv_text io_idx"),
     ("src/io/dlpack", "io_dlpack device_dlpack"),
     ("src/io/flux/", "io_flux_read io_flux_travel io_flux_kinds io_flux_write io_flux_tables"
@@ -116,7 +117,7 @@ REACH = [
                    " optim_accumulate schedules optim_frozen"),
     ("src/train/logger", "logger"),
     ("src/train/svg", "pictures logger"),
-    ("src/train/checkpoint", "checkpoints train_loop"),
+    ("src/train/checkpoint", "checkpoints train_loop optim_mixed_training optim_mixed"),
     ("src/train/", "train_loop train_extras train_failures logger notices model_tools checkpoints"
                    " optim_accumulate order_openmpi_2"),
     ("src/tree/", "tree_walk model_tools nn_show own_layers limits device_move"),

@@ -4,7 +4,7 @@ notices.
 
     mutate.py [--base REV]              the lines of src/ that differ from REV; by default from the
                                         commit where this branch left main, on main from HEAD~1
-    mutate.py FILE[:FUNCTION]...        these files or functions
+    mutate.py FILE[:FUNCTION]...        these files, functions or folders
     mutate.py --tree                    all of src/
     mutate.py --faults [WORD]           the faults that tools/faults.py describes by hand, or those
                                         whose file or description contains WORD
@@ -386,9 +386,6 @@ def all_mutants(chosen):
     for name, text in sources(sorted(chosen)):
         mutants = Source(name, text).mutants()
         only = chosen[name]
-        if only and not set(only) <= {m.function for m in mutants} and \
-                not all(isinstance(row, int) for row in only):
-            die(f"{name}: there is nothing to change in {', '.join(map(str, only))}")
         found += [m for m in mutants if only is None or m.function in only or m.line in only]
     return found
 
@@ -476,14 +473,18 @@ def main():
         if options.names:
             chosen = {}
             for name in options.names:
-                file, _, function = name.partition(":")
-                chosen.setdefault(file, []).append(function)
+                place, _, function = name.partition(":")
+                files = (git("ls-files", "-co", place) or "").split()
+                for file in files or die(f"There is no {place}"):
+                    chosen.setdefault(file, []).append(function)
             chosen = {file: None if "" in only else only for file, only in chosen.items()}
         elif options.tree:
             chosen = dict.fromkeys(filter(None, git("ls-files", "src").split("\n")))
         else:
             chosen = changed(options.base)
         mutants = all_mutants(chosen)
+        if options.names and not mutants:
+            die(f"There is nothing to change in {' '.join(options.names)}")
         if options.sample is not None:
             mutants = sample(mutants, options.sample, options.seed)
         texts = {}
