@@ -4,9 +4,10 @@
     docs.py [--pictures] [--check]
     docs.py --pages
 
-Puts docs/site, docs/*.md, README.md, the examples and the reference that reference.py makes of the
-headers into build/docs-source, and runs Sphinx, whose warnings are errors.  The build fails if a
-public name has no entry in the reference.  The site is build/docs/index.html.
+Puts docs/site, docs/*.md, the pages of src/, README.md, the examples and the reference that
+reference.py makes of the headers into build/docs-source, and runs Sphinx, whose warnings are
+errors.  The build fails if a public name has no entry in the reference.  The site is
+build/docs/index.html.
 
   --pictures   first runs the programs in docs/site/pictures, which draw the pictures (pictures.py);
                WEBER_DIGITS is the file digits.csv.gz
@@ -38,6 +39,11 @@ def source_pages():
     pages = dict(PAGES)
     for path in sorted((ROOT / "docs").glob("*.md")):
         pages[f"docs/{path.name}"] = path.name
+    written = set((ROOT / "src").rglob("*.md")) - {ROOT / "src/cli/new/README.md"}  # for programs
+    for path in [*sorted(written), ROOT / "tests/README.md"]:
+        name = path.relative_to(ROOT).as_posix()    # src/engine/plan/README.md: engine_plan.md
+        short = re.sub("^src/|/README(?=.md$)", "", name).replace("/", "_")
+        pages[name] = f"design/{short}"
     for path in sorted((ROOT / "bench/results").glob("*.md")):
         pages[f"bench/results/{path.name}"] = f"figures/{path.name}"
     return pages

@@ -1,5 +1,5 @@
 # Turns a program for Weber 0.4 into one for 0.5:   sed -E -i.old -f rename-0.5.sed *.c *.h
-# (GNU sed; elsewhere: perl -p -i.old rename-0.5.sed).  CHANGELOG.md has the same table in words.
+# (GNU sed; elsewhere: perl -p -i.old rename-0.5.sed).  CHANGELOG.md says what it cannot turn.
 
 # makers of layers and rules: wb_X_with takes wb_X_options
 s/\bwb_dense_(with|options)\b/wb_Dense_\1/g;

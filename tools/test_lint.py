@@ -27,7 +27,7 @@ CLEAN = {
     "tests/base/own.c": '#include <cmocka.h>\nstatic void assert_own(int x)\n{\n'
                         '    assert_true(x);\n}\n',
     "run": "#!/bin/sh\necho tenant     # a name\n",
-    "tools/planted_faults.py": '"""Quotes lines."""\nTABLE = ["' + "x" * 120 + '"]\n',
+    "tests/traps.py": '"""Quotes lines."""\nTABLE = ["' + "x" * 120 + '"]\n',
     "docs/guides.md": "| row | behaviour | function | test |\n| --- | --- | --- | --- |\n"
                       "| S1 | moves | `f` | moves: there, back (twice); ends_nccl_2: no device |\n"
                       "| S2 | learns | `g` | example 01_gpu; moves; every test `*_gpu` of ctest |\n"
@@ -57,9 +57,9 @@ PLANTED = [     # the fault, the file, its text, the rule that must report it
     ("a line of 101 columns in a script", "tests/wide.sh", "# " + "x" * 99 + "\n", "size"),
     ("a line of 101 columns in ./run", "run", "# " + "x" * 99 + "\n", "size"),
     ("a line of 101 columns in CMake", "tests/CMakeLists.txt", "# " + "x" * 99 + "\n", "size"),
-    ("a comment of 101 columns beside a table", "tools/planted_faults.py",
+    ("a comment of 101 columns beside a table", "tests/traps.py",
      "# " + "x" * 99 + "\nTABLE = []\n", "size"),
-    ("a docstring of 101 columns beside a table", "tools/planted_faults.py",
+    ("a docstring of 101 columns beside a table", "tests/traps.py",
      '"""' + "x" * 95 + '"""\nTABLE = []\n', "size"),
     ("blanks at the end of a line", "src/engine/blank.c", "int wb__x; \n", "size"),
     ("blanks at the end of a line of Python", "tools/blank.py", "x = 1 \n", "size"),

@@ -264,9 +264,9 @@ static double normal(void)
     return sum;
 }
 
-/* The errors that device.h and design.md state: relative to the root of the mean square of the
- * result, of products of numbers from a normal distribution.  stored: the largest error of storing
- * a result, relative to that result, which comes on top of largest. */
+/* The errors that device.h and backend/cpu/README.md state: relative to the root of the mean square
+ * of the result, of products of numbers from a normal distribution.  stored: the largest error of
+ * storing a result, relative to that result, which comes on top of largest. */
 static void test_accuracy(void **state_)
 {
     static const struct {

@@ -7,7 +7,7 @@
  * for the weight gradient, n tiles.  For random operands in [-1, 1] its largest error may be the
  * gain of the transforms (40, weight gradient 18) times sqrt(n (n + 16)) 2^-24.
  * The root of the mean square error must be less than 4 times that of a direct convolution.
- * --table prints these errors for common shapes; docs/design.md has them. */
+ * --table prints these errors for common shapes; backend/cpu/conv/README.md has them. */
 #include "backend/cpu/lib.h"
 
 #include "reference.h"

@@ -1,4 +1,4 @@
-/* Logs the results of the stages for WEBER_DEBUG=stages.  docs/design.md explains an example. */
+/* Logs the results of the stages for WEBER_DEBUG=stages.  example.md explains an example. */
 #include "engine/plan/stages.h"
 
 #include "base/text.h"
