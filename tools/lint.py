@@ -82,9 +82,10 @@ MEMORY_FILES = ("src/base/alloc.c", "src/base/thread_text.c",
                 "src/engine/object.c")  # a thread's own block is needed before its first error
 RAW_LOCKS = re.compile(
     r"\b(pthread_(mutex|rwlock|spin|once|atfork|cond_(timed|clock)?wait|barrier)\w*"
-    r"|PTHREAD_(MUTEX|ONCE|RWLOCK)\w*|mtx_\w+|call_once)\b")
+    r"|PTHREAD_(MUTEX|ONCE|RWLOCK)\w*|mtx_\w+|call_once"
+    r"|wb__os_(mutex\w*|cond_wait\w*|at_fork)|WB__OS_MUTEX_INIT)\b")
 # libweber-mpi is a library of its own; a rank that forks has no ranks in its child.
-LOCK_FILES = ("src/base/mutex.", "src/dist/mpi/", "src/cli/")
+LOCK_FILES = ("src/base/mutex.", "src/base/os", "src/dist/mpi/", "src/cli/")
 # A rank that another one has left waiting ends its process, as MPI_Abort does.
 END_FILES = ("src/backend/nccl/ranks.c",)
 READS_VARIABLE = re.compile(r"(?<![\w.>])((?:secure_)?getenv)\s*\(")

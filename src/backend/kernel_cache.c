@@ -10,7 +10,7 @@
 #include "base/environment.h"
 #include "base/files/file.h"
 #include "base/mutex.h"
-#include "base/system.h"
+#include "base/os.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -187,7 +187,7 @@ static entry *list(DIR *folder, int *n, int64_t *bytes)
         entry *to = &all[(*n)++];
         memcpy(to->name, e->d_name, sizeof to->name);
         to->bytes = s.st_size;
-        to->used = wb__system_changed(&s);       /* by wb__kernel_cache_get */
+        to->used = wb__os_changed(&s);       /* by wb__kernel_cache_get */
         *bytes += s.st_size;
     }
     return all;

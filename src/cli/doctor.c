@@ -7,7 +7,7 @@
 #include "backend/cpu/isa.h"
 #include "base/environment.h"
 #include "base/lapack.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
@@ -184,9 +184,9 @@ static void print_processor(void)
     int64_t total, free;
     read_line("/proc/cpuinfo", "model name", model, sizeof model);
     read_line("/sys/fs/cgroup/memory.max", "", limit, sizeof limit);
-    wb__system_memory(&total, &free);
+    wb__os_memory(&total, &free);
     const long all = sysconf(_SC_NPROCESSORS_ONLN);
-    const int usable = wb__system_processors();
+    const int usable = wb__os_processors();
     printf("\nprocessor: %s%sinstruction set %s%s\n", model, *model ? ", " : "",
            wb__cli_isa_name(wb__isa_here()),
            wb__environment_text("WEBER_ISA") ? " (WEBER_ISA limits it)" : "");

@@ -1,7 +1,7 @@
 /* Where the files are that are installed with this program. */
 #define _XOPEN_SOURCE 700       /* realpath */
 #include "base/base.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "cli/cli.h"
 
 #include <limits.h>
@@ -14,7 +14,7 @@ bool wb__cli_installed(const char *self, const char *name, char *path, size_t si
 {
     static const char *const folders[] = {".", WB__LIBDIR};
     char program[PATH_MAX], at[PATH_MAX], real[PATH_MAX], folder[2 * PATH_MAX];
-    if (wb__system_program(program, sizeof program)) self = program;
+    if (wb__os_program(program, sizeof program)) self = program;
     char *slash = realpath(self, at) ? strrchr(at, '/') : NULL;       /* /proc/self/exe is a link */
     if (!slash) return false;
     *slash = 0;

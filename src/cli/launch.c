@@ -4,7 +4,7 @@
 #define _GNU_SOURCE             /* waitid of strict C */
 #endif
 #include "base/environment.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "cli/cli.h"
 
@@ -225,7 +225,7 @@ static bool set_token(void)
 {
     unsigned char number[16];
     char text[2 * sizeof number + 1];
-    if (!wb__system_random(number, sizeof number)) return false;
+    if (!wb__os_random(number, sizeof number)) return false;
     for (size_t i = 0; i < sizeof number; i++) snprintf(text + 2 * i, 3, "%02x", number[i]);
     return !setenv("WEBER_RENDEZVOUS_TOKEN", text, 1);
 }
@@ -242,7 +242,7 @@ static bool set_environment(int n)
     }
     if (!is_set("WEBER_RENDEZVOUS_TOKEN") && !set_token()) return false;
     if (!is_set("WEBER_NUM_THREADS") && !is_set("OMP_NUM_THREADS") &&
-        !set_number("WEBER_NUM_THREADS", WB__MAX(1, wb__system_processors() / n)))
+        !set_number("WEBER_NUM_THREADS", WB__MAX(1, wb__os_processors() / n)))
         return false;
     return set_number("WEBER_SIZE", n) && set_number("WEBER_LOCAL_SIZE", n);
 }

@@ -5,7 +5,7 @@
 #include "base/mutex.h"
 #include "base/options.h"
 #include "base/parallel.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "device/device.h"
 #include "engine/request.h"
 #include "engine/tensor.h"
@@ -61,7 +61,7 @@ static bool register_end(void) { return !atexit(on_end); }
 static bool has_spare_processor(void)
 {
     return wb__environment_switch("WEBER_DISTRIBUTED_OVERLAP",
-                      (wb__threads() + 1) * communicator.local_size <= wb__system_processors());
+                      (wb__threads() + 1) * communicator.local_size <= wb__os_processors());
 }
 
 /* What follows is called with the lock held. */

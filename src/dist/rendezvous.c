@@ -19,7 +19,7 @@
 
 #include "base/environment.h"
 #include "base/sha256.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ uint32_t wb__rendezvous_get(const unsigned char *from)
 
 int wb__rendezvous_random(unsigned char *number, size_t n)
 {
-    if (wb__system_random(number, n)) return 0;
+    if (wb__os_random(number, n)) return 0;
     return wb__fail(WB_ERROR_FILE, "rendezvous: /dev/urandom cannot be read: %s", strerror(errno));
 }
 

@@ -154,9 +154,7 @@ static void put_line(FILE *f, double wall_time, int64_t step, const char *tag, d
 
 static double wall_time(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return 1e-9 * (double)wb__os_clock(WB__OS_WALL);
 }
 
 static void note_failure(wb_logger *l, const char *path)

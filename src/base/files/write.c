@@ -14,7 +14,7 @@
 #include "base/files/file_calls.h"
 #include "base/files/packed.h"
 #include "base/parallel.h"
-#include "base/system.h"
+#include "base/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -166,7 +166,7 @@ void wb__writer_drop(wb__writer *w)
 static void start_writing(wb__writer *w)
 {
     if (!w->temporary || w->offset - w->started < PIECE) return;
-    wb__system_start_writing(w->file, w->started, w->offset - w->started);
+    wb__os_start_writing(w->file, w->started, w->offset - w->started);
     w->started = w->offset;
 }
 
@@ -273,7 +273,7 @@ static int sync_folder(wb__writer *w)
 
 static int make_durable(wb__writer *w)
 {
-    if (wb__io_must_fail() || wb__system_sync(w->file) != 0)
+    if (wb__io_must_fail() || wb__os_sync(w->file) != 0)
         return fail(w, "cannot be made durable");
     /* The file is still open and locked, so no other process removes it as a leftover. */
     if (wb__io_must_fail() || rename(w->temporary, w->path) != 0)

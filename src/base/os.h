@@ -1,0 +1,112 @@
+/* All that the library asks of the operating system.  Only this header and its implementations know
+ * the system: base/os_posix*.c are for Linux (glibc or musl), macOS, and others with POSIX. */
+#ifndef WB__OS_H
+#define WB__OS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+typedef pthread_t wb__os_thread;
+/* Starts a thread that calls f(arg) and drops its result.  With `quiet` the thread gets no signals,
+ * so that only the program's threads get them.  Returns false if there can be no more threads. */
+bool wb__os_thread_start(wb__os_thread *t, void *(*f)(void *), void *arg, bool quiet);
+/* Returns when the thread has ended. */
+static inline void wb__os_thread_join(wb__os_thread t) { pthread_join(t, NULL); }
+
+/* The number of the calling thread: on Linux that of debuggers and of top, elsewhere a count. */
+long wb__os_thread_number(void);
+/* The number of this process. */
+long wb__os_process(void);
+/* How often the calling thread has lost its processor to another one; 0 where that is unknown. */
+int64_t wb__os_preemptions(void);
+/* Lets other threads have the processor. */
+void wb__os_yield(void);
+/* Returns after so many nanoseconds, or earlier if a signal arrives. */
+void wb__os_sleep(int64_t nanoseconds);
+/* Ends the process by a signal after so many seconds. */
+void wb__os_end_after(int seconds);
+
+/* Makes all threads of the process see what this thread wrote before, and lets it see what they did
+ * (membarrier of Linux); `begins`: announces that, once.  False: the system has no such call. */
+bool wb__os_barrier(bool begins);
+
+/* A value that each thread has of its own.  wb__os_key_make returns false if there can be no more
+ * keys.  wb__os_key_set returns false if there is no memory; when a thread ends whose value is not
+ * NULL, `end` gets that value. */
+typedef pthread_key_t wb__os_key;
+bool wb__os_key_make(wb__os_key *key, void (*end)(void *value));
+bool wb__os_key_set(wb__os_key key, void *value);
+
+/* Locks of the system, for base/mutex.h, which makes locks of them that fork knows.
+ * wb__os_mutex_init returns false if there can be no more locks. */
+typedef pthread_mutex_t wb__os_mutex;
+#define WB__OS_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
+static inline bool wb__os_mutex_init(wb__os_mutex *m) { return !pthread_mutex_init(m, NULL); }
+static inline void wb__os_mutex_destroy(wb__os_mutex *m) { pthread_mutex_destroy(m); }
+static inline void wb__os_mutex_lock(wb__os_mutex *m) { pthread_mutex_lock(m); }
+static inline bool wb__os_mutex_try(wb__os_mutex *m) { return !pthread_mutex_trylock(m); }
+static inline void wb__os_mutex_unlock(wb__os_mutex *m) { pthread_mutex_unlock(m); }
+
+/* Condition variables.  wb__os_cond_wait_for returns false after so many seconds. */
+typedef pthread_cond_t wb__os_cond;
+#define WB__OS_COND_INIT PTHREAD_COND_INITIALIZER
+static inline void wb__os_cond_init(wb__os_cond *c) { pthread_cond_init(c, NULL); }
+static inline void wb__os_cond_destroy(wb__os_cond *c) { pthread_cond_destroy(c); }
+static inline void wb__os_cond_wake_one(wb__os_cond *c) { pthread_cond_signal(c); }
+static inline void wb__os_cond_wake(wb__os_cond *c) { pthread_cond_broadcast(c); }
+static inline void wb__os_cond_wait(wb__os_cond *c, wb__os_mutex *m) { pthread_cond_wait(c, m); }
+bool wb__os_cond_wait_for(wb__os_cond *c, wb__os_mutex *m, double seconds);
+
+/* Has these functions called at each fork: `before` and `parent` in the thread that forks, `child`
+ * in the child.  Returns false if there is no memory. */
+bool wb__os_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void));
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
+
+/* Nanoseconds: since a moment of the past, since 1970, of the processor's work for this thread. */
+typedef enum { WB__OS_STEADY, WB__OS_WALL, WB__OS_WORK } wb__os_clock_kind;
+int64_t wb__os_clock(wb__os_clock_kind kind);
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+/* The number of processors that this process may use, at least 1.  On Linux its affinity and the
+ * quotas of its cgroups limit it.  On macOS the slower processors of a chip with two kinds do not
+ * count: threads get equal parts, and the fast ones would wait. */
+int wb__os_processors(void);
+
+/* Keeps the file that has this code, a shared library or a plugin, in the process until it ends,
+ * also after dlclose: threads, handlers of fork and destructors of threads' data go on to call it.
+ * Later calls do nothing. */
+void wb__os_stay_loaded(void);
+
+/* The memory of the machine in bytes, and the part of it that no program uses; -1: unknown. */
+void wb__os_memory(int64_t *total, int64_t *free);
+
+/* Asks for huge pages for a block from malloc, which makes the first access to it faster. */
+void wb__os_huge_pages(void *block, size_t bytes);
+
+/* Starts to write a part of a file to the disk, and does not wait. */
+void wb__os_start_writing(int file, int64_t from, int64_t bytes);
+
+/* Returns when all that was written to a file is on the disk; else -1 with errno. */
+int wb__os_sync(int file);
+
+/* The time when the contents of a file changed last, in nanoseconds. */
+int64_t wb__os_changed(const struct stat *about);
+
+/* Whether the program was started with rights that its caller lacks: it is set-user-ID or
+ * set-group-ID, or its file has capabilities. */
+bool wb__os_has_more_rights(void);
+
+/* Writes n random bytes that nobody can guess; false: the system gives none. */
+bool wb__os_random(void *bytes, size_t n);
+
+/* Writes a path from which this process can start its own program to `path`; false: unknown. */
+bool wb__os_program(char *path, size_t capacity);
+
+#endif
