@@ -72,17 +72,35 @@ bool wb__os_at_fork(void (*before)(void), void (*parent)(void), void (*child)(vo
 typedef enum { WB__OS_STEADY, WB__OS_WALL, WB__OS_WORK } wb__os_clock_kind;
 int64_t wb__os_clock(wb__os_clock_kind kind);
 
+/* ---- dynamic libraries ----------------------------------------------------------------------- */
+
+/* Who sees the functions of a library: its handle alone, or all libraries that are opened later.
+ * WB__OS_OWN_FIRST: its handle alone, and the library sees its own functions before those of the
+ * process, where the system has that. */
+typedef enum { WB__OS_FOR_HANDLE, WB__OS_FOR_ALL, WB__OS_OWN_FIRST } wb__os_library_how;
+/* Opens a file, which the system searches for if the name has no '/'.  Returns NULL if it cannot;
+ * wb__os_library_reason has the system's message, until this thread calls the system again. */
+void *wb__os_library_open(const char *file, wb__os_library_how how);
+const char *wb__os_library_reason(void);
+void wb__os_library_close(void *library);
+/* The address of a function or a variable, or NULL.  NULL instead of a library: any of the
+ * process. */
+void *wb__os_library_find(void *library, const char *name);
+/* The file that has this address, and its handle, which the caller closes; NULL: not known. */
+const char *wb__os_library_file(const void *address);
+void *wb__os_library_of(const void *address);
+
+/* Keeps the file that has this code, a shared library or a plugin, in the process until it ends,
+ * also after it is closed: threads, handlers of fork and destructors of threads' data go on to call
+ * it.  Later calls do nothing. */
+void wb__os_stay_loaded(void);
+
 /* ---- facts ----------------------------------------------------------------------------------- */
 
 /* The number of processors that this process may use, at least 1.  On Linux its affinity and the
  * quotas of its cgroups limit it.  On macOS the slower processors of a chip with two kinds do not
  * count: threads get equal parts, and the fast ones would wait. */
 int wb__os_processors(void);
-
-/* Keeps the file that has this code, a shared library or a plugin, in the process until it ends,
- * also after dlclose: threads, handlers of fork and destructors of threads' data go on to call it.
- * Later calls do nothing. */
-void wb__os_stay_loaded(void);
 
 /* The memory of the machine in bytes, and the part of it that no program uses; -1: unknown. */
 void wb__os_memory(int64_t *total, int64_t *free);

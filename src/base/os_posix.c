@@ -6,64 +6,21 @@
 
 #include "base/base.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- all systems ----------------------------------------------------------------------------- */
-
-/* Whether `at` is in the program, which stays; false: in a file that dlclose may remove, or not
- * known. */
-static bool in_program(const void *at);
-
-void wb__os_stay_loaded(void)
-{
-#ifdef RTLD_NODELETE
-    static atomic_bool done;
-    Dl_info file;
-    if (atomic_exchange(&done, true) || in_program(&done)) return;
-    /* The handle is not closed.  Where the linker has set -z nodelete, it changes nothing. */
-    if (dladdr(&done, &file) && dlopen(file.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
-        return;
-    const char *why = dlerror();
-    wb__log(WB_LOG_WARN, "Weber's library is not kept loaded (%s): do not close it (dlclose), "
-            "since its threads and handlers of fork stay.", why ? why : "its file is not known");
-#endif
-}
-
 #if defined(__linux__)
 
-#include <link.h>
 #include <sched.h>
 #include <sys/auxv.h>
 
 /* ---- Linux ----------------------------------------------------------------------------------- */
-
-/* The first file of the list is the program. */
-static int find_in_first(struct dl_phdr_info *file, size_t size, void *given)
-{
-    (void)size;
-    const void **at = given;
-    for (int i = 0; i < file->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &file->dlpi_phdr[i];
-        const uintptr_t first = (uintptr_t)file->dlpi_addr + part->p_vaddr;
-        if (part->p_type == PT_LOAD && (uintptr_t)*at - first < part->p_memsz) *at = NULL;
-    }
-    return 1;
-}
-
-static bool in_program(const void *at)
-{
-    dl_iterate_phdr(find_in_first, &at);
-    return !at;
-}
 
 /* Returns the quota of a cgroup in processors (quota / period, rounded up); 0: no limit. */
 static int quota_of(const char *folder)
@@ -207,12 +164,6 @@ int wb__os_processors(void)
     return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
-static bool in_program(const void *at)
-{
-    (void)at;
-    return false;
-}
-
 /* Inactive pages count as free: they are given to the first program that asks. */
 void wb__os_memory(int64_t *total, int64_t *free)
 {
@@ -259,12 +210,6 @@ int wb__os_processors(void)
 {
     const long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
-}
-
-static bool in_program(const void *at)
-{
-    (void)at;
-    return false;
 }
 
 void wb__os_memory(int64_t *total, int64_t *free) { *total = *free = -1; }

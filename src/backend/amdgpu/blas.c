@@ -7,9 +7,9 @@
 #include "backend/amdgpu/blas.h"
 
 #include "base/environment.h"
+#include "base/os.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,14 +81,12 @@ static bool has_kernels(wb__hip_device *d)
     const char *named = wb__environment_path("ROCBLAS_TENSILE_LIBPATH");
     const size_t length = strcspn(d->arch, ":");
     char folder[1024] = "";
-    Dl_info about;
     void *address = NULL;
     if (d->blas_kernels > 0) return true;
     memcpy(&address, &blas.create_handle, sizeof address);
+    const char *file = wb__os_library_file(address), *slash = file ? strrchr(file, '/') : NULL;
     if (named) snprintf(folder, sizeof folder, "%s", named);
-    else if (dladdr(address, &about) && strrchr(about.dli_fname, '/'))
-        snprintf(folder, sizeof folder, "%.*s/rocblas",
-                 (int)(strrchr(about.dli_fname, '/') - about.dli_fname), about.dli_fname);
+    else if (slash) snprintf(folder, sizeof folder, "%.*s/rocblas", (int)(slash - file), file);
     if (!d->blas_kernels)
         d->blas_kernels = *folder && has_file(folder, d->arch, length, 2) ? 1 : -1;
     if (d->blas_kernels > 0) return true;
