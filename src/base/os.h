@@ -3,11 +3,13 @@
 #ifndef WB__OS_H
 #define WB__OS_H
 
+#include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/stat.h>
+#include <string.h>
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
@@ -95,6 +97,102 @@ void *wb__os_library_of(const void *address);
  * it.  Later calls do nothing. */
 void wb__os_stay_loaded(void);
 
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* A function below that fails leaves the reason on its thread, in errno as functions of C do: one
+ * of these numbers, or another one that has a text. */
+enum {
+    WB__OS_ABSENT = ENOENT, WB__OS_TAKEN = EEXIST, WB__OS_IS_FOLDER = EISDIR,
+    WB__OS_NO_FOLDER = ENOTDIR, WB__OS_BROKEN = EIO
+};
+static inline int wb__os_error(void) { return errno; }
+static inline void wb__os_set_error(int error) { errno = error; }
+static inline const char *wb__os_text(int error) { return strerror(error); }
+static inline const char *wb__os_reason(void) { return strerror(errno); }
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+enum { WB__OS_PATH = PATH_MAX };        /* bytes that have room for any path */
+
+/* A file is a number; -1: none.  No other program that this process starts has it. */
+typedef enum {
+    WB__OS_READ,                        /* waits for the other end of a pipe */
+    WB__OS_READ_NOW,                    /* does not wait */
+    WB__OS_WRITE,                       /* a file that exists */
+    WB__OS_WRITE_PLAIN,                 /* a file that exists, and no symbolic link */
+    WB__OS_CREATE,                      /* a new file; else WB__OS_TAKEN */
+    WB__OS_REPLACE                      /* empties a file, which is no symbolic link, or makes one
+                                           that other users cannot read */
+} wb__os_opening;
+int wb__os_open(const char *path, wb__os_opening how);
+bool wb__os_close(int file);
+
+/* Read and write at most n bytes, and return their number, or -1.  0 from wb__os_read: the end. */
+int64_t wb__os_read(int file, void *to, size_t n);
+int64_t wb__os_write(int file, const void *from, size_t n);
+int64_t wb__os_write_at(int file, const void *from, size_t n, int64_t offset);
+
+/* Starts to write a part of a file to the disk, and does not wait. */
+void wb__os_start_writing(int file, int64_t from, int64_t bytes);
+/* Return when all that was written to a file, or the names in a folder, are on the disk. */
+bool wb__os_sync(int file);
+bool wb__os_sync_folder(const char *path);
+/* Takes the lock of a file, which one process can have until it closes the file or ends. */
+bool wb__os_lock(int file, bool wait);
+
+typedef enum { WB__OS_PLAIN, WB__OS_FOLDER, WB__OS_LINK, WB__OS_OTHER } wb__os_kind;
+typedef struct {
+    wb__os_kind kind;
+    bool gone;                          /* the file is open and has no name any more */
+    unsigned mode;                      /* permissions, as of chmod */
+    int64_t bytes, changed;             /* changed: when its contents did, in time of WB__OS_WALL */
+    int64_t owner;                      /* a number as of wb__os_user */
+    uint64_t device, number;            /* two paths with the same are one file */
+} wb__os_about;
+/* Describe what has a path, or a file.  With `follow` that is what a symbolic link names. */
+bool wb__os_look(const char *path, bool follow, wb__os_about *about);
+bool wb__os_look_at(int file, wb__os_about *about);
+bool wb__os_is_there(const char *path);
+bool wb__os_may_write(const char *path);
+int64_t wb__os_user(void);
+
+bool wb__os_remove(const char *path);
+bool wb__os_rename(const char *from, const char *to);   /* replaces `to` */
+bool wb__os_set_mode(int file, unsigned mode);
+bool wb__os_touch(const char *path);                    /* it has changed now */
+/* Write the path without symbolic links, and that of the working folder. */
+bool wb__os_real_path(const char *path, char real[WB__OS_PATH]);
+bool wb__os_working_folder(char path[WB__OS_PATH]);
+
+/* Makes a folder; `own`: other users have no access to it.  The second one replaces XXXXXX at the
+ * end of the path so that the folder is new. */
+bool wb__os_make_folder(const char *path, bool own);
+bool wb__os_make_temporary(char *path);
+bool wb__os_remove_folder(const char *path);            /* it is empty */
+/* Lists a folder.  wb__os_folder_next returns a name, but neither . nor .., that is valid until the
+ * next call; NULL: there is none, and the error is 0, or there is an error. */
+typedef struct wb__os_folder wb__os_folder;
+wb__os_folder *wb__os_folder_open(const char *path);    /* NULL: it cannot be opened */
+const char *wb__os_folder_next(wb__os_folder *f);
+void wb__os_folder_close(wb__os_folder *f);
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Maps the first n bytes of a file, to be read; NULL: it cannot be mapped. */
+const void *wb__os_map(int file, size_t n);
+void wb__os_unmap(const void *map, size_t n);
+/* Asks the system to read a part of a mapped file before it is used.  Returns at once. */
+void wb__os_map_ahead(const void *from, size_t n);
+
+/* The memory of the machine in bytes, and the part of it that no program uses; -1: unknown. */
+void wb__os_memory(int64_t *total, int64_t *free);
+/* Asks for huge pages for a block from malloc, which makes the first access to it faster. */
+void wb__os_huge_pages(void *block, size_t bytes);
+/* Whether the process may make code of n bytes at run time; else the error is set.  Whether that
+ * may change, since its memory is limited. */
+bool wb__os_may_make_code(size_t n);
+bool wb__os_memory_is_limited(void);
+
 /* ---- facts ----------------------------------------------------------------------------------- */
 
 /* The number of processors that this process may use, at least 1.  On Linux its affinity and the
@@ -102,24 +200,12 @@ void wb__os_stay_loaded(void);
  * count: threads get equal parts, and the fast ones would wait. */
 int wb__os_processors(void);
 
-/* The memory of the machine in bytes, and the part of it that no program uses; -1: unknown. */
-void wb__os_memory(int64_t *total, int64_t *free);
-
-/* Asks for huge pages for a block from malloc, which makes the first access to it faster. */
-void wb__os_huge_pages(void *block, size_t bytes);
-
-/* Starts to write a part of a file to the disk, and does not wait. */
-void wb__os_start_writing(int file, int64_t from, int64_t bytes);
-
-/* Returns when all that was written to a file is on the disk; else -1 with errno. */
-int wb__os_sync(int file);
-
-/* The time when the contents of a file changed last, in nanoseconds. */
-int64_t wb__os_changed(const struct stat *about);
-
 /* Whether the program was started with rights that its caller lacks: it is set-user-ID or
  * set-group-ID, or its file has capabilities. */
 bool wb__os_has_more_rights(void);
+
+/* Writes the name of this machine, or "localhost". */
+void wb__os_host(char *name, size_t capacity);
 
 /* Writes n random bytes that nobody can guess; false: the system gives none. */
 bool wb__os_random(void *bytes, size_t n);

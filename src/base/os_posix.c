@@ -118,18 +118,6 @@ void wb__os_huge_pages(void *block, size_t bytes)
     (void)!madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 }
 
-void wb__os_start_writing(int file, int64_t from, int64_t bytes)
-{
-    (void)!sync_file_range(file, from, bytes, SYNC_FILE_RANGE_WRITE);
-}
-
-int wb__os_sync(int file) { return fsync(file); }
-
-int64_t wb__os_changed(const struct stat *about)
-{
-    return (int64_t)about->st_mtim.tv_sec * 1000000000 + about->st_mtim.tv_nsec;
-}
-
 bool wb__os_program(char *path, size_t capacity)
 {
     static const char self[] = "/proc/self/exe";        /* works if the file has been removed too */
@@ -181,19 +169,6 @@ void wb__os_memory(int64_t *total, int64_t *free)
 /* The kernel of macOS has no huge pages for blocks of malloc. */
 void wb__os_huge_pages(void *block, size_t bytes) { (void)block, (void)bytes; }
 
-void wb__os_start_writing(int file, int64_t from, int64_t bytes)
-{
-    (void)file, (void)from, (void)bytes;
-}
-
-/* fsync leaves the data in the cache of the disk.  Not every file system has F_FULLFSYNC. */
-int wb__os_sync(int file) { return fcntl(file, F_FULLFSYNC) == -1 ? fsync(file) : 0; }
-
-int64_t wb__os_changed(const struct stat *about)
-{
-    return (int64_t)about->st_mtimespec.tv_sec * 1000000000 + about->st_mtimespec.tv_nsec;
-}
-
 bool wb__os_program(char *path, size_t capacity)
 {
     uint32_t n = capacity > UINT32_MAX ? UINT32_MAX : (uint32_t)capacity;
@@ -215,18 +190,6 @@ int wb__os_processors(void)
 void wb__os_memory(int64_t *total, int64_t *free) { *total = *free = -1; }
 void wb__os_huge_pages(void *block, size_t bytes) { (void)block, (void)bytes; }
 
-void wb__os_start_writing(int file, int64_t from, int64_t bytes)
-{
-    (void)file, (void)from, (void)bytes;
-}
-
-int wb__os_sync(int file) { return fsync(file); }
-
-int64_t wb__os_changed(const struct stat *about)
-{
-    return (int64_t)about->st_mtim.tv_sec * 1000000000 + about->st_mtim.tv_nsec;
-}
-
 bool wb__os_program(char *path, size_t capacity)
 {
     (void)path, (void)capacity;
@@ -239,15 +202,22 @@ bool wb__os_has_more_rights(void) { return getuid() != geteuid() || getgid() != 
 
 /* ---- all systems ----------------------------------------------------------------------------- */
 
+void wb__os_host(char *name, size_t capacity)
+{
+    *name = 0;
+    if (gethostname(name, capacity - 1) || !*name) snprintf(name, capacity, "localhost");
+    name[capacity - 1] = 0;
+}
+
 bool wb__os_random(void *bytes, size_t n)
 {
-    const int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    const int file = wb__os_open("/dev/urandom", WB__OS_READ);
     char *at = bytes;
     while (file >= 0 && n) {
-        const ssize_t got = read(file, at, n);
-        if (got <= 0 && !(got < 0 && errno == EINTR)) break;
-        if (got > 0) at += got, n -= (size_t)got;
+        const int64_t got = wb__os_read(file, at, n);
+        if (got <= 0) break;
+        at += got, n -= (size_t)got;
     }
-    if (file >= 0) close(file);
+    if (file >= 0) wb__os_close(file);
     return file >= 0 && !n;
 }

@@ -9,7 +9,6 @@
 #include "base/environment.h"
 #include "base/os.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,18 +57,18 @@ static bool suits(const void *table, const char *missing, char *reason, size_t c
 /* Whether a folder, or a folder in it down to this depth, has a file with kernels for `arch`. */
 static bool has_file(const char *folder, const char *arch, size_t length, int depth)
 {
-    DIR *all = opendir(folder);
+    wb__os_folder *all = wb__os_folder_open(folder);
     bool found = false;
-    for (struct dirent *e; all && !found && (e = readdir(all));) {
-        const char *at = strstr(e->d_name, "gfx");
+    for (const char *name; all && !found && (name = wb__os_folder_next(all));) {
+        const char *at = strstr(name, "gfx");
         char below[1024];
         found = at && !strncmp(at, arch, length) &&
                 !strchr("0123456789abcdef", at[length] ? at[length] : '.');
-        if (found || !depth || e->d_name[0] == '.') continue;
-        if (snprintf(below, sizeof below, "%s/%s", folder, e->d_name) < (int)sizeof below)
+        if (found || !depth || name[0] == '.') continue;
+        if (snprintf(below, sizeof below, "%s/%s", folder, name) < (int)sizeof below)
             found = has_file(below, arch, length, depth - 1);
     }
-    if (all) closedir(all);
+    if (all) wb__os_folder_close(all);
     return found;
 }
 

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 bool wb__gpu_is_off(const char *variable)
 {
@@ -85,7 +84,7 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
         if (wb__debug("load"))
             wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message);
         /* The reason is that of a file that is there; else that of the first name. */
-        const bool there = !library && *folder && !access(file, F_OK);
+        const bool there = !library && *folder && wb__os_is_there(file);
         if (!library && (there ? !named : !*folder && !*reason))
             snprintf(reason, capacity, "%s", message);
         named |= there;
