@@ -103,7 +103,7 @@ void wb__os_stay_loaded(void);
  * of these numbers, or another one that has a text. */
 enum {
     WB__OS_ABSENT = ENOENT, WB__OS_TAKEN = EEXIST, WB__OS_IS_FOLDER = EISDIR,
-    WB__OS_NO_FOLDER = ENOTDIR, WB__OS_BROKEN = EIO
+    WB__OS_NO_FOLDER = ENOTDIR, WB__OS_BROKEN = EIO, WB__OS_LATE = ETIMEDOUT
 };
 static inline int wb__os_error(void) { return errno; }
 static inline void wb__os_set_error(int error) { errno = error; }
@@ -193,6 +193,74 @@ void wb__os_huge_pages(void *block, size_t bytes);
 bool wb__os_may_make_code(size_t n);
 bool wb__os_memory_is_limited(void);
 
+/* ---- programs that this process starts ------------------------------------------------------- */
+
+bool wb__os_set_variable(const char *name, const char *value);  /* NULL: removes it */
+/* Keeps the numbers of standard files that a program was started without, so that no other file of
+ * this program gets them.  Reading from or writing to such a file stays an error. */
+bool wb__os_keep_standard_files(void);
+/* What is written to the second file can be read from the first one. */
+bool wb__os_pipe(int ends[2]);
+
+enum { WB__OS_FILES = 4 };
+typedef struct {
+    const char *const *words;           /* the program, which is found as in a shell, and its
+                                           arguments; ends with NULL */
+    const char *folder;                 /* where it starts; NULL: in that of this process */
+    int files[WB__OS_FILES];            /* that it has as 0, 1, ...; -1: an empty one, or no 3 */
+    bool leads;                         /* what it starts is its group.  It is asked to end when
+                                           this process ends, where the system has that */
+} wb__os_program_start;
+/* Starts a program and returns its number.  0: it could not be started or, with *executed, not be
+ * executed. */
+long wb__os_start(const wb__os_program_start *s, bool *executed);
+
+/* How a process has ended: by itself with a status, or by a signal. */
+typedef struct { int status, signal; } wb__os_end;
+/* Whether it has ended; its number stays its own until wb__os_wait. */
+bool wb__os_has_ended(long process, wb__os_end *end);
+/* Waits until it has ended.  `end` may be NULL.  false: the system does not know it. */
+bool wb__os_wait(long process, wb__os_end *end);
+void wb__os_kill(long process);
+/* Asks the processes of a group to end, ends them, passes a signal on, looks for any that runs. */
+void wb__os_end_group(long process);
+void wb__os_kill_group(long process);
+void wb__os_signal_group(long process, int number);
+bool wb__os_group_runs(long process);
+
+/* Prepares this process to lead others: their end, and signals by which the user ends this process,
+ * are noted instead of acted on.  Returns a file that has something to be read then, or -1. */
+int wb__os_lead(void);
+int wb__os_next_signal(void);           /* one that was noted; 0: none */
+const char *wb__os_signal_name(int number);     /* "SIGSEGV" */
+const char *wb__os_signal_text(int number);     /* "Segmentation fault" */
+
+typedef struct { int file; bool writes, ready; } wb__os_watched;        /* file -1: none */
+/* Waits until something can be read from, or written to, one of the files, and sets `ready`, or for
+ * so many seconds (below 0: for ever).  Returns their number, 0 too early after a signal, or -1. */
+int wb__os_poll(wb__os_watched *all, int n, double seconds);
+
+/* ---- sockets --------------------------------------------------------------------------------- */
+
+/* A socket is a file that nothing waits for.  `why` gets the reason of a failure. */
+enum { WB__OS_NOT_NOW = -2 };
+/* Listens at a host's address or, if that is a name, at all addresses of this machine, since others
+ * may know the name under another one.  Returns the socket, or -1. */
+int wb__os_listen(const char *host, const char *port, const char **why);
+int wb__os_accept(int listener);        /* -1: there is no new connection */
+/* The addresses of a host, one after the other; NULL: none, or no further one. */
+typedef struct wb__os_address wb__os_address;
+wb__os_address *wb__os_addresses(const char *host, const char *port, const char **why);
+wb__os_address *wb__os_next_address(wb__os_address *a);
+void wb__os_free_addresses(wb__os_address *first);
+/* Connects within so many seconds; -1: the error may be WB__OS_LATE. */
+int wb__os_connect(wb__os_address *to, double seconds);
+/* Send and receive at most n bytes.  Return their number, WB__OS_NOT_NOW, or -1; 0 from the second:
+ * the other end is closed. */
+int64_t wb__os_send(int socket, const void *bytes, size_t n);
+int64_t wb__os_receive(int socket, void *bytes, size_t n);
+int wb__os_free_port(void);             /* of this machine's own interface; 0: none */
+
 /* ---- facts ----------------------------------------------------------------------------------- */
 
 /* The number of processors that this process may use, at least 1.  On Linux its affinity and the
@@ -203,6 +271,12 @@ int wb__os_processors(void);
 /* Whether the program was started with rights that its caller lacks: it is set-user-ID or
  * set-group-ID, or its file has capabilities. */
 bool wb__os_has_more_rights(void);
+
+/* All processors of the machine that are in operation. */
+int wb__os_all_processors(void);
+
+bool wb__os_is_terminal(int file);
+int wb__os_columns(int file);           /* of a terminal; 0: not known */
 
 /* Writes the name of this machine, or "localhost". */
 void wb__os_host(char *name, size_t capacity);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -98,8 +99,7 @@ int wb__os_processors(void)
     int n = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
     const int q = quota();
     if (q && (!n || q < n)) n = q;
-    if (n < 1) n = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n;
+    return n < 1 ? wb__os_all_processors() : n;
 }
 
 void wb__os_memory(int64_t *total, int64_t *free)
@@ -181,11 +181,7 @@ bool wb__os_has_more_rights(void) { return issetugid() != 0; }
 
 /* ---- other systems --------------------------------------------------------------------------- */
 
-int wb__os_processors(void)
-{
-    const long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
-}
+int wb__os_processors(void) { return wb__os_all_processors(); }
 
 void wb__os_memory(int64_t *total, int64_t *free) { *total = *free = -1; }
 void wb__os_huge_pages(void *block, size_t bytes) { (void)block, (void)bytes; }
@@ -201,6 +197,20 @@ bool wb__os_has_more_rights(void) { return getuid() != geteuid() || getgid() != 
 #endif
 
 /* ---- all systems ----------------------------------------------------------------------------- */
+
+int wb__os_all_processors(void)
+{
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
+}
+
+bool wb__os_is_terminal(int file) { return isatty(file); }
+
+int wb__os_columns(int file)
+{
+    struct winsize size;
+    return ioctl(file, TIOCGWINSZ, &size) ? 0 : size.ws_col;
+}
 
 void wb__os_host(char *name, size_t capacity)
 {

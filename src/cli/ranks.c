@@ -5,7 +5,6 @@
 #include "dist/dist.h"
 #include "weber/distributed.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,7 +65,7 @@ static void print_nccl(void)
 
 void wb__cli_print_ranks(const char *program)
 {
-    char path[PATH_MAX];
+    char path[WB__OS_PATH];
     int found = 0;
     for (size_t i = 0; i < WB__COUNT(libraries); i++) {
         void *library = open_library(libraries[i], program, path, sizeof path);
