@@ -258,20 +258,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     if (!made.entry) return error;
     made.base.workspace = WORKSPACE;
     made.handle = wb__gpu_vendor_handle(d, &library);
-    routine *kept = wb__alloc(sizeof *kept);
-    if (!kept) return WB_ERROR_MEMORY;
-    *kept = made;
-    made.entry->base.holders++;
-    *r = &kept->base;
-    return 0;
-}
-
-static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
-{
-    routine *r = (routine *)base;
-    (void)d;
-    r->entry->base.holders--;
-    wb__free(r);
+    return wb__gpu_keep_routine(&made.base, sizeof made, &made.entry->base, r);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -301,5 +288,5 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
 
 const wb__gpu_hook wb__hip_blas = {
     .kinds = 1u << WB__STEP_MATMUL, .bare = true, .vendor = &library, .prepare = prepare,
-    .launch = launch, .destroy = destroy,
+    .launch = launch,
 };
