@@ -34,14 +34,16 @@ static bool map_plain(wb__mapping *m, bool raw)
     return true;
 }
 
-wb__mapping *wb__map_begin(const char *path)
+static wb__mapping *begin(const char *path, bool raw)
 {
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "a file to read has no name");
     wb__mapping *m = wb__alloc_zero(1, sizeof *m);
     if (!m) return NULL;
     m->path = wb__strdup(path);
-    if (m->path && !wb__io_must_fail() && map_plain(m, false)) return m;
-    if (m->path && (m->rest = wb__reader_open(path))) {
+    if (m->path && !wb__io_must_fail() && map_plain(m, raw)) return m;
+    if (m->path && raw)
+        wb__fail(WB_ERROR_FILE, "%s: the file is missing, empty or not mappable", path);
+    else if (m->path && (m->rest = wb__reader_open(path))) {
         m->unpacked = wb__reader_unpacks(m->rest);
         return m;
     }
@@ -49,17 +51,8 @@ wb__mapping *wb__map_begin(const char *path)
     return NULL;
 }
 
-wb__mapping *wb__map_raw(const char *path)
-{
-    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "a file to map has no name");
-    wb__mapping *m = wb__alloc_zero(1, sizeof *m);
-    if (!m) return NULL;
-    m->path = wb__strdup(path);
-    if (m->path && !wb__io_must_fail() && map_plain(m, true)) return m;
-    if (m->path) wb__fail(WB_ERROR_FILE, "%s: the file is missing, empty or not mappable", path);
-    wb__unmap(m);
-    return NULL;
-}
+wb__mapping *wb__map_begin(const char *path) { return begin(path, false); }
+wb__mapping *wb__map_raw(const char *path) { return begin(path, true); }
 
 /* Ends reading: takes over the block of the reader, and closes the reader. */
 static int complete(wb__mapping *m)

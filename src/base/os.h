@@ -17,21 +17,16 @@ typedef pthread_t wb__os_thread;
 /* Starts a thread that calls f(arg) and drops its result.  With `quiet` the thread gets no signals,
  * so that only the program's threads get them.  Returns false if there can be no more threads. */
 bool wb__os_thread_start(wb__os_thread *t, void *(*f)(void *), void *arg, bool quiet);
-/* Returns when the thread has ended. */
-static inline void wb__os_thread_join(wb__os_thread t) { pthread_join(t, NULL); }
+void wb__os_thread_join(wb__os_thread t);       /* returns when it has ended */
 
+long wb__os_process(void);                      /* the number of this process */
 /* The number of the calling thread: on Linux that of debuggers and of top, elsewhere a count. */
 long wb__os_thread_number(void);
-/* The number of this process. */
-long wb__os_process(void);
 /* How often the calling thread has lost its processor to another one; 0 where that is unknown. */
 int64_t wb__os_preemptions(void);
-/* Lets other threads have the processor. */
-void wb__os_yield(void);
-/* Returns after so many nanoseconds, or earlier if a signal arrives. */
-void wb__os_sleep(int64_t nanoseconds);
-/* Ends the process by a signal after so many seconds. */
-void wb__os_end_after(int seconds);
+void wb__os_yield(void);                        /* lets other threads have the processor */
+void wb__os_sleep(int64_t nanoseconds);         /* ends earlier if a signal arrives */
+void wb__os_end_after(int seconds);             /* ends the process by a signal */
 
 /* Makes all threads of the process see what this thread wrote before, and lets it see what they did
  * (membarrier of Linux); `begins`: announces that, once.  False: the system has no such call. */

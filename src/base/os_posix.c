@@ -1,7 +1,4 @@
 /* Facts about the machine and the process (os.h): systems with POSIX. */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE             /* sched_getaffinity, CPU_COUNT, sync_file_range, MADV_HUGEPAGE */
-#endif
 #include "base/os.h"
 
 #include "base/base.h"

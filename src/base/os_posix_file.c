@@ -1,7 +1,4 @@
 /* Files, folders and memory (os.h): systems with POSIX. */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE             /* realpath, O_NOFOLLOW, sync_file_range, MAP_ANONYMOUS */
-#endif
 #include "base/os.h"
 
 #include <dirent.h>

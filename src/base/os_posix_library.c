@@ -1,7 +1,4 @@
 /* Dynamic libraries (os.h): systems with POSIX. */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE             /* dladdr, RTLD_DEFAULT, dl_iterate_phdr */
-#endif
 #include "base/os.h"
 
 #include "base/base.h"

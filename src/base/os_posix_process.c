@@ -1,7 +1,4 @@
 /* Programs that this process starts (os.h): systems with POSIX. */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE             /* waitid, strsignal, setenv, F_DUPFD_CLOEXEC */
-#endif
 #include "base/os.h"
 
 #include "base/base.h"
@@ -43,7 +40,8 @@ bool wb__os_pipe(int ends[2])
 static void become(const wb__os_program_start *s, pid_t parent, int report)
 {
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    report = fcntl(report, F_DUPFD_CLOEXEC, WB__OS_FILES);
+    report = fcntl(report, F_DUPFD, WB__OS_FILES);
+    make_private(report);
     if (s->leads) {
         setpgid(0, 0);
         signal(SIGPIPE, SIG_DFL);

@@ -1,7 +1,4 @@
 /* Sockets, and waiting for files (os.h): systems with POSIX. */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE             /* getaddrinfo and MSG_NOSIGNAL of strict C */
-#endif
 #include "base/os.h"
 
 #include <arpa/inet.h>

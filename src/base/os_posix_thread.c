@@ -1,8 +1,5 @@
 /* Threads, locks and clocks (os.h): systems with POSIX.  The module of ranks is linked with this
  * file too, and without the library. */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE             /* RUSAGE_THREAD, syscall */
-#endif
 #include "base/os.h"
 
 #include <sched.h>
@@ -26,6 +23,8 @@ bool wb__os_thread_start(wb__os_thread *t, void *(*f)(void *), void *arg, bool q
     if (quiet) pthread_sigmask(SIG_SETMASK, &old, NULL);
     return started;
 }
+
+void wb__os_thread_join(wb__os_thread t) { pthread_join(t, NULL); }
 
 bool wb__os_key_make(wb__os_key *key, void (*end)(void *)) { return !pthread_key_create(key, end); }
 bool wb__os_key_set(wb__os_key key, void *value) { return !pthread_setspecific(key, value); }

@@ -14,7 +14,7 @@
 #include <strings.h>
 
 /* A list of texts, which it owns. */
-typedef struct { int64_t n, capacity; char **text; } list;
+typedef struct { int64_t n; int capacity; char **text; } list;
 
 typedef struct {
     list classes, files;                /* names of folders; paths of images */
@@ -25,18 +25,10 @@ typedef struct {
 
 static int list_add(list *l, char *text)
 {
-    if (l->n == l->capacity) {
-        const int64_t capacity = 2 * l->capacity + 16;
-        char **grown = wb__realloc(l->text, (size_t)capacity * sizeof *grown);
-        if (grown) {
-            l->text = grown;
-            l->capacity = capacity;
-        }
-        if (!grown) wb__free(text);
-        if (!grown) return WB_ERROR_MEMORY;
-    }
-    l->text[l->n] = text;
-    return text ? (l->n++, 0) : WB_ERROR_MEMORY;
+    if (text && wb__reserve(&l->text, &l->capacity, (int)l->n + 1, sizeof *l->text))
+        return l->text[l->n++] = text, 0;
+    wb__free(text);
+    return WB_ERROR_MEMORY;
 }
 
 static void list_free(list *l)
