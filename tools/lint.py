@@ -10,7 +10,7 @@
   size        no C file has more than 600 lines; no line of C, Python, shell or CMake has more than
               100 columns, a tab, or blanks at its end
   words       no comment, and no docstring of Python, has a word of the list BANNED
-  systems     only src/base/os* includes the headers of an operating system
+  systems     only src/base/os* includes the headers of an operating system, and names its errors
   locks       locks, and functions that run once, are those of base/mutex.h, which fork knows
   memory      host memory comes from wb__alloc and the functions beside it
   edges       a public function that calls one with WB__EDGE, in whatever function of the library,
@@ -88,6 +88,8 @@ RAW_LOCKS = re.compile(
 SYSTEM_HEADER = re.compile(
     r"^\s*#\s*include\s+<((?:pthread|unistd|dlfcn|sched|fcntl|dirent|poll|netdb|signal|spawn|glob|"
     r"termios|pwd|time|link|windows|winsock2|(?:sys|net|netinet|arpa|mach|linux)/\w+)\.h)>", re.M)
+ERROR_NUMBER = re.compile(r"\b(?:E(?:NOENT|EXIST|ISDIR|NOTDIR|IO|INTR|AGAIN|INVAL|ACCES|PIPE)|"
+                          r"ETIMEDOUT|strerror)\b")
 # libweber-mpi is a library of its own; a rank that forks has no ranks in its child.
 LOCK_FILES = ("src/base/mutex.", "src/base/os", "src/dist/mpi/", "src/cli/")
 # A rank that another one has left waiting ends its process, as MPI_Abort does; a new process ends
@@ -269,6 +271,8 @@ class Lint:
         if name.startswith("src/") and not name.startswith("src/base/os"):
             for line, match in self.each_match(name, code, SYSTEM_HEADER):
                 self.report(name, line, "systems", f"<{match.group(1)}>: base/os.h has its form")
+            for line, match in self.each_match(name, code, ERROR_NUMBER):
+                self.report(name, line, "systems", f"{match.group(0)}: base/os.h has its form")
 
     def calm(self, name, code):
         if name.startswith("src/") and not name.startswith(("src/cli/", *END_FILES)):

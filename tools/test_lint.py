@@ -91,6 +91,7 @@ PLANTED = [     # the fault, the file, its text, the rule that must report it
      "locks"),
     ("a lock of base/os.h", "src/engine/lock.c", "static wb__os_mutex lock;\n", "locks"),
     ("a header of the system", "src/engine/wait.c", "#include <sys/wait.h>\n", "systems"),
+    ("a number of an error", "src/io/wait.c", "enum { GONE = ENOENT };\n", "systems"),
     ("the header of threads in a header", "src/io/wait.h", "# include <pthread.h>\n", "systems"),
     ("a function that runs once, which fork does not know", "src/engine/once.c",
      "void wb__f(void) { pthread_once(&once, f); }\n", "locks"),

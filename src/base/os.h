@@ -94,8 +94,8 @@ void wb__os_stay_loaded(void);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* A function below that fails leaves the reason on its thread, in errno as functions of C do: one
- * of these numbers, or another one that has a text. */
+/* A function below fails if it returns false, -1 or NULL.  It then leaves the reason on its thread,
+ * in errno as functions of C do: one of these numbers, or another one that has a text. */
 enum {
     WB__OS_ABSENT = ENOENT, WB__OS_TAKEN = EEXIST, WB__OS_IS_FOLDER = EISDIR,
     WB__OS_NO_FOLDER = ENOTDIR, WB__OS_BROKEN = EIO, WB__OS_LATE = ETIMEDOUT
@@ -103,7 +103,7 @@ enum {
 static inline int wb__os_error(void) { return errno; }
 static inline void wb__os_set_error(int error) { errno = error; }
 static inline const char *wb__os_text(int error) { return strerror(error); }
-static inline const char *wb__os_reason(void) { return strerror(errno); }
+static inline const char *wb__os_reason(void) { return strerror(errno); }   /* of the last error */
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -148,10 +148,10 @@ typedef struct {
 bool wb__os_look(const char *path, bool follow, wb__os_about *about);
 bool wb__os_look_at(int file, wb__os_about *about);
 bool wb__os_is_there(const char *path);
-bool wb__os_may_write(const char *path);
-int64_t wb__os_user(void);
+bool wb__os_may_write(const char *path);                /* this process to what has the path */
+int64_t wb__os_user(void);                              /* with whose rights this process runs */
 
-bool wb__os_remove(const char *path);
+bool wb__os_remove(const char *path);                   /* a file or a link */
 bool wb__os_rename(const char *from, const char *to);   /* replaces `to` */
 bool wb__os_set_mode(int file, unsigned mode);
 bool wb__os_touch(const char *path);                    /* it has changed now */
@@ -163,7 +163,7 @@ bool wb__os_working_folder(char path[WB__OS_PATH]);
  * end of the path so that the folder is new. */
 bool wb__os_make_folder(const char *path, bool own);
 bool wb__os_make_temporary(char *path);
-bool wb__os_remove_folder(const char *path);            /* it is empty */
+bool wb__os_remove_folder(const char *path);            /* an empty one */
 /* Lists a folder.  wb__os_folder_next returns a name, but neither . nor .., that is valid until the
  * next call; NULL: there is none, and the error is 0, or there is an error. */
 typedef struct wb__os_folder wb__os_folder;
@@ -216,8 +216,9 @@ typedef struct { int status, signal; } wb__os_end;
 bool wb__os_has_ended(long process, wb__os_end *end);
 /* Waits until it has ended.  `end` may be NULL.  false: the system does not know it. */
 bool wb__os_wait(long process, wb__os_end *end);
-void wb__os_kill(long process);
-/* Asks the processes of a group to end, ends them, passes a signal on, looks for any that runs. */
+void wb__os_kill(long process);         /* ends it at once */
+/* Ask the processes of a group to end; end them at once; pass a signal on; look for one that
+ * runs. */
 void wb__os_end_group(long process);
 void wb__os_kill_group(long process);
 void wb__os_signal_group(long process, int number);
@@ -237,7 +238,8 @@ int wb__os_poll(wb__os_watched *all, int n, double seconds);
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 
-/* A socket is a file that nothing waits for.  `why` gets the reason of a failure. */
+/* A socket is a file for which only wb__os_poll waits, and is closed by wb__os_hang_up.  `why` gets
+ * the reason of a failure. */
 enum { WB__OS_NOT_NOW = -2 };
 /* Listens at a host's address or, if that is a name, at all addresses of this machine, since others
  * may know the name under another one.  Returns the socket, or -1. */
@@ -254,6 +256,7 @@ int wb__os_connect(wb__os_address *to, double seconds);
  * the other end is closed. */
 int64_t wb__os_send(int socket, const void *bytes, size_t n);
 int64_t wb__os_receive(int socket, void *bytes, size_t n);
+void wb__os_hang_up(int socket);
 int wb__os_free_port(void);             /* of this machine's own interface; 0: none */
 
 /* ---- facts ----------------------------------------------------------------------------------- */
@@ -262,13 +265,11 @@ int wb__os_free_port(void);             /* of this machine's own interface; 0: n
  * quotas of its cgroups limit it.  On macOS the slower processors of a chip with two kinds do not
  * count: threads get equal parts, and the fast ones would wait. */
 int wb__os_processors(void);
+int wb__os_all_processors(void);        /* of the machine, that are in operation */
 
 /* Whether the program was started with rights that its caller lacks: it is set-user-ID or
  * set-group-ID, or its file has capabilities. */
 bool wb__os_has_more_rights(void);
-
-/* All processors of the machine that are in operation. */
-int wb__os_all_processors(void);
 
 bool wb__os_is_terminal(int file);
 int wb__os_columns(int file);           /* of a terminal; 0: not known */

@@ -39,6 +39,8 @@ static int64_t outcome(int64_t done)
     return done < 0 && later ? WB__OS_NOT_NOW : done;
 }
 
+void wb__os_hang_up(int socket) { close(socket); }
+
 int64_t wb__os_send(int socket, const void *bytes, size_t n)
 {
     return outcome(send(socket, bytes, n, SEND_FLAGS));

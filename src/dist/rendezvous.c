@@ -201,7 +201,7 @@ static void drop(host *h, int i)
         h->come[c->rank] = false;
         h->missing++;
     }
-    wb__os_close(c->file);
+    wb__os_hang_up(c->file);
     *c = h->connections[--h->count];
 }
 
@@ -233,7 +233,7 @@ static int accept_connections(host *h)
         if (file < 0) return 0;
         drop_strangers(h, MOST_STRANGERS - 1);
         if (!wb__reserve(&h->connections, &h->capacity, h->count + 1, sizeof(connection))) {
-            wb__os_close(file);
+            wb__os_hang_up(file);
             return wb_error_code();
         }
         h->connections[h->count++] = (connection){
@@ -379,8 +379,8 @@ static int host_ranks(const wb__rendezvous_options *o, const address *a, const v
         status = gather(&h, until);
         status = answer_all(&h, status, bytes, WB__MAX(until, wb__now() + WB__RENDEZVOUS_GRACE));
     }
-    for (int i = 0; i < h.count; i++) wb__os_close(h.connections[i].file);
-    if (h.listener >= 0) wb__os_close(h.listener);
+    for (int i = 0; i < h.count; i++) wb__os_hang_up(h.connections[i].file);
+    if (h.listener >= 0) wb__os_hang_up(h.listener);
     wb__free(h.connections);
     wb__free(h.polled);
     wb__free(h.come);
@@ -437,7 +437,7 @@ static outcome attempt(const wb__rendezvous_options *o, const address *a, void *
             continue;
         }
         end = talk(o, file, bytes, n, until + WB__RENDEZVOUS_GRACE);
-        wb__os_close(file);
+        wb__os_hang_up(file);
     }
     if (first) wb__os_free_addresses(first);
     return end;
