@@ -1,6 +1,6 @@
 /* Copies and averages of parameters, and watched numbers. */
 #include "base/options.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "engine/request.h"
 #include "engine/tensor.h"
 #include "tree/tree.h"

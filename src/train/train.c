@@ -2,6 +2,7 @@
 
 #include "backend/collective.h"
 #include "base/options.h"
+#include "base/os.h"
 #include "dist/dist.h"
 #include "engine/tensor.h"
 #include "optim/optim.h"
@@ -10,10 +11,8 @@
 #include "train/checkpoint.h"
 #include "train/train.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
 /* ---- training -------------------------------------------------------------------------------- */
 
@@ -396,7 +395,7 @@ static int report_earlier(const training *t)
 {
     const wb_checkpoint c = here(t);
     int64_t epoch = -1;
-    if (!t->o.folder || t->o.resume || c.epoch || !is_first(t) || access(t->o.folder, F_OK))
+    if (!t->o.folder || t->o.resume || c.epoch || !is_first(t) || !wb__os_is_there(t->o.folder))
         return 0;
     const int status = wb__checkpoint_newest(t->o.folder, &c, &epoch);
     if (epoch >= 0)
@@ -416,7 +415,7 @@ static int load(const training *t, int64_t *done)
     const char *folder = t->o.folder;
     bool found = true;
     int status = 0;
-    if (access(folder ? folder : t->o.checkpoint, F_OK) == 0 || errno != ENOENT)
+    if (wb__os_is_there(folder ? folder : t->o.checkpoint) || wb__os_error() != WB__OS_ABSENT)
         status = folder ? wb__checkpoint_resume(folder, &c, &found)
                         : wb_checkpoint_load(t->o.checkpoint, &c);
     *done = WB__MIN(WB__MAX(c.epoch - begun, 0), INT32_MAX);

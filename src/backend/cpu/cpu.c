@@ -5,7 +5,7 @@
 
 #include "base/environment.h"
 #include "base/mutex.h"
-#include "base/system.h"
+#include "base/os.h"
 
 #include <string.h>
 
@@ -230,7 +230,7 @@ static int cpu_memory(const wb_device *d, wb_device_memory *m)
 {
     (void)d;
     int64_t total, free;
-    wb__system_memory(&total, &free);
+    wb__os_memory(&total, &free);
     wb__mutex_lock(&cache.lock);
     *m = (wb_device_memory){.total = total, .free = free, .used = wb_memory_used() - cache.bytes,
                             .peak = wb_memory_peak(), .cached = cache.bytes};

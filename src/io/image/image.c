@@ -3,6 +3,7 @@
 
 #include "base/files/file.h"
 #include "base/options.h"
+#include "base/os.h"
 #include "engine/tensor.h"
 #include "io/borrow.h"
 #include "io/image/exif.h"
@@ -10,7 +11,6 @@
 #include "weber/images.h"
 
 #include <math.h>
-#include <sys/stat.h>
 
 /* ---- planes ---------------------------------------------------------------------------------- */
 
@@ -41,9 +41,9 @@ int wb__image_load(const char *what, const char *path, int channels, bool exif, 
                    uint8_t **planes)
 {
     wb__pixels image;
-    struct stat about;
+    wb__os_about about;
     *planes = NULL;
-    if (!stat(path, &about) && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
+    if (wb__os_look(path, true, &about) && about.kind == WB__OS_OTHER)
         return wb__fail(WB_ERROR_FILE, "%s: a pipe or a device, and images are read from files",
                         path);
     wb__mapping *m = wb__map(path);

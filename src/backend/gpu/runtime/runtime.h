@@ -289,7 +289,12 @@ typedef struct {
     const wb__gpu_hook *library;
     const char *impl;           /* for the printed plan: the library and the epilogue */
     size_t workspace;
+    struct wb__gpu_entry *held; /* what the library has found for it, or NULL */
 } wb__gpu_routine;
+/* Keeps a copy of a routine that the library has made, with `bytes` of its own struct, which holds
+ * the entry until it is destroyed.  Returns 0 or WB_ERROR_MEMORY. */
+int wb__gpu_keep_routine(const wb__gpu_routine *made, size_t bytes, struct wb__gpu_entry *entry,
+                         wb__gpu_routine **r);
 
 /* A vendor library that executes steps.  The functions are called with the device entered
  * (wb__gpu_enter) and the device's lock held. */
@@ -308,6 +313,7 @@ struct wb__gpu_hook {
     /* Returns a status.  Enqueues the step, and calls wb__gpu_issued for each compute command. */
     int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
                   const wb__gpu_addresses *at);
+    /* frees what the routine has of its own, but not its memory; or NULL */
     void (*destroy)(wb__gpu_device *d, wb__gpu_routine *r);
     bool (*prefers_channels_last)(wb__gpu_device *d, const wb__step *conv);  /* or NULL */
 };
