@@ -185,7 +185,7 @@ static bool read_reduction(const wb__onnx_call *c, wb_scatter_options *o)
         {"none", 0, WB_SCATTER_SET}, {"add", 16, WB_SCATTER_ADD}, {"mul", 16, WB_SCATTER_MUL},
         {"max", 18, WB_SCATTER_MAX}, {"min", 18, WB_SCATTER_MIN}};
     const char *name = wb__onnx_text(c, "reduction", "none");
-    *o = (wb_scatter_options){.size = sizeof *o};
+    *o = WB__OPTIONS(wb_scatter_options);
     for (size_t i = 0; i < WB__COUNT(modes); i++)
         if (!strcmp(name, modes[i].name) && c->node->opset >= modes[i].since) {
             o->reduce = modes[i].reduce;
