@@ -162,12 +162,9 @@ static int measure(image_folder *f, const wb_load_images_options *o)
 wb_dataset *wb_load_images_with(const char *path, const wb_load_images_options *given)
 {
     wb_load_images_options o;
-    wb__given g;
     if (WB__NULL(path) ||
-        !wb__read_options("load_images", &o, sizeof o, given, "channels exif", &g))
+        !wb__read_options("load_images", wb_load_images_options, &o, given, NULL))
         return NULL;
-    o.exif = wb__int_option(&g, "exif", -1, o.exif, true);
-    o.channels = (int)wb__int_option(&g, "channels", -1, o.channels, 3);
     if (o.channels < 1 || o.channels > 4 || o.height < 0 || o.width < 0 ||
         !o.height != !o.width || (o.width && o.height > WB__IMAGE_MOST / 4 / o.width))
         return wb__fail_null(WB_ERROR_ARGUMENT, "load_images: %d channels, %lld x %lld pixels; "

@@ -154,11 +154,9 @@ int wb_distributed_initialise_with(const wb_distributed_backend *b,
                                    const wb_distributed_options *given)
 {
     wb_distributed_options o;
-    wb__given g;
     if (WB__NULL(b)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__read_options("distributed_initialise", &o, sizeof o, given, "timeout", &g))
+    if (!wb__read_options("distributed_initialise", wb_distributed_options, &o, given, NULL))
         return wb_error_code();
-    if (!wb__is_given(&g, "timeout", -1)) o.timeout = 300;
     if (!(o.timeout > 0) || !isfinite(o.timeout))
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .timeout is %g; it is a number"
                         " of seconds above 0", o.timeout);

@@ -124,7 +124,7 @@ static int finish_update(training *t, wb_tensor **loss, int64_t n, bool *before)
 /* Records the assignments of .average, after an update. */
 static int take_average(const training *t)
 {
-    const wb_average_options o = {.size = sizeof o, .given = ".decay", .decay = t->o.decay};
+    const wb_average_options o = WB__OPTIONS(wb_average_options, .decay = t->o.decay);
     return t->o.average ? wb_average_with(t->o.average, t->model, &o) : 0;
 }
 
@@ -273,11 +273,9 @@ static bool objects_fit(const wb_train_options *o)
 }
 
 /* Reads the options of averages, schedules and watched numbers. */
-static int check_watching(training *t, const wb__given *g)
+static int check_watching(training *t)
 {
     wb_train_options *o = &t->o;
-    if (!wb__is_given(g, "decay", -1)) o->decay = 0.999;
-    if (!wb__is_given(g, "factor", -1)) o->factor = 0.1;
     if (!(o->factor >= 0 && o->factor <= 1))
         return wb__fail(WB_ERROR_ARGUMENT, "train: .factor is %g; it is from 0 to 1", o->factor);
     for (int i = 0; i < 2; i++) {
@@ -347,9 +345,8 @@ static int save(const training *t, double metric)
     c.has_metric = true;
     if (!is_first(t) && !wb__is_divided(t->state)) return 0;
     if (t->o.checkpoint) return wb_checkpoint_save(t->o.checkpoint, &c);
-    const wb_checkpoint_keep_options o = {.size = sizeof o, .last = t->o.keep_last,
-                                          .best = t->o.keep_best, .higher = t->o.higher};
-    return wb_checkpoint_keep_with(t->o.folder, &c, &o);
+    return wb_checkpoint_keep(t->o.folder, &c, t->o.keep_last, .best = t->o.keep_best,
+                              .higher = t->o.higher);
 }
 
 /* Multiplies all learning rates by .factor. */
@@ -539,11 +536,8 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
     if (wb__unrecordable("train", WB__READS)) return wb_error_code();
     training t = {.loss = loss, .model = model, .data = data, .state = state};
-    wb__given g;
-    if (!wb__read_options("train", &t.o, sizeof t.o, given, "epochs keep_last decay factor", &g))
+    if (!wb__read_options("train", wb_train_options, &t.o, given, NULL))
         return wb_error_code();
-    t.o.epochs = (int)wb__int_option(&g, "epochs", 0, t.o.epochs, 1);
-    t.o.keep_last = (int)wb__int_option(&g, "keep_last", -1, t.o.keep_last, 3);
     if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);
     if (!wb_loader_length(data))
         return wb__fail(WB_ERROR_ARGUMENT,
@@ -557,7 +551,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     wb__claimed claimed = {0};
     int status = objects_fit(&t.o) ? wb__check_saving(&t.o) : (int)wb_error_code();
     if (!status) status = wb__claim_model(model, &claimed);
-    if (!status) status = check_watching(&t, &g);
+    if (!status) status = check_watching(&t);
     if (!status) status = wb__guard_confirm();       /* of a step before the training */
     state->keeps_loss = distributed(&t) || state->loss_sum;
     if (!status) status = wb__end_pending_exchange();

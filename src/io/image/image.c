@@ -65,10 +65,8 @@ int wb__image_load(const char *what, const char *path, int channels, bool exif, 
 wb_tensor *wb_image_load_with(const char *path, const wb_image_load_options *given)
 {
     wb_image_load_options o;
-    wb__given g;
-    if (WB__NULL(path) || !wb__read_options("image_load", &o, sizeof o, given, "exif", &g))
+    if (WB__NULL(path) || !wb__read_options("image_load", wb_image_load_options, &o, given, NULL))
         return NULL;
-    o.exif = wb__int_option(&g, "exif", -1, o.exif, true);
     if (o.channels < 0 || o.channels > 4)
         return wb__fail_null(WB_ERROR_ARGUMENT, "image_load: %d channels; there are 1 to 4, or 0 "
                              "for those of the file", o.channels);
