@@ -224,7 +224,7 @@ static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype req
     const bool there = loader_device((void *)(uintptr_t)l) == d;
     t.device = d;
     if (requested && requested != WB_KEEP) t.dtype = requested;
-    else if (!requested && !there && d->backend->is_gpu) t.narrow = true;
+    else if (!requested && !there && d->backend->narrows_f64) t.narrow = true;
     return t;
 }
 

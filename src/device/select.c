@@ -259,7 +259,7 @@ const char *wb_device_backend(const wb_device *d)
 }
 bool wb_device_is_gpu(const wb_device *d)
 {
-    return is_device(d, "device_is_gpu") && d->backend->is_gpu;
+    return is_device(d, "device_is_gpu") && !d->backend->host_visible;
 }
 
 const char *wb_device_name(const wb_device *d)

@@ -61,7 +61,8 @@ bool wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x, wb_tensor *
         bias[i] = wb__layer_child(dense[i], 1);
     }
     const wb_Dense_options *o = dense[0]->options;
-    if (!wb__on_gpu(weight[0]) || x->size / o->in < FEW_ROWS) return false;
+    const wb__backend *backend = wb__device_of(weight[0])->backend;
+    if (!backend->dear_launches || x->size / o->in < FEW_ROWS) return false;
     for (int i = 0; i < n; i++) wb__branch_used(&dense[i]->node);
     wb_tensor *w = wb_concat_array(n, weight, 0);
     wb_tensor *b = wb_is_none(bias[0]) ? WB_NONE : wb_concat_array(n, bias, 0);

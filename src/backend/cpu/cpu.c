@@ -242,6 +242,7 @@ const wb__backend wb__cpu_backend = {
     .name = "CPU",
     .tag = "cpu",
     .host_visible = true,
+    .part_align = 1,
     .start = cpu_start,
     .stop = cpu_stop,
     .count = cpu_count,

@@ -87,7 +87,7 @@ static const char *refusal(const wb__gpu_device *d, const wb__step *step, produc
     const bool always = wb__environment_switch("WEBER_OPENCL_CLBLAST", false);
     const int last = c->ndim - 1;
     if (wb__gpu_is_off("WEBER_OPENCL_CLBLAST")) return "CLBlast: disabled";
-    if (d->target.is_cpu && !always) return "CLBlast: no faster on a CPU";
+    if (d->target.in_turn && !always) return "CLBlast: no faster on a CPU";
     if (a->dtype != WB_F32 && a->dtype != WB_F64) return "CLBlast: neither f32 nor f64";
     *p = (product){.dtype = a->dtype, .m = (size_t)c->dims[last - 1], .n = (size_t)c->dims[last],
                    .k = (size_t)a->dims[a->ndim - 1]};

@@ -52,7 +52,7 @@ typedef struct {
     int n_attrs, attrs_capacity;
     int *table;                     /* hash table of values; -1: empty */
     int table_capacity;
-    bool for_gpu;                   /* a reduction does not move in front of a reshape of a matrix
+    bool joins;                     /* a reduction does not move in front of a reshape of a matrix
                                        that a library step computes; elementwise operations move in
                                        front of expands */
     bool failed;                    /* memory ran out; functions that return an index then return

@@ -347,7 +347,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     static int count(void) { return wb__gpu_count(&(driver)); }                                    \
     static const wb_device *device(int ordinal) { return wb__gpu_device_at(&(driver), ordinal); }
 #define WB__GPU_FUNCTIONS                                                                          \
-    .is_gpu = true, .start = start, .stop = stop, .count = count, .device = device,                \
+    WB__GPU_TRAITS, .start = start, .stop = stop, .count = count, .device = device,                \
     .has_dtype = wb__gpu_has_dtype, .memory = wb__gpu_memory_of, .allocate = wb__gpu_allocate,     \
     .release = wb__gpu_release, .trim = wb__gpu_trim, .upload = wb__gpu_upload,                    \
     .download = wb__gpu_download, .map = wb__gpu_map, .copy = wb__gpu_copy,                        \
