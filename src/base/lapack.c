@@ -3,6 +3,7 @@
 
 #include "base/environment.h"
 #include "base/mutex.h"
+#include "base/packages.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ static const char *find(void *library)
 
 static int open_library(const char *what)
 {
-    const char *own = wb__environment_path("WEBER_LAPACK_LIBRARY");
+    const char *own = wb__environment_path(wb__packages[WB__PACKAGE_LAPACK].variable);
     const char *const only[] = {own, NULL}, *const *file = own && *own ? only : usual;
     char reason[256] = "";
     for (; *file; file++) {
@@ -53,8 +54,7 @@ static int open_library(const char *what)
             snprintf(reason, sizeof reason, missing ? "%s has no %s" : "%s: %s", *file,
                      missing ? missing : message ? message : "not opened");
     }
-    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: LAPACK was not found (%s); Debian's package is "
-                    "liblapack3; WEBER_LAPACK_LIBRARY can name another file", what, reason);
+    return wb__package_missing(WB__PACKAGE_LAPACK, what, reason);
 }
 
 const wb__lapack *wb__lapack_open(const char *what, bool f64)

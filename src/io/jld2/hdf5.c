@@ -2,6 +2,7 @@
 #include "io/jld2/hdf5.h"
 
 #include "base/environment.h"
+#include "base/packages.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -59,7 +60,7 @@ static bool begins(void *library)
 
 const wb__hdf5 *wb__hdf5_open(const char *path)
 {
-    const char *own = wb__environment_path("WEBER_HDF5_LIBRARY");
+    const char *own = wb__environment_path(wb__packages[WB__PACKAGE_HDF5].variable);
     const char *const only[] = {own, NULL}, *const *file = own && *own ? only : usual;
     char reason[256] = "";
     for (; !is_open && *file; file++) {
@@ -76,7 +77,5 @@ const wb__hdf5 *wb__hdf5_open(const char *path)
                      missing ? missing : message ? message : "not opened");
     }
     if (is_open) return &table;
-    return wb__fail_null(WB_ERROR_UNSUPPORTED, "%s: a JLD2 file, which libhdf5 reads, and libhdf5 "
-                         "was not found (%s); Debian's package is libhdf5-310 or "
-                         "libhdf5-103-1; WEBER_HDF5_LIBRARY can name another file", path, reason);
+    return wb__package_missing(WB__PACKAGE_HDF5, path, reason), NULL;
 }
