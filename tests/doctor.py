@@ -58,6 +58,21 @@ def checks_tables():
     yield "packages", len(packages) > 8 and not missing, missing
 
 
+def checks_formats(weber, folder):
+    """README.md has the formats that `weber doctor` prints, and what they hold."""
+    _, out, _ = doctor(weber, folder)
+    rows = re.findall(r"^  \w+ +(\.[\w., ]+): (?:models (.*); )?tensors ([a-z, ]+)"
+                      r"(?:; reading needs (\w+))?$", out, re.M)
+    page = (ROOT / "README.md").read_text()
+    missing = []
+    for endings, models, tensors, package in rows:
+        names = ", ".join(f"`{name}`" for name in endings.split(", "))
+        if not re.search(rf"^\| {names}(?:, CSV)? \| {models and models + ' '}\| {tensors} \| .*"
+                         rf"{package}", page, re.M):
+            missing.append((endings, models, tensors, package))
+    yield "formats", len(rows) > 7 and not missing, (rows, missing)
+
+
 def checks_values(weber, folder):
     """Values of variables that have no effect are named, once on standard error."""
     code, out, err = doctor(weber, folder, WEBER_DEBUG="chek", WEBER_NUM_THREADS="abc",
@@ -227,7 +242,7 @@ def checks(weber, folder):
     code, out, err = doctor(weber, folder, "now")
     (folder / "LocalPreferences.toml").unlink()
     yield "words", code == 2 and not out and "weber doctor" in err, out
-    for more in (checks_values, checks_threads, checks_library, checks_programs):
+    for more in (checks_formats, checks_values, checks_threads, checks_library, checks_programs):
         yield from more(weber, folder)
     yield from checks_readers()
     yield from checks_tables()

@@ -14,6 +14,7 @@
 #include "cli/doctor.h"
 #include "device/device.h"
 #include "device/registry.h"
+#include "io/formats.h"
 #include "io/image/codecs.h"
 #include "io/jld2/hdf5.h"
 
@@ -63,6 +64,22 @@ static void print_packages(bool opened)
     }
 }
 
+/* The formats of files, as in README.md. */
+static void print_formats(void)
+{
+    printf("\nformats of files\n");
+    for (int i = 1; i < WB__FORMATS; i++) {
+        const wb__format_row *f = &wb__formats[i];
+        const bool models = f->flags & (WB__HAS_MODELS | WB__HAS_CALLS);
+        const bool written = f->flags & (WB__HAS_MODELS | WB__WRITES_TENSORS | WB__WRITES_ARRAYS);
+        printf("  %-14s %s%s%s: %stensors read%s%s%s\n", f->name, f->endings[0],
+               f->endings[1] ? ", " : "", f->endings[1] ? f->endings[1] : "",
+               models ? "models read, written; " : "", written ? ", written" : "",
+               f->package < WB__PACKAGES ? "; reading needs " : "",
+               f->package < WB__PACKAGES ? wb__packages[f->package].name : "");
+    }
+}
+
 static void print_libraries(const char *self)
 {
     printf("libraries that this Weber is built with\n");
@@ -70,6 +87,7 @@ static void print_libraries(const char *self)
     problems += wb__cli_check_library(self, package_of);
     printf("\nlibraries that are opened when they are needed\n");
     print_packages(true);
+    print_formats();
     problems += wb__cli_check_programs(self);
 }
 
