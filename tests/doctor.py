@@ -1,6 +1,6 @@
 """Tests `weber doctor`: doctor.py WEBER
 
-Its list of variables is compared with the sources, which read them.
+The tables of variables and packages are compared with the sources and pages that use them.
 """
 import os
 import re
@@ -24,34 +24,53 @@ def doctor(weber, folder, *words, **variables):
     return done.returncode, done.stdout, done.stderr
 
 
-def known():
-    """The variables of the library, and those of scripts and examples."""
-    text = (ROOT / "src/cli/variables.c").read_text()
-    at = text.index("/* of examples")
-    return (set(re.findall(r'"(WEBER_\w+)"', part)) for part in (text[:at], text[at:]))
-
-
-def read_by_sources():
-    names = set()
-    for path in (ROOT / "src").rglob("*.[ch]"):
-        if path.name not in ("variables.c", "environment.c", "doctor.c"):
-            names |= set(re.findall(r'"(WEBER_[A-Z0-9_]+)"', path.read_text()))
-    return names - BACKENDS
-
-
-def read_by_scripts():
-    """Variables that scripts and examples read, and those that a page sets."""
+def read_by(path):
+    """Variables that a source, a script or an example reads, and those that a page sets."""
+    if path.suffix in (".c", ".h", ".def") and path.is_relative_to(ROOT / "src"):
+        return re.findall(r'"(WEBER_[A-Z0-9_]+)"', path.read_text())
     c = r'(?:getenv\(|real_folder\(\w+, )"(WEBER_\w+)"'
     reads = {".sh": r"\$\{?(WEBER_\w+)", ".c": c, ".h": c,
              ".py": r"""environ(?:\.get\(|\[)\s*["'](WEBER_\w+)""",
              ".md": r"(?<!-D)\b(WEBER_\w+)=(?!ON|OFF)"}
-    names = set()
-    for path in (ROOT / "run", *(p for folder in ("tools", "examples", "bench", "tests")
-                                 for p in (ROOT / folder).rglob("*"))):
-        read = reads.get(path.suffix or ".sh")
-        if path.is_file() and read and path.name != "doctor.py":
-            names |= set(re.findall(read, path.read_text(errors="replace")))
-    return {name for name in names if not name.startswith("WEBER_TEST_")}
+    read = reads.get(path.suffix or ".sh")
+    return re.findall(read, path.read_text(errors="replace")) if read else ()
+
+
+def checks_tables():
+    """All variables that are read are in environment.c, and the table of the page on installing
+    has the packages of packages.def."""
+    table = ROOT / "src/base/environment.c"
+    rows = set(re.findall(r'\{"(WEBER_\w+)"', table.read_text()))
+    found = set()
+    for folder in ("src", "tools", "examples", "bench", "tests"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and path != table and path.name != "doctor.py":
+                found |= set(read_by(path))
+    found |= set(read_by(ROOT / "run"))
+    found = {name for name in found - BACKENDS if not name.startswith("WEBER_TEST_")}
+    yield "variables", rows == found, rows ^ found
+    page = (ROOT / "docs/site/install.md").read_text()
+    packages = re.findall(r'^WB_PACKAGE\(\w+, "(.*?)", "(.*?)", "[^"]*", "(.*?)"',
+                          (ROOT / "src/base/packages.def").read_text(), re.M)
+    missing = [row for row in packages if not re.search(
+        rf"^\| {row[0]} \| {row[1]} \|" + "".join(rf"(?=.*`{name}`)"
+                                                  for name in row[2].split(" or ")), page, re.M)]
+    yield "packages", len(packages) > 8 and not missing, missing
+
+
+def checks_formats(weber, folder):
+    """README.md has the formats that `weber doctor` prints, and what they hold."""
+    _, out, _ = doctor(weber, folder)
+    rows = re.findall(r"^  \w+ +(\.[\w., ]+): (?:models (.*); )?tensors ([a-z, ]+)"
+                      r"(?:; reading needs (\w+))?$", out, re.M)
+    page = (ROOT / "README.md").read_text()
+    missing = []
+    for endings, models, tensors, package in rows:
+        names = ", ".join(f"`{name}`" for name in endings.split(", "))
+        if not re.search(rf"^\| {names}(?:, CSV)? \| {models and models + ' '}\| {tensors} \| .*"
+                         rf"{package}", page, re.M):
+            missing.append((endings, models, tensors, package))
+    yield "formats", len(rows) > 7 and not missing, (rows, missing)
 
 
 def checks_values(weber, folder):
@@ -92,6 +111,7 @@ def checks_readers():
     text = (ROOT / "src/base/environment.c").read_text()
     rows = set(re.findall(r'\{"(WEBER_\w+)"', text))
     own = {"WEBER_DEBUG", "WEBER_ISA"}      # of words: the reader compares them
+    own |= set(re.findall(r'\{"(WEBER_\w+)", TEXT\}', text))
     read = {name: path for path in (ROOT / "src").rglob("*.c")
             for name in re.findall(r'environment_(?:text|path)\("(WEBER_\w+)"', path.read_text())
             if name in rows - own and path.parent.name != "cli"}
@@ -222,20 +242,10 @@ def checks(weber, folder):
     code, out, err = doctor(weber, folder, "now")
     (folder / "LocalPreferences.toml").unlink()
     yield "words", code == 2 and not out and "weber doctor" in err, out
-    for more in (checks_values, checks_threads, checks_library, checks_programs):
+    for more in (checks_formats, checks_values, checks_threads, checks_library, checks_programs):
         yield from more(weber, folder)
     yield from checks_readers()
-    library, scripts = known()
-    free = {name for name in library if re.search("_(PATH|DIR|LIBRARY|DEVICES|RANK|SIZE)$", name)}
-    free |= {"WEBER_BACKENDS", "WEBER_MATMUL_PRECISION", "WEBER_MEMORY_LIMIT", "WEBER_RENDEZVOUS",
-             "WEBER_RENDEZVOUS_TOKEN"}
-    rows = set(re.findall(r'"(WEBER_\w+)"', (ROOT / "src/base/environment.c").read_text()))
-    yield "all values", rows | free == library and rows & free == {"WEBER_CPU_DEVICES"}, \
-        rows | free ^ library
-    yield "list", library == read_by_sources(), library ^ read_by_sources()
-    found = read_by_scripts()
-    yield "scripts", scripts <= found and found <= library | scripts, \
-        (scripts - found, found - library - scripts)
+    yield from checks_tables()
 
 
 def main(weber):

@@ -58,7 +58,7 @@ VENDORS = re.compile(
 VENDOR_FILES = (
     "src/backend/cuda/", "src/backend/amdgpu/", "src/backend/hip/", "src/backend/metal/",
     "src/backend/opencl/", "src/backend/nccl/", "src/dist/mpi", "src/dist/nccl", "src/dist/dist.h",
-    "src/cli/ranks.c", "src/cli/variables.c", "src/base/environment.c",
+    "src/cli/ranks.c", "src/base/environment.c",
     "src/dist/place.",              # the variables that launchers set
     "src/device/registry",
     "src/backend/gpu/prelude.k",    # the only kernel texts that depend on the language

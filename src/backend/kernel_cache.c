@@ -11,6 +11,7 @@
 #include "base/files/file.h"
 #include "base/mutex.h"
 #include "base/os.h"
+#include "base/table.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -31,20 +32,11 @@ typedef struct {
     char magic[8];
     uint64_t kind_bytes, key_bytes, data_bytes, checksum;
 } header;
-static const char magic[8] = "WBKERN1";
+static const char magic[8] = "WBKERN2";
 
 void wb__kernel_cache_limit(int64_t bytes) { most = bytes; }
 
 /* ---- names ----------------------------------------------------------------------------------- */
-
-static uint64_t hash(uint64_t h, const void *data, size_t n)
-{
-    const unsigned char *p = data;
-    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001b3u;
-    h ^= h >> 32;
-    h *= 0x9e3779b97f4a7c15u;
-    return h ^ h >> 29;
-}
 
 /* The folder is `base` followed by `below`.  false: the cache is disabled. */
 static bool folder_path(const char **base, const char **below)
@@ -87,8 +79,9 @@ static char *file_path(const char *kind, const char *key, size_t key_bytes)
 {
     const char *base, *below;
     if (!folder_path(&base, &below)) return NULL;
-    uint64_t h[2] = {0xcbf29ce484222325u, 0x6c62272e07bb0142u};
-    for (int i = 0; i < 2; i++) h[i] = hash(hash(h[i], kind, strlen(kind) + 1), key, key_bytes);
+    uint64_t h[2] = {1, 2};
+    for (int i = 0; i < 2; i++)
+        h[i] = wb__hash(wb__hash(h[i], kind, strlen(kind) + 1), key, key_bytes);
     char *path = wb__printf("%s%s/%016llx%016llx%s", base, below, (unsigned long long)h[0],
                             (unsigned long long)h[1], ending);
     char *name = path ? strrchr(path, '/') : NULL;
@@ -116,7 +109,7 @@ static bool find_data(char *all, uint64_t n, const char *kind, const char *key, 
         h.key_bytes != key_bytes || h.data_bytes != n - front ||
         memcmp(all + sizeof h, kind, kind_bytes) ||
         memcmp(all + sizeof h + kind_bytes, key, key_bytes) ||
-        hash(0, all + front, (size_t)h.data_bytes) != h.checksum)
+        wb__hash(0, all + front, (size_t)h.data_bytes) != h.checksum)
         return false;
     *bytes = (size_t)h.data_bytes;
     memmove(all, all + front, *bytes);
@@ -240,7 +233,7 @@ static int write_file(char *path, const char *kind, const char *key, size_t key_
                       const void *data, size_t bytes)
 {
     header h = {.kind_bytes = strlen(kind) + 1, .key_bytes = key_bytes, .data_bytes = bytes,
-                .checksum = hash(0, data, bytes)};
+                .checksum = wb__hash(0, data, bytes)};
     memcpy(h.magic, magic, sizeof magic);
     make_folders(path);
     wb__writer *w = wb__writer_open(path);

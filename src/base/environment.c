@@ -1,6 +1,6 @@
-/* The variables of the environment, and the values that they take.  A value that a variable does
- * not take has no effect, and is reported once.  In a list only the words that are unknown have
- * none. */
+/* The variables of the environment, and the values that they take: the only list of them.  A value
+ * that a variable does not take has no effect, and is reported once.  In a list only the words that
+ * are unknown have none. */
 #include "base/environment.h"
 
 #include "base/mutex.h"
@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { ONE_WORD, LIST, WHOLE, REAL } form;
+typedef enum { ONE_WORD, LIST, WHOLE, REAL, ANY } form;
 #define SWITCH "0 1", 0, 0, ONE_WORD
 #define WORDS(words) words, 0, 0, ONE_WORD
+#define TEXT NULL, 0, 0, ANY         /* any text, or its reader reports a wrong one */
 #define NUMBER(least, most, form) NULL, least, most, form
 
 /* `words` are separated by blanks; NULL: a number from `least` to `most`. */
@@ -37,6 +38,21 @@ static const struct { const char *name, *words; double least, most; form form; }
     {"WEBER_OPENCL_BINARIES", SWITCH}, {"WEBER_OPENCL_CLBLAST", SWITCH},
     {"WEBER_OPENCL_FRAGMENTS", SWITCH}, {"WEBER_OPENCL_PRODUCTS", SWITCH},
     {"WEBER_OPENCL_STAGING", SWITCH}, {"WEBER_WINOGRAD", SWITCH},
+    {"WEBER_BACKENDS", TEXT}, {"WEBER_CACHE_DIR", TEXT}, {"WEBER_CUDA_LIBRARY", TEXT},
+    {"WEBER_CUDA_PATH", TEXT}, {"WEBER_HDF5_LIBRARY", TEXT}, {"WEBER_JPEG_LIBRARY", TEXT},
+    {"WEBER_LAPACK_LIBRARY", TEXT}, {"WEBER_LOCAL_RANK", TEXT}, {"WEBER_LOCAL_SIZE", TEXT},
+    {"WEBER_MATMUL_PRECISION", TEXT}, {"WEBER_MEMORY_LIMIT", TEXT}, {"WEBER_METAL_DEVICES", TEXT},
+    {"WEBER_METAL_LIBRARY", TEXT}, {"WEBER_METAL_PATH", TEXT}, {"WEBER_OPENCL_DEVICES", TEXT},
+    {"WEBER_OPENCL_LIBRARY", TEXT}, {"WEBER_PNG_LIBRARY", TEXT}, {"WEBER_RANK", TEXT},
+    {"WEBER_RENDEZVOUS", TEXT}, {"WEBER_RENDEZVOUS_TOKEN", TEXT}, {"WEBER_ROCM_PATH", TEXT},
+    {"WEBER_SIZE", TEXT},
+    /* of examples and scripts */
+    {"WEBER_CCACHE", TEXT}, {"WEBER_COMMIT", TEXT}, {"WEBER_DATA", TEXT},
+    {"WEBER_DEBIAN_MIRROR", TEXT}, {"WEBER_DIGITS", TEXT}, {"WEBER_DUMP_KERNELS", TEXT},
+    {"WEBER_GPT2", TEXT}, {"WEBER_INCLUDE", TEXT}, {"WEBER_INSTALL", TEXT}, {"WEBER_LIBRARY", TEXT},
+    {"WEBER_MINILM", TEXT}, {"WEBER_REQUIRE_IMAGES", TEXT}, {"WEBER_REQUIRE_LAPACK", TEXT},
+    {"WEBER_RESULTS", TEXT}, {"WEBER_ROOTS", TEXT}, {"WEBER_SHARED", TEXT},
+    {"WEBER_SLICE_SECONDS", TEXT},
 };
 /* clang-format on */
 
@@ -58,6 +74,11 @@ static int find(const char *name)
     return -1;
 }
 
+const char *wb__environment_name(int i)
+{
+    return i < (int)WB__COUNT(rows) ? rows[i].name : NULL;
+}
+
 /* Reads a number that the row takes.  false: the value is none. */
 static bool read_number(int row, const char *value, double *number)
 {
@@ -73,6 +94,7 @@ static bool find_wrong(int row, const char *value, const char **wrong, size_t *n
 {
     double number;
     *wrong = value, *n = strlen(value);
+    if (rows[row].form == ANY) return false;
     if (!rows[row].words) return !read_number(row, value, &number);
     if (rows[row].form != LIST) return !has(rows[row].words, value, *n);
     for (;; value += *value == ',') {

@@ -1,6 +1,6 @@
 /* Variables of the environment.  Only environment.c reads it, but for two: the module of ranks that
  * is linked without the library (src/dist) reads the number that launchers give, and cli/doctor.c
- * lists all names. */
+ * prints those that are set. */
 #ifndef WB__ENVIRONMENT_H
 #define WB__ENVIRONMENT_H
 
@@ -23,9 +23,11 @@ double wb__environment_number(const char *name, double by_default);
 
 /* Whether the variable may have this value; "" counts as not set.  If not, writes a sentence
  * without its full stop to `why`: `WEBER_EAGER is "yes", which has no effect: it is 0 or 1`.
- * Variables that take any text, such as paths, and those whose reader reports a wrong value itself,
- * take all. */
+ * Variables of rows with TEXT take all. */
 bool wb__environment_takes(const char *name, const char *value, char *why, size_t bytes);
+
+/* The names of all variables, also of those of examples and scripts; NULL: i is past the last. */
+const char *wb__environment_name(int i);
 
 /* Warns once in the process of each variable that has a value that it does not take. */
 void wb__environment_check(void);

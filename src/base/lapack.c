@@ -3,6 +3,7 @@
 
 #include "base/library.h"
 #include "base/mutex.h"
+#include "base/packages.h"
 
 static const char *const usual[] = {
 #ifdef __APPLE__
@@ -20,10 +21,9 @@ static bool is_open;
 static int open_library(const char *what)
 {
     char reason[WB__LIBRARY_REASON];
-    is_open = wb__library_open("WEBER_LAPACK_LIBRARY", usual, names, NULL, tables, reason);
-    return is_open ? 0
-         : wb__fail(WB_ERROR_UNSUPPORTED, "%s: LAPACK was not found (%s); Debian's package is "
-                    "liblapack3; WEBER_LAPACK_LIBRARY can name another file", what, reason);
+    is_open = wb__library_open(wb__packages[WB__PACKAGE_LAPACK].variable, usual, names, NULL, tables,
+                               reason);
+    return is_open ? 0 : wb__package_missing(WB__PACKAGE_LAPACK, what, reason);
 }
 
 const wb__lapack *wb__lapack_open(const char *what, bool f64)

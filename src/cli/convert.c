@@ -38,34 +38,27 @@ static int find_formats(conversion *c)
 {
     wb__mapping *m = wb__map(c->in);
     if (!m) return wb__cli_print_error();
-    c->from = wb__format_of(m);
-    if (!c->from) c->from = wb__format_named(c->in);    /* its reader reports what is wrong */
+    c->from = wb__format_in(m);
     wb__unmap(m);
     c->to = wb__format_named(c->out);
-    if (!c->from)
-        wb__fail(WB_ERROR_FORMAT,
-                 "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX, PT, JLD2, "
-                 "ONNX", c->in);
+    char endings[WB__FORMAT_WORDS];
+    const int take = WB__HAS_MODELS | WB__WRITES_TENSORS | WB__WRITES_ARRAYS;
+    if (!c->from) wb__format_fail(c->in);
     else if (c->to == WB__FORMAT_ONNX)
         wb__fail(WB_ERROR_ARGUMENT,
                  "%s: an ONNX file needs example inputs, which a program has: "
                  "wb_save(path, model, .inputs = {x})", c->out);
-    else if (!c->to || c->to == WB__FORMAT_IDX || c->to == WB__FORMAT_PT ||
-             c->to == WB__FORMAT_JLD2)
-        wb__fail(WB_ERROR_ARGUMENT,
-                 "%s: its ending must be one of .safetensors, .bson, .npz or .npy",
-                 c->out);
+    else if (!(wb__formats[c->to].flags & take))
+        wb__fail(WB_ERROR_ARGUMENT, "%s: its ending must be one of %s", c->out,
+                 wb__format_endings(take, endings));
     else if (c->to != WB__FORMAT_BSON && (c->save.structs || c->save.flux))
         wb__fail(WB_ERROR_ARGUMENT, "%s: --structs and --flux are for BSON files", c->out);
     else return 0;
     return wb__cli_print_error();
 }
 
+static bool has_models(wb__format f) { return wb__formats[f].flags & WB__HAS_MODELS; }
 
-static bool has_models(wb__format f)
-{
-    return f == WB__FORMAT_SAFETENSORS || f == WB__FORMAT_BSON;
-}
 /* ---- a model --------------------------------------------------------------------------------- */
 
 static bool may_be_model(const conversion *c)

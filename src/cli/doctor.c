@@ -8,11 +8,13 @@
 #include "base/environment.h"
 #include "base/lapack.h"
 #include "base/os.h"
+#include "base/packages.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
 #include "device/device.h"
 #include "device/registry.h"
+#include "io/formats.h"
 #include "io/image/codecs.h"
 #include "io/jld2/hdf5.h"
 
@@ -27,78 +29,64 @@ static int problems;
 
 /* ---- libraries ------------------------------------------------------------------------------- */
 
-#ifndef WB_HAVE_DNNL
-#define WB_HAVE_DNNL 0
-#endif
-#ifndef WB_HAVE_ZLIB
-#define WB_HAVE_ZLIB 0
-#endif
-#ifndef WB_HAVE_BSON
-#define WB_HAVE_BSON 0
-#endif
-#ifndef WB_HAVE_ZIP
-#define WB_HAVE_ZIP 0
-#endif
-#ifndef WB_HAVE_UTF8PROC
-#define WB_HAVE_UTF8PROC 0
-#endif
-
-/* `file` begins the name of the library's file. */
-static const struct { const char *name, *purpose, *debian, *homebrew, *file; bool is_there; }
-built_in[] = {
-    {"oneDNN", "fast products and convolutions", "libdnnl-dev", "onednn", "libdnnl.",
-     WB_HAVE_DNNL},
-    {"zlib", "gzip files", "zlib1g-dev", "zlib", "libz.", WB_HAVE_ZLIB},
-    {"libbson", "files of Flux", "libbson-dev", "mongo-c-driver", "libbson-", WB_HAVE_BSON},
-    {"libzip", "files of NumPy and PyTorch", "libzip-dev", "libzip", "libzip.", WB_HAVE_ZIP},
-    {"utf8proc", "tokenizers", "libutf8proc-dev", "utf8proc", "libutf8proc.", WB_HAVE_UTF8PROC},
-};
-
 /* The package of the library whose file the dynamic linker's message names; NULL: another one. */
 static const char *package_of(const char *reason)
 {
-    for (size_t i = 0; i < WB__COUNT(built_in); i++)
-        if (strstr(reason, built_in[i].file)) return built_in[i].debian;
+    for (int i = 0; i < WB__PACKAGES; i++)
+        if (!wb__packages[i].variable && strstr(reason, wb__packages[i].file))
+            return wb__packages[i].debian;
     return NULL;
 }
 
-static bool opens_lapack(void) { return wb__lapack_open("doctor", false) != NULL; }
-static bool opens_hdf5(void) { return wb__hdf5_open("doctor") != NULL; }
-static bool opens_png(void) { return !wb__png_open("doctor"); }
-static bool opens_jpeg(void) { return !wb__jpeg_open("doctor"); }
-
-/* `debian`: the packages of Debian 13 and 12, where they differ. */
-static const struct { const char *name, *purpose, *debian, *homebrew; bool (*opens)(void); }
-opened[] = {
-    {"LAPACK", "linear algebra", "liblapack3", "lapack", opens_lapack},
-    {"libhdf5", "files of JLD2", "libhdf5-310 or libhdf5-103-1", "hdf5", opens_hdf5},
-    {"libpng", "PNG images", "libpng16-16t64 or libpng16-16", "libpng", opens_png},
-    {"libjpeg-turbo", "JPEG images", "libturbojpeg0", "jpeg-turbo", opens_jpeg},
-};
-
-static void print_library(const char *name, const char *purpose, const char *debian,
-                          const char *homebrew, bool is_there, const char *then)
+static bool opens(wb__package_id id)
 {
-    printf("  %-14s ", name);
-    if (is_there) printf("yes, for %s\n", purpose);
-    else
-        printf("no; needed for %s: install %s (Debian, Ubuntu) or %s (Homebrew)%s\n", purpose,
-               debian, homebrew, then);
+    switch (id) {
+    case WB__PACKAGE_LAPACK: return wb__lapack_open("doctor", false) != NULL;
+    case WB__PACKAGE_HDF5: return wb__hdf5_open("doctor") != NULL;
+    case WB__PACKAGE_PNG: return !wb__png_open("doctor");
+    case WB__PACKAGE_JPEG: return !wb__jpeg_open("doctor");
+    default: return wb__package_built(id);
+    }
+}
+
+static void print_packages(bool opened)
+{
+    for (int i = 0; i < WB__PACKAGES; i++) {
+        const wb__package *p = &wb__packages[i];
+        if (opened != (p->variable != NULL)) continue;
+        printf("  %-14s ", p->name);
+        if (opens((wb__package_id)i)) printf("yes, for %s\n", p->purpose);
+        else
+            printf("no; needed for %s: install %s (Debian, Ubuntu) or %s (Homebrew)%s\n",
+                   p->purpose, p->debian, p->homebrew, opened ? "" : " and build Weber again");
+        wb_clear_error();
+    }
+}
+
+/* The formats of files, as in README.md. */
+static void print_formats(void)
+{
+    printf("\nformats of files\n");
+    for (int i = 1; i < WB__FORMATS; i++) {
+        const wb__format_row *f = &wb__formats[i];
+        const bool models = f->flags & (WB__HAS_MODELS | WB__HAS_CALLS);
+        const bool written = f->flags & (WB__HAS_MODELS | WB__WRITES_TENSORS | WB__WRITES_ARRAYS);
+        printf("  %-14s %s%s%s: %stensors read%s%s%s\n", f->name, f->endings[0],
+               f->endings[1] ? ", " : "", f->endings[1] ? f->endings[1] : "",
+               models ? "models read, written; " : "", written ? ", written" : "",
+               f->package < WB__PACKAGES ? "; reading needs " : "",
+               f->package < WB__PACKAGES ? wb__packages[f->package].name : "");
+    }
 }
 
 static void print_libraries(const char *self)
 {
     printf("libraries that this Weber is built with\n");
-    for (size_t i = 0; i < WB__COUNT(built_in); i++)
-        print_library(built_in[i].name, built_in[i].purpose, built_in[i].debian,
-                      built_in[i].homebrew, built_in[i].is_there, " and build Weber again");
+    print_packages(false);
     problems += wb__cli_check_library(self, package_of);
     printf("\nlibraries that are opened when they are needed\n");
-    for (size_t i = 0; i < WB__COUNT(opened); i++) {
-        print_library(opened[i].name, opened[i].purpose, opened[i].debian, opened[i].homebrew,
-                      opened[i].opens(), "");
-        wb_clear_error();
-    }
+    print_packages(true);
+    print_formats();
     problems += wb__cli_check_programs(self);
 }
 
@@ -117,18 +105,14 @@ static void print_preferences(void)
 
 static void report_unknown(const char *name)
 {
+    enum { MOST = 255 };
+    const char *known[MOST + 1] = {0};
+    for (int i = 0; i < MOST && (known[i] = wb__environment_name(i)); i++)
+        if (!strcmp(name, known[i])) return;
     /* more than 3 changes are another name */
-    const char *nearest = wb__cli_nearest(name, wb__cli_variables, 3);
+    const char *nearest = wb__cli_nearest(name, known, 3);
     PROBLEM("Weber reads no variable %s%s%s\n", name, nearest ? "; perhaps it is " : "",
             nearest ? nearest : "");
-}
-
-static bool is_known(const char *name)
-{
-    if (wb__begins(name, "WEBER_TEST_")) return true;             /* of the tests */
-    for (const char *const *known = wb__cli_variables; *known; known++)
-        if (!strcmp(name, *known)) return true;
-    return false;
 }
 
 /* The token is a secret, and the output of this command goes into reports. */
@@ -155,8 +139,8 @@ static void print_variables(void)
         const char *value = *e + strcspn(*e, "=");
         print_variable(name, value + (*value == '='));
         char why[320];
-        if (!is_known(name)) report_unknown(name);
-        else if (!wb__environment_takes(name, value + (*value == '='), why, sizeof why))
+        if (!wb__begins(name, "WEBER_TEST_")) report_unknown(name);
+        if (!wb__environment_takes(name, value + (*value == '='), why, sizeof why))
             PROBLEM("%s\n", why);
     }
 }

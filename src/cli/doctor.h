@@ -5,10 +5,6 @@
 #include "backend/cpu/isa.h"
 #include "base/os.h"
 
-/* variables.c: the variables of the environment that the library and its scripts read, ended by
- * NULL. */
-extern const char *const wb__cli_variables[];
-
 /* doctor_library.c: loads the shared library beside this program, whose path is `self`, as a
  * program would, and prints the outcome.  `package` returns the package that has what a message of
  * the dynamic linker misses, or NULL.  Returns the number of problems. */

@@ -293,22 +293,20 @@ int wb__cli_show(const char *path)
 {
     wb__mapping *m = wb__map(path);
     if (!m) return wb__cli_print_error();
-    wb__format format = wb__format_of(m);
-    if (!format) format = wb__format_named(path);       /* its reader reports what is wrong */
-    if (format == WB__FORMAT_ONNX) {
+    const wb__format format = wb__format_in(m);
+    int status = 1;
+    switch (format) {
+    case WB__FORMAT_ONNX:
         if (!wb__cli_show_onnx(m)) return show_arrays(path, format, m);
-        wb__unmap(m);
-        return 1;
+        break;
+    case WB__FORMAT_BSON: status = wb__cli_show_bson(m); break;
+    case WB__FORMAT_SAFETENSORS: status = show_safetensors(path); break;
+    case WB__FORMAT_UNKNOWN:
+        wb__format_fail(path);
+        wb__cli_print_error();
+        break;
+    default: return show_arrays(path, format, m);
     }
-    if (format == WB__FORMAT_NPZ || format == WB__FORMAT_NPY || format == WB__FORMAT_IDX ||
-        format == WB__FORMAT_PT || format == WB__FORMAT_JLD2)
-        return show_arrays(path, format, m);
-    const int status = format == WB__FORMAT_BSON ? wb__cli_show_bson(m) : 0;
     wb__unmap(m);
-    if (format == WB__FORMAT_BSON) return status;
-    if (format == WB__FORMAT_SAFETENSORS) return show_safetensors(path);
-    wb__fail(WB_ERROR_FORMAT,
-             "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX, PT, JLD2, "
-             "ONNX", path);
-    return wb__cli_print_error();
+    return status;
 }

@@ -14,7 +14,7 @@ void wb__order_begin(wb__order *o)
 {
     o->n = 0;
     o->mark = wb__next_mark();
-    wb__pointer_map_clear(&o->leaves);
+    wb__hash_clear(&o->leaves);
 }
 
 void wb__order_free(wb__order *o)

@@ -3,7 +3,7 @@
 #ifndef WB__GRAPH_H
 #define WB__GRAPH_H
 
-#include "base/pointer_map.h"
+#include "base/table.h"
 #include "engine/tensor.h"
 
 /* The order of a walk: the tensors that were added and all tensors reachable from them.  Inputs

@@ -1,58 +1,105 @@
-/* Detects the format of a file, and reads the table of its tensors (table.h). */
+/* The table of file formats: detects the format of a file, and reads the table of its tensors
+ * (table.h). */
 #include "io/formats.h"
 
+#include "base/text.h"
 #include "io/dataset/idx.h"
 #include "io/flux/flux.h"
 #include "io/jld2/jld2.h"
 #include "io/numpy/npz.h"
+#include "io/onnx/layer.h"
 #include "io/onnx/table.h"
 #include "io/torch/pt.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static const char *const names[WB__FORMATS] = {"unknown", "safetensors", "BSON",
-                                               "NPZ", "NPY", "IDX", "PT", "JLD2", "ONNX"};
-static const struct { const char *ending; wb__format format; } endings[] = {
-    {".safetensors", WB__FORMAT_SAFETENSORS}, {".bson", WB__FORMAT_BSON}, {".npz", WB__FORMAT_NPZ},
-    {".npy", WB__FORMAT_NPY}, {".idx", WB__FORMAT_IDX}, {".pt", WB__FORMAT_PT},
-    {".pth", WB__FORMAT_PT}, {".jld2", WB__FORMAT_JLD2}, {".onnx", WB__FORMAT_ONNX}};
+/* ---- recognising ----------------------------------------------------------------------------- */
 
-static uint64_t little(const uint8_t *at, int n)
+static bool begins(const wb__mapping *m, const char *with, int64_t n)
 {
-    uint64_t value = 0;
-    for (int i = 0; i < n; i++) value |= (uint64_t)at[i] << (8 * i);
-    return value;
+    return m->bytes >= n && !memcmp(m->data, with, (size_t)n);
 }
 
-/* Checks the formats from the most certain to the least certain. A BSON document begins with its
- * length and ends with a zero byte. An ONNX file is one whose fields are all known. A safetensors
- * file begins with its header's length and a brace. */
-wb__format wb__format_of(const wb__mapping *m)
+static bool npy_is(const wb__mapping *m) { return begins(m, "\x93NUMPY", 6); }
+
+static bool npz_is(const wb__mapping *m)
+{
+    return begins(m, "PK\3\4", 4) || begins(m, "PK\5\6", 4);
+}
+
+/* A BSON document begins with its length and ends with a zero byte. */
+static bool bson_is(const wb__mapping *m)
+{
+    int64_t length = 0;
+    for (int i = 0; i < 4 && i < m->bytes; i++) length |= (int64_t)m->data[i] << (8 * i);
+    return m->bytes >= 5 && length == m->bytes && !m->data[length - 1];
+}
+
+/* A safetensors file begins with its header's length and a brace. */
+static bool safetensors_is(const wb__mapping *m) { return m->bytes >= 9 && m->data[8] == '{'; }
+
+static bool idx_is(const wb__mapping *m)
 {
     const uint8_t *at = m->data;
-    if (m->bytes >= 6 && !memcmp(at, "\x93NUMPY", 6)) return WB__FORMAT_NPY;
-    if (wb__pt_is(m)) return WB__FORMAT_PT;
-    if (wb__jld2_is(m)) return WB__FORMAT_JLD2;
-    if (m->bytes >= 4 && (!memcmp(at, "PK\3\4", 4) || !memcmp(at, "PK\5\6", 4)))
-        return WB__FORMAT_NPZ;
-    if (m->bytes >= 5 && (int64_t)little(at, 4) == m->bytes && !at[m->bytes - 1])
-        return WB__FORMAT_BSON;
-    if (wb__onnx_is(m)) return WB__FORMAT_ONNX;
-    if (m->bytes >= 9 && at[8] == '{') return WB__FORMAT_SAFETENSORS;
-    if (m->bytes >= 4 && !at[0] && !at[1] && at[2] >= 8 && at[2] <= 14 && at[3] <= 8)
-        return WB__FORMAT_IDX;
-    return WB__FORMAT_UNKNOWN;
+    return m->bytes >= 4 && !at[0] && !at[1] && at[2] >= 8 && at[2] <= 14 && at[3] <= 8;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static int bson_table(wb__mapping *m, const char *key, bool values, wb__table *out)
+{
+    if (values) wb__map_ahead(m, m->data, m->bytes);
+    const int status = wb__flux_table(m, key, out);
+    if (!status) out->mapping = m;
+    return status;
+}
+
+/* Without a key it reads all variables. */
+static int jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
+{
+    return wb__jld2_table(m, key == wb__all_variables ? NULL : key, values, out);
+}
+
+static int save_npz(const char *path, void *model, wb__saving *list, bool torch)
+{
+    (void)model, (void)torch;
+    return wb__npz_save(path, list);
+}
+
+/* clang-format off */
+const wb__format_row wb__formats[WB__FORMATS] = {
+    {"unknown", .save = wb__saving_write_model},
+    {"NPY", {".npy"}, WB__WRITES_ARRAYS, WB__PACKAGES, .is = npy_is, .table = wb__npz_table},
+    {"PT", {".pt", ".pth"}, 0, WB__PACKAGE_ZIP, .is = wb__pt_is, .table = wb__pt_table},
+    {"JLD2", {".jld2"}, 0, WB__PACKAGE_HDF5, .is = wb__jld2_is, .table_of = jld2_table},
+    {"NPZ", {".npz"}, WB__WRITES_TENSORS, WB__PACKAGE_ZIP, .is = npz_is, .table = wb__npz_table,
+     .save = save_npz},
+    {"BSON", {".bson"}, WB__HAS_MODELS, WB__PACKAGE_BSON, .is = bson_is, .table_of = bson_table,
+     .load = wb__flux_load},
+    {"ONNX", {".onnx"}, WB__HAS_CALLS, WB__PACKAGES, .is = wb__onnx_is, .table = wb__onnx_table,
+     .load = wb__onnx_load},
+    {"safetensors", {".safetensors"}, WB__HAS_MODELS, WB__PACKAGES, .is = safetensors_is,
+     .table = wb__st_table, .save = wb__saving_write_model},
+    {"IDX", {".idx"}, 0, WB__PACKAGES, .is = idx_is, .table = wb__idx_table},
+};
+/* clang-format on */
+
+wb__format wb__format_of(const wb__mapping *m)
+{
+    int f = 1;
+    while (f < WB__FORMATS && !wb__formats[f].is(m)) f++;
+    return f < WB__FORMATS ? (wb__format)f : WB__FORMAT_UNKNOWN;
 }
 
 wb__format wb__format_named(const char *path)
 {
     const char *ending = strrchr(path, '.');
-    for (size_t i = 0; ending && i < WB__COUNT(endings); i++)
-        if (!strcmp(ending, endings[i].ending)) return endings[i].format;
+    for (int f = 1; ending && f < WB__FORMATS; f++)
+        for (int i = 0; i < 2 && wb__formats[f].endings[i]; i++)
+            if (!strcmp(ending, wb__formats[f].endings[i])) return (wb__format)f;
     return WB__FORMAT_UNKNOWN;
 }
-
-const char *wb__format_name(wb__format f) { return names[f]; }
 
 wb__format wb__format_in(const wb__mapping *m)
 {
@@ -60,29 +107,30 @@ wb__format wb__format_in(const wb__mapping *m)
     return format == WB__FORMAT_UNKNOWN ? wb__format_named(m->path) : format;
 }
 
+const char *wb__format_endings(int flags, char text[WB__FORMAT_WORDS])
+{
+    char words[WB__FORMAT_WORDS] = "";
+    for (int f = 1, n = 0; f < WB__FORMATS; f++)
+        if (!flags || wb__formats[f].flags & flags)
+            n += snprintf(words + n, sizeof words - (size_t)n, "%s%s", n ? " " : "",
+                          flags ? wb__formats[f].endings[0] : wb__formats[f].name);
+    wb__list_words(text, WB__FORMAT_WORDS, words);
+    return text;
+}
+
+int wb__format_fail(const char *path)
+{
+    char names[WB__FORMAT_WORDS];
+    return wb__fail(WB_ERROR_FORMAT, "%s: unknown format; known are files of %s", path,
+                    wb__format_endings(0, names));
+}
+
 int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
 {
     *out = (wb__table){0};
-    switch (wb__format_in(m)) {
-    case WB__FORMAT_SAFETENSORS: return wb__st_table(m, values, out);
-    case WB__FORMAT_NPZ:
-    case WB__FORMAT_NPY: return wb__npz_table(m, values, out);
-    case WB__FORMAT_IDX: return wb__idx_table(m, values, out);
-    case WB__FORMAT_PT: return wb__pt_table(m, values, out);
-    case WB__FORMAT_JLD2:               /* without a key it reads all variables */
-        return wb__jld2_table(m, key == wb__all_variables ? NULL : key, values, out);
-    case WB__FORMAT_ONNX: return wb__onnx_table(m, values, out);
-    case WB__FORMAT_BSON: {
-        if (values) wb__map_ahead(m, m->data, m->bytes);
-        int status = wb__flux_table(m, key, out);
-        if (!status) out->mapping = m;
-        return status;
-    }
-    default:
-        return wb__map_fail(m, 0,
-                            "this is no file with tensors: it does not begin as safetensors, BSON, "
-                            "NPZ, NPY, IDX, PT (of PyTorch), JLD2 (of Julia) or ONNX");
-    }
+    const wb__format_row *f = &wb__formats[wb__format_in(m)];
+    if (f->table_of) return f->table_of(m, key, values, out);
+    return f->table ? f->table(m, values, out) : wb__format_fail(m->path);
 }
 
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out)

@@ -1,41 +1,49 @@
-/* File formats, and the functions that load and save files of each format. A - means that there is
- * no function.
- *
- *                loading a model    loading tensors    saving a model or a tree of tensors
- *   safetensors  wb__model_from     wb__st_table       wb__saving_write
- *   BSON         wb__flux_load      wb__flux_table     wb__flux_save
- *   NPZ          -                  wb__npz_table      wb__npz_save
- *   NPY          -                  wb__npz_table      - (wb_save_npy saves one tensor)
- *   IDX          -                  wb__idx_table      -
- *   PT           -                  wb__pt_table       -
- *   JLD2         -                  wb__jld2_table     -
- *   ONNX         wb__onnx_load      wb__onnx_table     wb__onnx_save (a layer) */
+/* File formats.  Another format needs its row in formats.c, its reader and its test. */
 #ifndef WB__FORMATS_H
 #define WB__FORMATS_H
 
 #include "base/map.h"
+#include "base/packages.h"
 #include "io/model/model_file.h"
 
+/* From the most certain to the least certain, which is the order in which files are tested. */
 typedef enum {
-    WB__FORMAT_UNKNOWN,
-    WB__FORMAT_SAFETENSORS,
-    WB__FORMAT_BSON,
-    WB__FORMAT_NPZ,
-    WB__FORMAT_NPY,
-    WB__FORMAT_IDX,
-    WB__FORMAT_PT,
-    WB__FORMAT_JLD2,
-    WB__FORMAT_ONNX,
-    WB__FORMATS
+    WB__FORMAT_UNKNOWN, WB__FORMAT_NPY, WB__FORMAT_PT, WB__FORMAT_JLD2, WB__FORMAT_NPZ,
+    WB__FORMAT_BSON, WB__FORMAT_ONNX, WB__FORMAT_SAFETENSORS, WB__FORMAT_IDX, WB__FORMATS
 } wb__format;
+
+/* What a format can hold besides tensors that are read: models, read and written; models, written
+ * with example inputs; the tensors of a model or tree; one tensor. */
+enum { WB__HAS_MODELS = 1, WB__HAS_CALLS = 2, WB__WRITES_TENSORS = 4, WB__WRITES_ARRAYS = 8 };
+
+typedef struct {
+    const char *name, *endings[2];      /* the name is for messages */
+    int flags;
+    wb__package_id package;             /* that reading needs; WB__PACKAGES: none */
+    bool (*is)(const wb__mapping *m);   /* whether the contents show this format */
+    /* Reads the table of tensors, as wb__table_of; a format of several variables has table_of. */
+    int (*table)(wb__mapping *m, bool values, wb__table *out);
+    int (*table_of)(wb__mapping *m, const char *key, bool values, wb__table *out);
+    /* Loads a model; NULL: a model is made of the table and its notes. */
+    wb_layer *(*load)(const wb__mapping *m, const wb_load_options *o);
+    /* Saves the tensors of a model, under PyTorch's names if `torch`; NULL: model_file.c calls
+     * another function, or the format takes no model. */
+    int (*save)(const char *path, void *model, wb__saving *list, bool torch);
+} wb__format_row;
+extern const wb__format_row wb__formats[WB__FORMATS];
 
 /* Returns the format that the contents of the file show; WB__FORMAT_UNKNOWN: none of these. */
 wb__format wb__format_of(const wb__mapping *m);
-/* Returns the format for the end of the path: .safetensors, .bson, .npz, .npy, .idx,
- * .pt, .pth, .jld2 or .onnx; WB__FORMAT_UNKNOWN: another end. */
+/* Returns the format for the end of the path; WB__FORMAT_UNKNOWN: another end. */
 wb__format wb__format_named(const char *path);
-/* The name for messages, such as "safetensors". */
-const char *wb__format_name(wb__format f);
+static inline const char *wb__format_name(wb__format f) { return wb__formats[f].name; }
+
+/* Writes the endings of the formats with one of the flags, or, for 0, the names of all formats:
+ * ".bson, .npz or .npy".  Returns the text. */
+enum { WB__FORMAT_WORDS = 256 };
+const char *wb__format_endings(int flags, char text[WB__FORMAT_WORDS]);
+/* Sets the error that no format is known that the file has, and returns its code. */
+int wb__format_fail(const char *path);
 
 /* Returns the format of a mapped file by its contents. If the contents show no format, returns the
  * format for the end of its path, whose reader then reports how the file is damaged. */

@@ -9,7 +9,7 @@
 #define WB__TREE_H
 
 #include "base/mutex.h"
-#include "base/pointer_map.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "engine/tensor.h"
 

@@ -4,7 +4,7 @@
 #include "test.h"
 
 #include "backend/gpu/runtime/runtime.h"
-#include "base/pointer_map.h"
+#include "base/table.h"
 #include "base/toml.h"
 #include "base/toml_parse.h"
 #include "engine/plan/ir.h"
@@ -14,13 +14,13 @@
 
 #include <math.h>
 
-/* Checks the longest run of places in a table of `size` places of which `used` is true. */
-static void check_runs(const char *what, int64_t n, int64_t size,
-                       bool (*used)(const void *, int64_t), const void *table)
+/* Checks the longest run of places in a table with n entries. */
+static void check_runs(const char *what, int64_t n, const wb__hash_table *table)
 {
+    const int64_t size = table->capacity;
     int64_t longest = 0, run = 0, seen = 0;
     for (int64_t i = 0; i < 2 * size; i++) {            /* runs may go on at the beginning */
-        const bool is = used(table, i % size);
+        const bool is = table->slots[i % size].key != 0;
         seen += is && i < size;
         run = is ? run + 1 : 0;
         if (run > longest) longest = run;
@@ -45,8 +45,6 @@ static wb__value value_of(int op, int dtype)
 {
     return (wb__value){.op = (uint16_t)op, .dtype = (uint8_t)dtype, .number = -1, .leaf = -1};
 }
-
-static bool in_ir(const void *t, int64_t i) { return ((const wb__ir *)t)->table[i] >= 0; }
 
 /* Run-time numbers and literals; leaves; long chains; slices; reshapes of many sizes. */
 TEST(values_of_plans)
@@ -79,14 +77,9 @@ TEST(values_of_plans)
         assert_false(ir.failed);
         char what[40];
         snprintf(what, sizeof what, "values of kind %d", kind);
-        check_runs(what, N, ir.table_capacity, in_ir, &ir);
+        check_runs(what, N, &ir.table);
         wb__ir_free(&ir);
     }
-}
-
-static bool in_map(const void *t, int64_t i)
-{
-    return ((const wb__pointer_map *)t)->keys[i] != NULL;
 }
 
 /* Addresses of objects that follow each other, and of pages. */
@@ -99,12 +92,10 @@ TEST(addresses)
             assert_true(wb__pointer_map_put(&m, (void *)(0x7f0000000000u + i * steps[k]), 1));
         char what[40];
         snprintf(what, sizeof what, "addresses %zu apart", (size_t)steps[k]);
-        check_runs(what, m.n, m.capacity, in_map, &m);
+        check_runs(what, m.n, &m);
         wb__pointer_map_free(&m);
     }
 }
-
-static bool in_words(const void *t, int64_t i) { return ((const wb__words *)t)->slots[i] != 0; }
 
 static void name_of(int kind, int i, char text[48])
 {
@@ -130,13 +121,11 @@ TEST(words_of_columns_and_names_of_onnx)
         }
         char what[40];
         snprintf(what, sizeof what, "words of kind %d", kind);
-        check_runs(what, N, (int64_t)w.n_slots, in_words, &w);
+        check_runs(what, N, &w.table);
         check_lists(what, N, LISTS, length);
         wb__words_clear(&w);
     }
 }
-
-static bool in_trie(const void *t, int64_t i) { return ((const wb__trie *)t)->edges[i].child != 0; }
 
 TEST(words_of_tokenizers)
 {
@@ -151,14 +140,9 @@ TEST(words_of_tokenizers)
         }
         char what[40];
         snprintf(what, sizeof what, "tokens of kind %d", kind);
-        check_runs(what, t.n_edges, (int64_t)t.mask + 1, in_trie, &t);
+        check_runs(what, t.n_nodes - 1, &t.edges);
         wb__trie_free(&t);
     }
-}
-
-static bool in_merges(const void *t, int64_t i)
-{
-    return ((const wb_tokenizer *)t)->merges[i].id >= 0;
 }
 
 /* Pairs of letters, and of a letter with longer and longer tokens. */
@@ -179,16 +163,14 @@ TEST(merges_of_tokenizers)
                     if (*at < 0) *at = (int32_t)t.vocabulary.n_nodes;
                 }
             }
-        assert_int_equal(wb__merges_room(&t, SIDE * SIDE), 0);
         for (int i = 0; i < SIDE; i++)
             for (int j = 0; j < SIDE; j++) {
                 snprintf(a, sizeof a, "a%d", kind ? i * SIDE + j : i);
                 snprintf(b, sizeof b, "b%d", kind ? 0 : j);
                 assert_int_equal(wb__merges_add(&t, a, b, i * SIDE + j), 0);
             }
-        check_runs(kind ? "merges with one token" : "merges", SIDE * SIDE,
-                   (int64_t)t.merge_mask + 1, in_merges, &t);
-        wb__free(t.merges);
+        check_runs(kind ? "merges with one token" : "merges", SIDE * SIDE, &t.merges);
+        wb__hash_free(&t.merges);
         wb__trie_free(&t.vocabulary);
     }
 }

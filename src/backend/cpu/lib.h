@@ -7,8 +7,8 @@
 #ifndef WB__CPU_LIB_H
 #define WB__CPU_LIB_H
 
-#include "base/base.h"
 #include "base/parallel.h"
+#include "base/table.h"
 #include "backend/kinds.h"
 
 #include <string.h>
@@ -93,13 +93,7 @@ struct wb__cpu_op {
 enum { WB__CPU_FORM_STEP, WB__CPU_FORM_PACKED, WB__CPU_FORM_WINOGRAD, WB__CPU_FORM_DNNL };
 static inline uint64_t wb__cpu_form_key(int kind, size_t bytes, const void *data)
 {
-    uint64_t key = (uint64_t)kind;
-    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
-        uint64_t word = 0;
-        memcpy(&word, (const char *)data + at, WB__MIN(bytes - at, sizeof word));
-        key = wb__mix(key, word);
-    }
-    return key;
+    return wb__hash((uint64_t)kind, data, bytes);
 }
 
 /* Prepare an operation.  Return 0, or an error code with the error set.  *d is copied. */

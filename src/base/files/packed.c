@@ -2,6 +2,7 @@
 #include "base/files/packed.h"
 
 #include "base/mutex.h"
+#include "base/packages.h"
 
 #ifdef WB_HAVE_ZLIB
 
@@ -132,9 +133,7 @@ uint32_t wb__crc32_join(uint32_t first, uint32_t second, int64_t bytes)
 
 wb__unpacker *wb__unpacker_open(const char *path)
 {
-    return wb__fail_null(WB_ERROR_UNSUPPORTED,
-                         "%s: is compressed with gzip, and this build of Weber has no zlib: "
-                         "decompress the file, or build with -DWEBER_ZLIB=ON", path);
+    return wb__package_missing(WB__PACKAGE_ZLIB, path, NULL), NULL;
 }
 
 void wb__unpacker_close(wb__unpacker *u) { (void)u; }

@@ -47,7 +47,7 @@ static wb__gradient_walk begin_walk(void)
     w.n_list = 0;
     w.failed = w.bounded = w.wants_tensors = false;
     w.beside = NULL;
-    wb__pointer_map_clear(&w.wanted);
+    wb__hash_clear(&w.wanted);
     return w;
 }
 

@@ -8,13 +8,14 @@ void wb__ir_free(wb__ir *ir)
     wb__free(ir->value);
     wb__free(ir->inputs);
     wb__free(ir->attrs);
-    wb__free(ir->table);
+    wb__hash_free(&ir->table);
     memset(ir, 0, sizeof *ir);
 }
 
 /* ---- merging of equal values ----------------------------------------------------------------- */
 
-static uint64_t hash(const wb__value *v, int n_in, const int *in, int n_attr, const int64_t *attr)
+static uint64_t hash_of(const wb__value *v, int n_in, const int *in, int n_attr,
+                        const int64_t *attr)
 {
     uint64_t bits;
     memcpy(&bits, &v->value, sizeof bits);
@@ -23,7 +24,7 @@ static uint64_t hash(const wb__value *v, int n_in, const int *in, int n_attr, co
     for (int i = 0; i < v->ndim; i++) h = wb__mix(h, (uint64_t)v->dims[i]);
     for (int i = 0; i < n_in; i++) h = wb__mix(h, (uint64_t)in[i]);
     for (int i = 0; i < n_attr; i++) h = wb__mix(h, (uint64_t)attr[i]);
-    return h;
+    return h | 1;
 }
 
 static bool equal(const wb__ir *ir, const wb__value *p, const wb__value *v, int n_in, const int *in,
@@ -37,42 +38,21 @@ static bool equal(const wb__ir *ir, const wb__value *p, const wb__value *v, int 
            (!n_attr || !memcmp(ir->attrs + p->attr, attr, (size_t)n_attr * sizeof *attr));
 }
 
-static bool grow_table(wb__ir *ir)
-{
-    if (2 * (ir->n + 1) <= ir->table_capacity) return true;
-    int capacity = ir->table_capacity ? 4 * ir->table_capacity : 512;
-    int *table = wb__alloc((size_t)capacity * sizeof *table);
-    if (!table) {
-        ir->failed = true;
-        return false;
-    }
-    memset(table, -1, (size_t)capacity * sizeof *table);
-    for (int i = 0; i < ir->n; i++) {
-        const wb__value *v = &ir->value[i];
-        uint64_t at = hash(v, v->n_in, ir->inputs + v->in, v->n_attr, ir->attrs + v->attr) &
-                      (uint64_t)(capacity - 1);
-        while (table[at] >= 0) at = (at + 1) & (uint64_t)(capacity - 1);
-        table[at] = i;
-    }
-    wb__free(ir->table);
-    ir->table = table;
-    ir->table_capacity = capacity;
-    return true;
-}
-
 static int enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr)
 {
-    if (ir->failed || !grow_table(ir)) return 0;
-    uint64_t mask = (uint64_t)(ir->table_capacity - 1);
-    uint64_t at = hash(&v, n_in, in, n_attr, attr) & mask;
-    for (; ir->table[at] >= 0; at = (at + 1) & mask)
-        if (equal(ir, &ir->value[ir->table[at]], &v, n_in, in, n_attr, attr)) return ir->table[at];
+    if (ir->failed) return 0;
+    const uint64_t key = hash_of(&v, n_in, in, n_attr, attr);
+    const wb__hashed *same = wb__hash_get(&ir->table, key);
+    for (; same; same = wb__hash_next(&ir->table, same))
+        if (equal(ir, &ir->value[same->number], &v, n_in, in, n_attr, attr))
+            return (int)same->number;
     /* one input and one attribute more than needed, so that these arrays are never NULL */
     ir->failed =
         !wb__reserve(&ir->value, &ir->capacity, ir->n + 1, sizeof v) ||
         !wb__reserve(&ir->inputs, &ir->inputs_capacity, ir->n_inputs + n_in + 1, sizeof *in) ||
         !wb__reserve(&ir->attrs, &ir->attrs_capacity, ir->n_attrs + n_attr + 1, sizeof *attr);
-    if (ir->failed) return 0;
+    wb__hashed *entry = ir->failed ? NULL : wb__hash_add(&ir->table, key);
+    if ((ir->failed = !entry)) return 0;
     v.n_in = n_in;
     v.in = ir->n_inputs;
     v.n_attr = n_attr;
@@ -83,7 +63,7 @@ static int enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, c
     for (int i = 0; i < n_in; i++) ir->inputs[ir->n_inputs++] = in[i];
     for (int i = 0; i < n_attr; i++) ir->attrs[ir->n_attrs++] = attr[i];
     ir->value[ir->n] = v;
-    ir->table[at] = ir->n;
+    entry->number = ir->n;
     return ir->n++;
 }
 

@@ -50,8 +50,7 @@ typedef struct {
     int n_inputs, inputs_capacity;
     int64_t *attrs;
     int n_attrs, attrs_capacity;
-    int *table;                     /* hash table of values; -1: empty */
-    int table_capacity;
+    wb__hash_table table;           /* a hash of a value -> its index */
     bool joins;                     /* a reduction does not move in front of a reshape of a matrix
                                        that a library step computes; elementwise operations move in
                                        front of expands */

@@ -1,6 +1,8 @@
 /* Walks over BSON with libbson's iterators, which stay within the bytes of a document. */
 #include "io/bson/bson.h"
 
+#include "base/packages.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -212,11 +214,7 @@ int wb__bson_open(wb__bson_file *f, const wb__mapping *m)
 int wb__bson_open(wb__bson_file *f, const wb__mapping *m)
 {
     *f = (wb__bson_file){.map = m};
-    return f->status = wb__fail(
-               WB_ERROR_UNSUPPORTED,
-               "%s: this Weber was built without libbson, which reads BSON: install libbson-dev "
-               "and build with -DWEBER_BSON=ON",
-               m->path);
+    return f->status = wb__package_missing(WB__PACKAGE_BSON, m->path, NULL);
 }
 
 #endif

@@ -22,56 +22,38 @@ static bool is_word(const char *word, wb__cell c)
     return !*word;
 }
 
-static size_t hash_of(wb__cell c)
+static uint64_t hash_of(wb__cell c)
 {
-    uint64_t hash = 0xcbf29ce484222325u;                        /* FNV-1a */
+    uint64_t hash = 0;
     char byte;
-    for (int at = 0; next_byte(c, &at, &byte);)
-        hash = (hash ^ (unsigned char)byte) * 0x100000001b3u;
-    return (size_t)(hash ^ hash >> 32);
+    for (int at = 0; next_byte(c, &at, &byte);) hash = wb__mix(hash, (unsigned char)byte + 1u);
+    return hash | 1;
 }
 
-/* The slot of a word: its own, or a free one. */
-static size_t slot_of(const wb__words *w, wb__cell c)
+static int find_word(const wb__words *w, wb__cell c, uint64_t hash)
 {
-    size_t at = hash_of(c) & (w->n_slots - 1);
-    while (w->slots[at] && !is_word(w->list[w->slots[at] - 1], c)) at = (at + 1) & (w->n_slots - 1);
-    return at;
+    const wb__hashed *s = wb__hash_get(&w->table, hash);
+    while (s && !is_word(w->list[s->number], c)) s = wb__hash_next(&w->table, s);
+    return s ? (int)s->number : -1;
 }
 
 int wb__words_find(const wb__words *w, wb__cell c)
 {
-    return w->n ? w->slots[slot_of(w, c)] - 1 : -1;
-}
-
-static wb__cell plain_cell(const char *text)
-{
-    return (wb__cell){text, (int)strlen(text), false};
-}
-
-static bool rehash(wb__words *w, size_t n_slots)
-{
-    int32_t *slots = wb__alloc_zero(n_slots, sizeof *slots);
-    if (!slots) return false;
-    wb__free(w->slots);
-    w->slots = slots;
-    w->n_slots = n_slots;
-    for (int i = 0; i < w->n; i++) slots[slot_of(w, plain_cell(w->list[i]))] = i + 1;
-    return true;
+    return w->n ? find_word(w, c, hash_of(c)) : -1;
 }
 
 int wb__words_add(wb__words *w, const wb__cells *t, wb__cell c)
 {
-    if (2 * ((size_t)w->n + 1) >= w->n_slots && !rehash(w, w->n_slots ? 2 * w->n_slots : 16))
-        return -1;
-    size_t slot = slot_of(w, c);
-    if (w->slots[slot]) return w->slots[slot] - 1;
+    const uint64_t hash = hash_of(c);
+    const int known = find_word(w, c, hash);
+    if (known >= 0) return known;
     if (!wb__reserve(&w->list, &w->capacity, w->n + 1, sizeof *w->list)) return -1;
     char *word = wb__cell_word(t, c);
-    if (!word) return -1;
+    wb__hashed *s = word ? wb__hash_add(&w->table, hash) : NULL;
+    if (!s) return wb__free(word), -1;
     w->list[w->n] = word;
-    w->slots[slot] = ++w->n;
-    return w->n - 1;
+    s->number = w->n;
+    return w->n++;
 }
 
 typedef struct { char *word; int32_t number; } numbered;
@@ -91,20 +73,23 @@ int wb__words_sort(wb__words *w, const int64_t *uses, int32_t *rank)
         else wb__free(w->list[i]);
     }
     if (n) qsort(all, (size_t)n, sizeof *all, by_word);
+    wb__hash_clear(&w->table);          /* it keeps its memory, so that no addition fails */
     for (int i = 0; i < n; i++) {
         w->list[i] = all[i].word;
         rank[all[i].number] = i;
+        const wb__cell c = {all[i].word, (int)strlen(all[i].word), false};
+        wb__hash_add(&w->table, hash_of(c))->number = i;
     }
     w->n = n;
     wb__free(all);
-    return !n || rehash(w, w->n_slots) ? 0 : WB_ERROR_MEMORY;
+    return 0;
 }
 
 void wb__words_clear(wb__words *w)
 {
     for (int i = 0; i < w->n; i++) wb__free(w->list[i]);
     wb__free(w->list);
-    wb__free(w->slots);
+    wb__hash_free(&w->table);
 }
 
 void wb__words_free(wb__words *w)

@@ -2,6 +2,7 @@
 #ifndef WB__COLUMNS_H
 #define WB__COLUMNS_H
 
+#include "base/table.h"
 #include "base/text.h"
 #include "engine/object.h"
 #include "io/dataset/cells.h"
@@ -10,8 +11,7 @@
 typedef struct {
     char **list;
     int n, capacity;
-    int32_t *slots;                     /* 1 + the number of a word; 0: free */
-    size_t n_slots;                     /* a power of two, more than twice n */
+    wb__hash_table table;               /* a hash of a word -> its number */
     bool one_hot;                       /* else a column has the words' numbers */
     /* Of a column that "*" makes one of words, while its file is read: */
     bool found;

@@ -5,6 +5,7 @@
 #include "base/files/file.h"
 #include "base/library.h"
 #include "base/mutex.h"
+#include "base/packages.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ static struct {
 } jpeg;
 
 typedef struct {
-    const char *title, *package, *variable;     /* in messages; the variable names another file */
+    wb__package_id package;
     const char *files[3], *functions[6];
     void *table;                                /* the functions in the same order */
     bool is_open;                               /* guarded by `lock`, as the table is before */
@@ -51,12 +52,12 @@ typedef struct {
 
 static wb__mutex lock = WB__MUTEX_INIT;
 static library libpng = {
-    "libpng 1.6", "libpng16-16", "WEBER_PNG_LIBRARY",
+    WB__PACKAGE_PNG,
     {"libpng16.so.16", "libpng16.16.dylib", NULL},
     {"png_image_begin_read_from_memory", "png_image_finish_read", "png_image_free",
      "png_image_write_to_memory", NULL}, &png, false};
 static library turbojpeg = {
-    "libjpeg-turbo", "libturbojpeg0", "WEBER_JPEG_LIBRARY",
+    WB__PACKAGE_JPEG,
     {"libturbojpeg.so.0", "libturbojpeg.0.dylib", NULL},
     {"tjInitDecompress", "tjDecompressHeader3", "tjDecompress2", "tjGetErrorStr2", "tjDestroy",
      NULL}, &jpeg, false};
@@ -64,10 +65,9 @@ static library turbojpeg = {
 static int open_file(const char *what, library *l)
 {
     char reason[WB__LIBRARY_REASON];
-    l->is_open = wb__library_open(l->variable, l->files, l->functions, NULL, l->table, reason);
-    return l->is_open ? 0
-         : wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s was not found (%s); Debian's package is %s; %s "
-                    "can name another file", what, l->title, reason, l->package, l->variable);
+    l->is_open = wb__library_open(wb__packages[l->package].variable, l->files, l->functions, NULL,
+                                  l->table, reason);
+    return l->is_open ? 0 : wb__package_missing(l->package, what, reason);
 }
 
 static int open_library(const char *what, library *l)

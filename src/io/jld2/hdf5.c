@@ -3,6 +3,7 @@
 
 #include "base/library.h"
 #include "base/os.h"
+#include "base/packages.h"
 
 #include <string.h>
 
@@ -48,9 +49,8 @@ const wb__hdf5 *wb__hdf5_open(const char *path)
 {
     char reason[WB__LIBRARY_REASON];
     if (!is_open)
-        is_open = wb__library_open("WEBER_HDF5_LIBRARY", usual, names, begin, &table, reason);
+        is_open = wb__library_open(wb__packages[WB__PACKAGE_HDF5].variable, usual, names, begin,
+                                   &table, reason);
     if (is_open) return &table;
-    return wb__fail_null(WB_ERROR_UNSUPPORTED, "%s: a JLD2 file, which libhdf5 reads, and libhdf5 "
-                         "was not found (%s); Debian's package is libhdf5-310 or "
-                         "libhdf5-103-1; WEBER_HDF5_LIBRARY can name another file", path, reason);
+    return wb__package_missing(WB__PACKAGE_HDF5, path, reason), NULL;
 }

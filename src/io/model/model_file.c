@@ -4,9 +4,7 @@
 #include "io/flux/flux.h"
 #include "io/formats.h"
 #include "io/model/names.h"
-#include "io/numpy/npz.h"
 #include "io/model/structure.h"
-#include "io/onnx/layer.h"
 #include "io/onnx/write.h"
 
 #include <string.h>
@@ -120,7 +118,7 @@ static int swapped(const char *what, const char *path, const void *model)
                     "model, ...)", what, wb__kind(path), what);
 }
 
-static int save_safetensors(const char *path, void *model, wb__saving *list, bool torch)
+int wb__saving_write_model(const char *path, void *model, wb__saving *list, bool torch)
 {
     char *text = wb__structure_text(model);
     if (!text) return wb_error_code();
@@ -144,12 +142,11 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__format format = wb__format_named(path);
-    if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX || format == WB__FORMAT_PT ||
-        format == WB__FORMAT_JLD2)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: %s: the format %s has no model; .safetensors, .bson, .npz and "
-                        ".onnx take one",
-                        path, wb__format_name(format));
+    const int take = WB__HAS_MODELS | WB__HAS_CALLS | WB__WRITES_TENSORS;
+    char endings[WB__FORMAT_WORDS];
+    if (format && !(wb__formats[format].flags & take))
+        return wb__fail(WB_ERROR_ARGUMENT, "save: %s: the format %s has no model; it goes into %s",
+                        path, wb__format_name(format), wb__format_endings(take, endings));
     const char *only = wb__onnx_option(&o, &g);
     if (format != WB__FORMAT_ONNX && only)
         return wb__fail(WB_ERROR_ARGUMENT, "save: %s: only ONNX has .%s", path, only);
@@ -166,8 +163,7 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     bool torch = o.names == WB_NAMES_TORCH;
     int status = torch ? add_torch(&list, model) : wb__saving_add_model(&list, "", model);
     if (!status)
-        status = format == WB__FORMAT_NPZ ? wb__npz_save(path, &list)
-                                          : save_safetensors(path, model, &list, torch);
+        status = wb__formats[format].save(path, model, &list, torch);
     wb__saving_free(&list);
     wb_scope_close(scope);
     return status;
@@ -313,13 +309,10 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     if (!m) return NULL;
     wb_layer *model = NULL;
     wb__table file = {0};
-    const wb__format format = wb__format_in(m);
-    if (format == WB__FORMAT_BSON) {
+    const wb__format_row *format = &wb__formats[wb__format_in(m)];
+    if (format->load) {
         wb__map_ahead(m, m->data, m->bytes);
-        model = wb__flux_load(m, &o);
-    } else if (format == WB__FORMAT_ONNX) {
-        wb__map_ahead(m, m->data, m->bytes);
-        model = wb__onnx_load(m, &o);
+        model = format->load(m, &o);
     } else if (!wb__table_of(m, o.key, true, &file)) {
         model = model_of_tensors(path, &file, false);
     }

@@ -15,8 +15,7 @@ int wb__ties_add(wb__ties *t, const wb__leaf *leaf, bool *is_first)
 
 char *wb__ties_take(wb__ties *t)
 {
-    for (int i = 0; i < t->first.capacity; i++)
-        if (t->first.keys[i]) wb__free(t->first.values[i]);
+    for (int i = 0; i < t->first.capacity; i++) wb__free(t->first.slots[i].pointer);
     wb__pointer_map_free(&t->first);
     return wb__json_take(&t->out);
 }

@@ -7,6 +7,7 @@
 #include "io/numpy/npz.h"
 
 #include "base/files/file.h"
+#include "base/packages.h"
 #include "io/numpy/npy.h"
 #include "io/zip.h"
 
@@ -19,10 +20,7 @@ static int read_archive(wb__mapping *m, bool values, wb__table *out)
 {
     (void)values;
     (void)out;
-    return wb__fail(WB_ERROR_UNSUPPORTED,
-                    "%s: an NPZ file, and this Weber was built without libzip: install libzip-dev "
-                    "and build anew",
-                    m->path);
+    return wb__package_missing(WB__PACKAGE_ZIP, m->path, NULL);
 }
 
 #else

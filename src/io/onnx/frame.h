@@ -5,7 +5,7 @@
 #define WB__ONNX_FRAME_H
 
 #include "base/mutex.h"
-#include "base/pointer_map.h"
+#include "base/table.h"
 #include "engine/compiled/apart.h"
 #include "io/onnx/run.h"
 

@@ -29,7 +29,8 @@ wb_tensor *wb__onnx_cached(wb__onnx_state *s, const wb_device *d, const void *ke
     wb__mutex_lock(&s->lock);
     const wb__pointer_map *map = constants_on(s, d);
     wb_tensor *x = NULL;
-    if (map && map->n) x = map->values[wb__pointer_map_index(map, key)];
+    const wb__hashed *known = map ? wb__hash_get(map, (uintptr_t)key) : NULL;
+    if (known) x = known->pointer;
     wb__mutex_unlock(&s->lock);
     return x;
 }
@@ -72,7 +73,7 @@ void wb__onnx_state_clear(wb__onnx_state *s)
     for (int i = 0; i < WB__ONNX_DEVICES; i++) {
         wb__pointer_map *map = &s->constants[i].tensors;
         for (int k = 0; k < map->capacity; k++)
-            if (map->keys[k]) wb__unref(map->values[k]);
+            if (map->slots[k].key) wb__unref(map->slots[k].pointer);
         wb__pointer_map_free(map);
     }
     wb__mutex_destroy(&s->lock);

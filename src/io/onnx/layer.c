@@ -199,7 +199,7 @@ static wb_layer *layer_of(wb__onnx_model *m, const wb__onnx_part *parts, const v
     return NULL;
 }
 
-wb_layer *wb__onnx_load(wb__mapping *file, const wb_load_options *o)
+wb_layer *wb__onnx_load(const wb__mapping *file, const wb_load_options *o)
 {
     wb__onnx_model *m;
     wb__onnx_part *parts = NULL;

@@ -6,6 +6,6 @@
 #include "nn/layer.h"
 
 /* Loads a file of ONNX as a layer, for wb_load.  NULL with the error set. */
-wb_layer *wb__onnx_load(wb__mapping *m, const wb_load_options *o);
+wb_layer *wb__onnx_load(const wb__mapping *m, const wb_load_options *o);
 
 #endif

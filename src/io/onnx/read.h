@@ -5,6 +5,7 @@
 #define WB__ONNX_READ_H
 
 #include "base/map.h"
+#include "base/table.h"
 #include "io/onnx/fields.h"
 #include "io/onnx/model.h"
 #include "io/protobuf.h"
@@ -98,13 +99,7 @@ int wb__onnx_add_mapping(wb__onnx_model *m, wb__mapping *file);
 wb__mapping *wb__onnx_find_mapping(const wb__onnx_model *m, const char *path);
 static inline int wb__name_hash(uint64_t seed, wb__span text)
 {
-    uint64_t h = wb__mix(seed, text.n);
-    for (size_t i = 0; i < text.n; i += 8) {
-        uint64_t word = 0;
-        memcpy(&word, text.at + i, WB__MIN(8, text.n - i));
-        h = wb__mix(h, word);
-    }
-    return (int)(wb__mix(h, 0) >> 33);          /* of the last word the high bits count too */
+    return (int)(wb__hash(seed, text.at, text.n) >> 33);
 }
 /* The number of a text in the set; -1: it is not there. */
 int wb__name_set_find(const wb__name_set *s, wb__span text);

@@ -4,6 +4,7 @@
 
 #include "base/files/file.h"
 #include "base/os.h"
+#include "base/packages.h"
 
 #include "weber/text.h"
 
@@ -105,7 +106,9 @@ static char *file_of(const char *path)
 
 wb_tokenizer *wb_load_tokenizer(const char *path)
 {
-    if (WB__NULL(path) || wb__unicode_missing("load_tokenizer")) return NULL;
+    if (WB__NULL(path)) return NULL;
+    if (!wb__package_built(WB__PACKAGE_UTF8PROC))
+        return wb__package_missing(WB__PACKAGE_UTF8PROC, "load_tokenizer", NULL), NULL;
     const wb__frame f = wb__frame_begin();
     char *file = file_of(path);
     wb_tokenizer *t = file ? wb__tokenizer_new(file) : NULL;

@@ -111,33 +111,12 @@ static bool make_symbols(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
 
 /* ---- byte pair encoding: merges -------------------------------------------------------------- */
 
-static uint32_t merge_index(int32_t a, int32_t b, uint32_t mask)
+static uint64_t merge_key(int32_t a, int32_t b)
 {
-    const uint64_t key = (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
-    return (uint32_t)(key * 0x9E3779B97F4A7C15u >> 34) & mask;
+    return ((uint64_t)(uint32_t)a + 1) << 32 | (uint32_t)b;
 }
 
-static const wb__merge *find_merge(const wb_tokenizer *t, int32_t a, int32_t b)
-{
-    for (uint32_t i = merge_index(a, b, t->merge_mask);; i = (i + 1) & t->merge_mask) {
-        const wb__merge *m = &t->merges[i];
-        if (m->id < 0) return NULL;
-        if (m->a == a && m->b == b) return m;
-    }
-}
-
-int wb__merges_room(wb_tokenizer *t, int64_t n)
-{
-    uint32_t size = 16;
-    if (n > 1 << 28)
-        return wb__fail(WB_ERROR_UNSUPPORTED, "%s: more than 2^28 merges", t->path);
-    while (size < 2 * n) size *= 2;
-    t->merges = wb__alloc(size * sizeof *t->merges);
-    if (!t->merges) return WB_ERROR_MEMORY;
-    for (uint32_t i = 0; i < size; i++) t->merges[i].id = -1;
-    t->merge_mask = size - 1;
-    return 0;
-}
+static uint32_t rank_of(const wb__hashed *merge) { return (uint32_t)(merge->number >> 32); }
 
 static int unknown_part(const wb_tokenizer *t, const char *a, const char *b, const char *token)
 {
@@ -159,16 +138,15 @@ int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank)
     const size_t skip = wb__begins(b, t->prefix) ? strlen(t->prefix) : 0;
     char *both = wb__printf("%s%s", a, b + skip);
     if (!both) return WB_ERROR_MEMORY;
-    const wb__merge m = {wb__trie_value(&t->vocabulary, a), wb__trie_value(&t->vocabulary, b),
-                         wb__trie_value(&t->vocabulary, both), (uint32_t)rank};
-    const int status = m.a < 0 || m.b < 0 || m.id < 0
-        ? unknown_part(t, a, b, m.a < 0 ? a : m.b < 0 ? b : both) : 0;
+    const int32_t x = wb__trie_value(&t->vocabulary, a), y = wb__trie_value(&t->vocabulary, b),
+                  id = wb__trie_value(&t->vocabulary, both);
+    const int status =
+        x < 0 || y < 0 || id < 0 ? unknown_part(t, a, b, x < 0 ? a : y < 0 ? b : both) : 0;
     wb__free(both);
     if (status) return status;
-    uint32_t i = merge_index(m.a, m.b, t->merge_mask);
-    while (t->merges[i].id >= 0 && (t->merges[i].a != m.a || t->merges[i].b != m.b))
-        i = (i + 1) & t->merge_mask;
-    t->merges[i] = m;                   /* of a merge that is there twice the later one counts */
+    wb__hashed *m = wb__hash_at(&t->merges, merge_key(x, y));
+    if (!m) return WB_ERROR_MEMORY;
+    m->number = rank << 32 | id;        /* of a merge that is there twice the later one counts */
     return 0;
 }
 
@@ -204,14 +182,14 @@ static void sift_down(wb__list_head *heap, int n, wb__list_head x)
 }
 
 /* Removes the first candidate, returns its merge and sets *at to its symbol. */
-static const wb__merge *take_first(wb__text_work *w, int *at)
+static const wb__hashed *take_first(wb__text_work *w, int *at)
 {
     wb__candidate *c = &w->candidates[w->heap[0].candidate];
-    const wb__merge *m = c->merge;
+    const wb__hashed *m = c->merge;
     *at = c->at;
     c->merge = NULL;                    /* nothing is appended to it */
     if (c->next) {
-        const wb__list_head next = {m->rank, w->candidates[c->next].at, c->next};
+        const wb__list_head next = {rank_of(m), w->candidates[c->next].at, c->next};
         sift_down(w->heap, w->n_heap, next);
     } else if (--w->n_heap) sift_down(w->heap, w->n_heap, w->heap[w->n_heap]);
     return m;
@@ -222,11 +200,12 @@ static const wb__merge *take_first(wb__text_work *w, int *at)
 static bool consider(const wb_tokenizer *t, wb__text_work *w, int at)
 {
     const int next = at < 0 ? w->n_symbols : w->symbols[at].next;
-    const wb__merge *m =
-        next < w->n_symbols ? find_merge(t, w->symbols[at].id, w->symbols[next].id) : NULL;
+    if (next >= w->n_symbols) return true;
+    const wb__hashed *m =
+        wb__hash_get(&t->merges, merge_key(w->symbols[at].id, w->symbols[next].id));
     if (!m) return true;
     const int new = w->n_candidates;
-    int *last = &w->last[m->rank % WB__COUNT(w->last)];
+    int *last = &w->last[rank_of(m) % WB__COUNT(w->last)];
     if (!wb__reserve(&w->candidates, &w->candidates_capacity, new + 1, sizeof *w->candidates) ||
         !wb__reserve(&w->heap, &w->heap_capacity, w->n_heap + 1, sizeof *w->heap))
         return false;
@@ -234,7 +213,7 @@ static bool consider(const wb_tokenizer *t, wb__text_work *w, int at)
     c[w->n_candidates++] = (wb__candidate){m, at, 0};
     if (*last < new && c[*last].merge == m && c[*last].at <= at) c[*last].next = new;
     else {
-        w->heap[w->n_heap] = (wb__list_head){m->rank, at, new};
+        w->heap[w->n_heap] = (wb__list_head){rank_of(m), at, new};
         sift_up(w->heap, w->n_heap++);
     }
     *last = new;
@@ -251,12 +230,11 @@ static bool merge_all(const wb_tokenizer *t, wb__text_work *w)
         if (!consider(t, w, i)) return false;
     while (w->n_heap) {
         int at;
-        const wb__merge *m = take_first(w, &at);
-        wb__symbol *left = &w->symbols[at];
-        if (left->id != m->a || left->next >= w->n_symbols) continue;       /* changed meanwhile */
-        wb__symbol *right = &w->symbols[left->next];
-        if (right->id != m->b) continue;
-        left->id = m->id;
+        const wb__hashed *m = take_first(w, &at);
+        wb__symbol *left = &w->symbols[at], *right = &w->symbols[left->next];
+        if (left->next >= w->n_symbols || merge_key(left->id, right->id) != m->key)
+            continue;                   /* changed meanwhile */
+        left->id = (int32_t)m->number;
         left->end = right->end;
         left->next = right->next;
         right->id = -1;

@@ -289,7 +289,6 @@ static void read_bpe(wb__part_reader *r, const wb__json *p)
     if (!wb__json_is(merges, WB__JSON_LIST)) wb__part_bad(r, "merges is no list");
     wb__read_vocabulary(r, wb__json_get(p, "vocab"));
     read_unknown(r, p, "", false);
-    if (!r->status) r->status = wb__merges_room(r->t, wb__json_count(merges));
     WB__JSON_EACH(merges, merge, i) if (!r->status) read_merge(r, merge, i);
 }
 

@@ -72,9 +72,6 @@ typedef struct {
     bool any;
 } wb__finder;
 
-/* A merge of BPE: the tokens a and b, side by side, become `id`; the lowest rank comes first. */
-typedef struct { int32_t a, b, id; uint32_t rank; } wb__merge;
-
 /* A part of a template: the token `id`, or WB__FIRST or WB__SECOND: that text. */
 enum { WB__FIRST = -1, WB__SECOND = -2 };
 typedef struct { int32_t id, type; } wb__part;
@@ -105,8 +102,9 @@ struct wb_tokenizer {
     int most_letters;                   /* WordPiece: a longer word is unknown */
     bool fuse_unknown, byte_fallback, whole_first;          /* BPE */
     int32_t bytes[256];                 /* byte_fallback: the tokens <0x00> ...; -1: none */
-    wb__merge *merges;                  /* hash table; id -1: a free entry */
-    uint32_t merge_mask;
+    /* Two tokens side by side (merge_key of model.c) -> rank << 32 | the token that they become.
+     * The lowest rank comes first. */
+    wb__hash_table merges;
 
     wb__template alone, pair;           /* of one text and of two */
     bool trim;                          /* offsets leave out spaces at the ends of a token */
@@ -128,8 +126,7 @@ int32_t wb__token_named(const wb_tokenizer *t, const char *text);
 /* Adds an added token, which the vocabulary has, to the finder of normalised or raw text. Called
  * after the normalisers are known. */
 int wb__tokenizer_add(wb_tokenizer *t, const char *text, wb__added a, bool normalised);
-/* Adds a merge of BPE; call wb__merges_room first. */
-int wb__merges_room(wb_tokenizer *t, int64_t n);
+/* Adds a merge of BPE. */
 int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank);
 /* Completes a tokenizer whose parts are read. */
 int wb__tokenizer_ready(wb_tokenizer *t);
@@ -179,7 +176,7 @@ static inline bool wb__tokens_add(wb__tokens *l, wb__token x)
 typedef struct { int32_t id, previous, next, begin, end; } wb__symbol;
 /* A merge that may join the symbol `at` with the symbol behind it, and the index of the next
  * candidate of the list; 0: there is none. merge is NULL when the candidate has been removed. */
-typedef struct { const wb__merge *merge; int32_t at, next; } wb__candidate;
+typedef struct { const wb__hashed *merge; int32_t at, next; } wb__candidate;
 /* The first candidate of a list, with the rank of its merge and its symbol `at` */
 typedef struct { uint32_t rank; int32_t at, candidate; } wb__list_head;
 typedef struct {

@@ -4,28 +4,6 @@
 
 #include <string.h>
 
-static void put_edge(wb__edge *edges, uint32_t mask, wb__edge e)
-{
-    uint32_t i = (e.key * 0x9E3779B1u) >> 7 & mask;
-    while (edges[i].child) i = (i + 1) & mask;
-    edges[i] = e;
-}
-
-/* Makes room for one more edge; at most two thirds of the entries are used. */
-static bool edge_room(wb__trie *t)
-{
-    if (t->edges && (uint64_t)3 * (t->n_edges + 1) <= (uint64_t)2 * (t->mask + 1)) return true;
-    const uint32_t n = t->edges ? 2 * (t->mask + 1) : 64;
-    wb__edge *edges = wb__alloc_zero(n, sizeof *edges);
-    if (!edges) return false;
-    for (uint32_t i = 0; t->edges && i <= t->mask; i++)
-        if (t->edges[i].child) put_edge(edges, n - 1, t->edges[i]);
-    wb__free(t->edges);
-    t->edges = edges;
-    t->mask = n - 1;
-    return true;
-}
-
 static bool new_node(wb__trie *t)
 {
     if (t->n_nodes == WB__TRIE_NODES)
@@ -40,15 +18,15 @@ static bool new_node(wb__trie *t)
 int32_t *wb__trie_at(wb__trie *t, const char *key, size_t n)
 {
     uint32_t node = 0;
-    if (!t->n_nodes && (!edge_room(t) || !new_node(t))) return NULL;
+    if (!t->n_nodes && !new_node(t)) return NULL;
     for (size_t i = 0; i < n; i++) {
         const uint8_t byte = (uint8_t)key[i];
         uint32_t child = wb__trie_step(t, node, byte);
         if (!child) {
-            if (!edge_room(t) || !new_node(t)) return NULL;
-            child = (uint32_t)t->n_nodes - 1;
-            put_edge(t->edges, t->mask, (wb__edge){node << 8 | byte, child});
-            t->n_edges++;
+            wb__hashed *edge =
+                new_node(t) ? wb__hash_add(&t->edges, wb__trie_key(node, byte)) : NULL;
+            if (!edge) return NULL;
+            edge->number = child = (uint32_t)t->n_nodes - 1;
         }
         node = child;
     }
@@ -57,7 +35,7 @@ int32_t *wb__trie_at(wb__trie *t, const char *key, size_t n)
 
 void wb__trie_free(wb__trie *t)
 {
-    wb__free(t->edges);
+    wb__hash_free(&t->edges);
     wb__free(t->values);
     *t = (wb__trie){0};
 }

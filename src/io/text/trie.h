@@ -2,14 +2,13 @@
 #ifndef WB__TRIE_H
 #define WB__TRIE_H
 
+#include "base/table.h"
 #include "io/text/letters.h"
 
-/* All edges are in one hash table. `key` is a node << 8 | a byte, `child` the node that follows;
- * child 0: a free entry, since no edge leads to the root, node 0. */
-typedef struct { uint32_t key, child; } wb__edge;
+/* All edges are in one hash table: the key is a node << 8 | a byte, plus 1, and the number is the
+ * node that follows.  No edge leads to the root, node 0. */
 typedef struct {
-    wb__edge *edges;
-    uint32_t n_edges, mask;             /* mask: the number of entries, a power of two, minus 1 */
+    wb__hash_table edges;
     int32_t *values;                    /* of each node; -1: no key ends there */
     int n_nodes, capacity;
 } wb__trie;
@@ -21,12 +20,16 @@ enum { WB__TRIE_NODES = 1 << 24 };      /* the most nodes */
 int32_t *wb__trie_at(wb__trie *t, const char *key, size_t n);
 void wb__trie_free(wb__trie *t);
 
+static inline uint64_t wb__trie_key(uint32_t node, uint8_t byte)
+{
+    return ((uint64_t)node << 8 | byte) + 1;
+}
+
 /* The node after `node` and a byte; 0: none. */
 static inline uint32_t wb__trie_step(const wb__trie *t, uint32_t node, uint8_t byte)
 {
-    const uint32_t key = node << 8 | byte;
-    for (uint32_t i = (key * 0x9E3779B1u) >> 7 & t->mask;; i = (i + 1) & t->mask)
-        if (!t->edges[i].child || t->edges[i].key == key) return t->edges[i].child;
+    const wb__hashed *edge = wb__hash_get(&t->edges, wb__trie_key(node, byte));
+    return edge ? (uint32_t)edge->number : 0;
 }
 
 /* The node after `node` and a character; 0: none. */

@@ -2,14 +2,6 @@
 
 #ifndef WB_HAVE_UTF8PROC
 
-bool wb__unicode_missing(const char *what)
-{
-    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: tokenizers need utf8proc, and this Weber was built "
-                    "without it: install libutf8proc-dev (Debian, Ubuntu) or utf8proc (Homebrew) "
-                    "and build again", what),
-           true;
-}
-
 int wb__unicode_classes(uint32_t c) { return (void)c, 0; }
 uint32_t wb__unicode_lower(uint32_t c) { return c; }
 
@@ -23,8 +15,6 @@ bool wb__unicode_normal(const wb__letters *in, bool compose, bool compatibility,
 
 #include <string.h>
 #include <utf8proc.h>
-
-bool wb__unicode_missing(const char *what) { return (void)what, false; }
 
 /* ---- classes --------------------------------------------------------------------------------- */
 

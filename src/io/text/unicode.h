@@ -1,12 +1,9 @@
 /* Properties of characters, by the library utf8proc. Without it (WB_HAVE_UTF8PROC) no tokenizer can
- * be loaded, and only wb__unicode_missing is called. */
+ * be loaded. */
 #ifndef WB__UNICODE_H
 #define WB__UNICODE_H
 
 #include "io/text/letters.h"
-
-/* Sets the error, in whose message `what` comes first, if the library is missing. */
-bool wb__unicode_missing(const char *what);
 
 /* Classes of characters; a character may be in several. */
 enum {

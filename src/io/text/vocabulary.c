@@ -41,7 +41,7 @@ static void destroy(void *object)
     wb__steps_free(&t->decoders);
     wb__free(t->prefix);
     wb__free(t->suffix);
-    wb__free(t->merges);
+    wb__hash_free(&t->merges);
     wb__free(t->alone.at);
     wb__free(t->pair.at);
     wb__object_end(t, sizeof *t);

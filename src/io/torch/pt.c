@@ -11,6 +11,7 @@
 #include "io/torch/pt.h"
 
 #include "base/files/file.h"
+#include "base/packages.h"
 #include "engine/tensor.h"
 #include "io/torch/pickle.h"
 #include "io/zip.h"
@@ -40,8 +41,7 @@ int wb__pt_table(wb__mapping *m, bool values, wb__table *out)
 {
     (void)values;
     *out = (wb__table){0};
-    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: a file of PyTorch, and this Weber was built without "
-                    "libzip: install libzip-dev and build anew", m->path);
+    return wb__package_missing(WB__PACKAGE_ZIP, m->path, NULL);
 }
 
 #else

@@ -24,6 +24,7 @@
 #include "backend/gpu/gpu.h"
 #include "backend/gpu/runtime/files.h"
 #include "base/mutex.h"
+#include "base/table.h"
 
 typedef struct wb__gpu_device wb__gpu_device;
 typedef struct wb__gpu_driver wb__gpu_driver;
@@ -102,12 +103,9 @@ typedef struct wb__gpu_program {
 
 enum { WB__GPU_BUCKETS = 256 };
 
-/* The hash of a program: FNV-1a, folded. */
 static inline uint64_t wb__gpu_text_hash(const char *text, int flags)
 {
-    uint64_t h = 0xcbf29ce484222325u + (uint64_t)flags;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-    return h ^ h >> 29;
+    return wb__hash((uint64_t)flags, text, strlen(text));
 }
 
 typedef struct {

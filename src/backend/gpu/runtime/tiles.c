@@ -45,8 +45,8 @@ static uint64_t fingerprint_of(const wb__gpu_work *w)
     uint64_t hash = 1;
     for (int i = 0; i < w->n; i++) {
         const wb__gpu_launch *l = &w->launch[i];
-        for (const char *at = l->text; *at; at++) hash = wb__mix(hash, (unsigned char)*at);
-        for (size_t k = 0; k < l->args_bytes; k++) hash = wb__mix(hash, l->args[k]);
+        hash = wb__hash(hash, l->text, strlen(l->text));
+        hash = wb__hash(hash, l->args, l->args_bytes);
     }
     return hash;
 }
