@@ -21,8 +21,8 @@ static bool is_open;
 static int open_library(const char *what)
 {
     char reason[WB__LIBRARY_REASON];
-    is_open = wb__library_open(wb__packages[WB__PACKAGE_LAPACK].variable, usual, names, NULL, tables,
-                               reason);
+    const char *variable = wb__packages[WB__PACKAGE_LAPACK].variable;
+    is_open = wb__library_open(variable, usual, names, NULL, tables, reason);
     return is_open ? 0 : wb__package_missing(WB__PACKAGE_LAPACK, what, reason);
 }
 

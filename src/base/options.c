@@ -179,20 +179,22 @@ static bool gives_element(const char *text)
 bool wb__read_rows(const char *what, void *to, const void *from, const void *defaults,
                    const wb__named_guard *guards, wb__given *given)
 {
-    const head *h = from;
-    const size_t capacity = *(const size_t *)defaults;
-    const char *made = h ? h->given : WB_CXX_MADE_;
+    head h;
+    memcpy(&h, defaults, sizeof h);
+    const size_t capacity = h.size;
+    const char *const own = h.given;
     memcpy(to, defaults, capacity);
+    if (from) memcpy(&h, from, sizeof h);
+    const char *made = h.given;
     if (given) given->text = text_of(made);
-    if (!h) return true;
+    if (!from) return true;
     if (!read_fields(what, to, capacity, from, made)) return false;
-    ((head *)to)->given = WB_CXX_MADE_;                 /* not memory of the program */
+    memcpy((char *)to + offsetof(head, given), &own, sizeof own);   /* not memory of the program */
     if (!made)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the struct has no defaults: make it with "
                         "WB_OPTIONS_OF", what), false;
-    for (; *made == *WB_GCC_MADE_ && guards->name; guards++)
-        if (guards->at < h->size &&
-            *(const uintptr_t *)((const char *)from + guards->at) != WB_MARK_)
+    for (uintptr_t mark = WB_MARK_; *made == *WB_GCC_MADE_ && guards->name; guards++)
+        if (guards->at < h.size && memcmp((const char *)from + guards->at, &mark, sizeof mark))
             return wb__fail(WB_ERROR_ARGUMENT, "%s: (%.500s): an option without a name follows .%s:"
                             " name it too", what, made + 1, guards->name), false;
     if (text_of(made) && gives_element(made + 1))
