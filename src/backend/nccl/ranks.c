@@ -527,13 +527,7 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
     return c.n ? put(own, &c, used->stream(d, q)) : 0;
 }
 
-static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
-{
-    (void)d;
-    wb__free(r);
-}
-
 const wb__gpu_hook wb__nccl_ranks = {
     .kinds = 1u << WB__STEP_COLLECTIVE, .aside = true,
-    .prepare = prepare, .launch = launch, .destroy = destroy,
+    .prepare = prepare, .launch = launch,
 };
