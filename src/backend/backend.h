@@ -297,9 +297,7 @@ struct wb__backend {
     const char *name;                       /* "CPU" */
     const char *tag;                        /* "cpu", as in messages: cpu:1 */
 
-    /* Traits: what is true of the devices.  Whoever would ask whether a device is a GPU asks these;
-     * WB__GPU_TRAITS are those of GPUs.
-     *
+    /* Traits: what is true of the devices, asked in place of "is it a GPU" (see WB__GPU_TRAITS).
      * host_visible: the host may read and write memory through the handle.  Only then do tensors
      *   borrow the host's memory, and elements are read one by one without a warning.
      * dear_launches: a launch takes the time of moving megabytes.  Layers and plans then join
@@ -311,8 +309,8 @@ struct wb__backend {
      * narrows_f64: moves to the device make f32 of f64, unless they name a dtype (wb_to, loaders).
      * padded_views: fused kernels take windows (window.c and programs.c make them).
      * segment_numbers: fused kernels take `args`, so that segments.c merges more kernels.
-     * part_align: kernels are slower on tensors at other multiples of bytes than of this, at least
-     *   1 (placement.c). */
+     * part_align: kernels are slower on tensors that begin at no multiple of so many bytes
+     *   (placement.c); at least 1. */
     bool host_visible, dear_launches, free_operations, scarce_memory, narrows_f64, padded_views,
          segment_numbers;
     int part_align;

@@ -241,8 +241,7 @@ static int cpu_memory(const wb_device *d, wb_device_memory *m)
 const wb__backend wb__cpu_backend = {
     .name = "CPU",
     .tag = "cpu",
-    .host_visible = true,
-    .part_align = 1,
+    .host_visible = true, .part_align = 1,
     .start = cpu_start,
     .stop = cpu_stop,
     .count = cpu_count,

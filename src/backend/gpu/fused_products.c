@@ -40,7 +40,6 @@ bool wb__fuse_takes_product(const wb__gpu_target *t, const wb__step *s)
     const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
     const int64_t k = a->dims[a->ndim - 1];
     int64_t elements = 1;
-    if (t->composes) return false;
     if (!wb__dtype_float(c->dtype) || (c->dtype == WB_F64 && !t->f64) || a->dtype != c->dtype ||
         b->dtype != c->dtype || k < 1 || k > MOST_SUMMED)
         return false;

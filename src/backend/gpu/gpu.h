@@ -17,10 +17,9 @@
 /* The capabilities of a device that the texts of kernels and their launches depend on. */
 typedef struct {
     bool f64;                   /* kernels may use double */
-    /* Traits of CPUs with a GPU interface.  in_turn: the items of a group run one after another on
-     * a core with caches, so that neighbours in memory belong to one item, and local memory is no
-     * faster.  composes: attention as several steps, and products apart from their readers, are no
-     * slower, so that `supports` refuses them. */
+    /* Traits of CPUs with a GPU interface.  in_turn: a core with caches runs the items of a group
+     * one after another, so that neighbours in memory belong to one item.  composes: attention as
+     * several steps, and products apart from their readers, are no slower (wb__gpu_supports). */
     bool in_turn, composes;
     bool tickets;               /* the prelude has COUNTERS, TICKET and FENCE */
     int max_items;              /* items in a group; at least 256 */

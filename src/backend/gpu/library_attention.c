@@ -16,9 +16,9 @@ static int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
  * other steps are faster. */
 bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
 {
+    if (t->composes) return false;
     if (s->kind == WB__STEP_FUSED) return wb__fuse_takes_product(t, s);
-    if (s->kind != WB__STEP_ATTENTION || t->composes) return false;
-    if (t->local_bytes < LOCAL_BYTES_16) return false;
+    if (s->kind != WB__STEP_ATTENTION || t->local_bytes < LOCAL_BYTES_16) return false;
     if (s->variant == WB__ATTENTION_CACHED) return false;   /* its products have more groups */
     const wb_dtype dtype = s->views[Q].dtype;
     if (dtype != WB_F32 && !wb__is_half(dtype)) return false;

@@ -58,20 +58,21 @@ static bool find_gap(const wb__ir *ir, const wb__value *v, int axis, int64_t *at
     return *at < *end && end_from(ir, v, axis, *end) == v->dims[axis];
 }
 
-int wb__fill_gap(const wb__ir *from, wb__ir *to, int i, const int *map)
+int wb__fill_gap(const wb__rewrite *w, int i)
 {
+    const wb__ir *from = w->from;
     const wb__value *v = &from->value[i];
     int in[MOST_INPUTS + 1];
     int64_t at, end, dims[WB_MAX_DIMS], attrs[(MOST_INPUTS + 1) * WB_MAX_DIMS];
     const bool several = v->n_in > 1 && v->n_in <= MOST_INPUTS;     /* one: see window.c */
     const int axis = v->size && several ? only_axis(from, v) : -1, n = v->n_in;
     if (axis < 0 || !find_gap(from, v, axis, &at, &end)) return -1;
-    for (int j = 0; j < n; j++) in[j] = map[from->inputs[v->in + j]];
+    for (int j = 0; j < n; j++) in[j] = w->of[from->inputs[v->in + j]].to;
     memcpy(attrs, from->attrs + v->attr, (size_t)v->n_attr * sizeof *attrs);
     memcpy(dims, v->dims, sizeof dims);
     dims[axis] = end - at;
     for (int k = 0; k < v->ndim; k++) attrs[n * v->ndim + k] = k == axis ? at : 0;
-    in[n] = wb__ir_move(to, WB__OP_expand, wb__ir_literal(to, 0, (wb_dtype)v->dtype), v->ndim, dims,
-                        0, NULL);
-    return wb__ir_make(to, *v, n + 1, in, (n + 1) * v->ndim, attrs);
+    in[n] = wb__ir_move(w->to, WB__OP_expand, wb__ir_literal(w->to, 0, (wb_dtype)v->dtype), v->ndim,
+                        dims, 0, NULL);
+    return wb__ir_make(w->to, *v, n + 1, in, (n + 1) * v->ndim, attrs);
 }

@@ -149,14 +149,10 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
         return enter(ir, v, 0, NULL, 0, NULL);
     }
     int below = p.n_in ? ir->inputs[p.in] : -1;
-    if (v.op == WB__OP_reshape && p.op == WB__OP_reshape)
+    if (v.op == p.op && (v.op == WB__OP_reshape || v.op == WB__OP_expand))
         return wb__ir_make(ir, v, 1, &below, 0, NULL);
-    if (v.op == WB__OP_reshape) {
-        const int made = reshape_of_sum(ir, v, x);
-        if (made >= 0) return made;
-    }
-    if (v.op == WB__OP_expand && p.op == WB__OP_expand)
-        return wb__ir_make(ir, v, 1, &below, 0, NULL);
+    const int made = v.op == WB__OP_reshape ? reshape_of_sum(ir, v, x) : -1;
+    if (made >= 0) return made;
     if (v.op == WB__OP_permute && p.op == WB__OP_permute) {
         bool still = true;
         for (int i = 0; i < n_attr; i++) {

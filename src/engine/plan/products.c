@@ -34,12 +34,11 @@ static bool is_same_size(const wb__ir *ir, const wb__value *reader, int x)
     return reader->ndim == v->ndim && !memcmp(reader->dims, v->dims, v->ndim * sizeof v->dims[0]);
 }
 
-/* uses[i] is 0 for a value that nothing uses. */
-static void note_readers(const wb__ir *ir, int i, int uses, reading *r)
+static void note_readers(const wb__ir *ir, int i, reading *r)
 {
     const wb__value *v = &ir->value[i];
     const bool reduces = wb__ops[v->op].class == WB__REDUCE;
-    if (!uses || !(reduces || wb__is_elementwise((wb__op)v->op))) return;
+    if (!(reduces || wb__is_elementwise((wb__op)v->op))) return;
     const int distance = reduces ? 1 : WB__MIN(r->distance[i] + 1, NEAR + 1);
     for (int j = 0; j < v->n_in; j++) {
         const int x = ir->inputs[v->in + j];
@@ -48,14 +47,16 @@ static void note_readers(const wb__ir *ir, int i, int uses, reading *r)
     }
 }
 
-static bool read(const wb__ir *ir, const int *uses, reading *r)
+/* all: also what values that nothing uses read. */
+static bool read(const wb__ir *ir, bool all, reading *r)
 {
     const size_t n = (size_t)ir->n + 1;
     r->in_place = wb__alloc_zero(n, sizeof *r->in_place);
     r->distance = wb__alloc(n);
     if (!r->in_place || !r->distance) return false;
     memset(r->distance, NEAR + 1, n);
-    for (int i = ir->n - 1; i >= 0; i--) note_readers(ir, i, uses ? uses[i] : 1, r);
+    for (int i = ir->n - 1; i >= 0; i--)
+        if (all || ir->value[i].uses) note_readers(ir, i, r);
     return true;
 }
 
@@ -101,35 +102,33 @@ static bool cuts_columns(const wb__ir *ir, const wb__value *v, const wb__value *
     return v->size && ir->attrs[v->attr + 2 * x->ndim - 1] > 0;
 }
 
-void wb__find_sliced(const wb__attempt *a, const wb__ir *ir, const int *uses, bool *sliced)
+void wb__find_sliced(const wb__attempt *a, const wb__rewrite *w)
 {
+    const wb__ir *ir = w->from;
     reading r = {0};
-    int *n = wb__alloc_zero((size_t)ir->n + 1, sizeof *n);
-    int64_t *covered = wb__alloc_zero((size_t)ir->n + 1, sizeof *covered);
-    const bool good = n && covered && read(ir, uses, &r);
+    wb__slices *slices = wb__alloc_zero((size_t)ir->n + 1, sizeof *slices);
+    const bool good = slices && read(ir, false, &r);
     for (int i = 0; good && i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
-        if (v->op != WB__OP_slice || !uses[i]) continue;
-        const int x = ir->inputs[v->in];
-        if (ir->value[x].op != WB__OP_matmul || !cuts_columns(ir, v, &ir->value[x]) ||
-            !is_read_in_place(&r, i, uses[i]))
-            continue;
-        n[x]++;
-        covered[x] += v->size;
+        if (v->op == WB__OP_slice && v->uses && wb__ir_in(ir, v, 0)->op == WB__OP_matmul &&
+            cuts_columns(ir, v, wb__ir_in(ir, v, 0)) && is_read_in_place(&r, i, v->uses))
+            wb__slices_add(slices, ir, i);
     }
     for (int x = 0; good && x < ir->n; x++)
-        sliced[x] = n[x] && n[x] == uses[x] && n[x] <= MOST_SLICES &&
-                    covered[x] <= ir->value[x].size && is_fast(a, ir, &ir->value[x]);
+        w->of[x].gone = wb__slices_are_all(&slices[x], &ir->value[x]) &&
+                        slices[x].n <= MOST_SLICES && is_fast(a, ir, &ir->value[x]);
     reading_free(&r);
-    wb__free(n);
-    wb__free(covered);
+    wb__free(slices);
 }
 
-int wb__slice_product(const wb__ir *from, wb__ir *to, int i, const int *map)
+int wb__slice_product(const wb__rewrite *w, int i)
 {
+    const wb__ir *from = w->from;
+    wb__ir *to = w->to;
     const wb__value *v = &from->value[i], *x = wb__ir_in(from, v, 0);
     const int64_t *cut = from->attrs + v->attr, *transposed = from->attrs + x->attr;
-    const int last = x->ndim - 1, b = map[from->inputs[x->in + 1]];
+    const int last = x->ndim - 1, b = w->of[from->inputs[x->in + 1]].to;
+    if (!w->of[from->inputs[v->in]].gone) return -1;
     if (to->failed) return 0;
     const int ndim = to->value[b].ndim, axis = ndim - 1 - (transposed[1] != 0);
     int64_t dims[WB_MAX_DIMS], attrs[2 * WB_MAX_DIMS];
@@ -139,7 +138,7 @@ int wb__slice_product(const wb__ir *from, wb__ir *to, int i, const int *map)
         attrs[ndim + d] = d == axis ? cut[x->ndim + last] : 1;
     }
     dims[axis] = v->dims[last];
-    const int in[2] = {map[from->inputs[x->in]],
+    const int in[2] = {w->of[from->inputs[x->in]].to,
                        wb__ir_move(to, WB__OP_slice, b, ndim, dims, 2 * ndim, attrs)};
     wb__value part = *x;
     memcpy(part.dims, v->dims, sizeof part.dims);
@@ -173,7 +172,7 @@ bool wb__products_choose(const wb__attempt *a, const wb__values *s, wb__patterns
 {
     reading r = {0};
     bool *read_by_product = wb__alloc_zero((size_t)s->ir.n + 1, sizeof *read_by_product);
-    const bool good = read_by_product && read(&s->ir, NULL, &r);
+    const bool good = read_by_product && read(&s->ir, true, &r);
     if (good) note_fused(s, p, read_by_product);
     for (int i = 0; good && i < p->n; i++) {
         wb__product *d = &p->product[i];

@@ -105,18 +105,41 @@ static inline bool wb__is_free_source(const wb__values *s, int x)
     return wb__ops[wb__value_at(s, x)->op].class == WB__SOURCE && !s->needed[x];
 }
 
-/* variance.c.  If value i of `from`, or the value that it reshapes, is a sum of (x - mean)^2 that a
- * GPU computes in one pass over x, adds it to `to` in this form and returns its index there; else
- * returns -1.  `map` has the indices, in `to`, of the values before i. */
-int wb__one_pass_variance(const wb__ir *from, wb__ir *to, int i, const int *map);
-/* Sets variance_of[s], where s is the sum of x, to the index of the sum of (x - mean)^2; elsewhere
- * to -1. */
-void wb__find_variances(const wb__ir *ir, int *variance_of);
+/* A rebuild of the values, of which `uses` are known, with rules (values.c).  A rule adds what
+ * replaces value i of `from` to `to` and returns its index there; -1: it does not suit value i. */
+typedef struct {
+    const wb__ir *from;
+    wb__ir *to;
+    struct {
+        int to;             /* its index in `to` */
+        int variance;       /* of a sum of x: index of the sum of (x - mean)^2; else 0 */
+        int shape;          /* of a matrix (find_shapes): index of a reshape; else at most 0 */
+        bool gone;          /* only slices read the value, and rules replace these */
+    } *of;                  /* each value of `from` */
+} wb__rewrite;
+
+/* The slices of a value: how many read it, and their elements. */
+typedef struct { int n; int64_t size; } wb__slices;
+static inline void wb__slices_add(wb__slices *of, const wb__ir *ir, int slice)
+{
+    of[ir->inputs[ir->value[slice].in]].n++;
+    of[ir->inputs[ir->value[slice].in]].size += ir->value[slice].size;
+}
+/* Whether the slices are all that reads v, and compute no element twice. */
+static inline bool wb__slices_are_all(const wb__slices *s, const wb__value *v)
+{
+    return s->n && s->n == v->uses && s->size <= v->size;
+}
+
+int wb__one_pass_variance(const wb__rewrite *w, int i);     /* variance.c */
+int wb__fill_gap(const wb__rewrite *w, int i);              /* gaps.c */
+int wb__slice_product(const wb__rewrite *w, int i);         /* products.c */
+/* These set `variance`; and `gone` of small products of which only slices along the last axis are
+ * read. */
+void wb__find_variances(const wb__rewrite *w);
+void wb__find_sliced(const wb__attempt *a, const wb__rewrite *w);
 /* Adds the sums of value i, so that the kernel that computes the sum of x also computes them. */
-void wb__begin_variance(const wb__ir *from, wb__ir *to, int i, const int *map);
-/* gaps.c.  If value i of `from` is a concat with one gap, adds it to `to` with one more input,
- * zeros for the gap, and returns its index there; else returns -1. */
-int wb__fill_gap(const wb__ir *from, wb__ir *to, int i, const int *map);
+void wb__begin_variance(const wb__rewrite *w, int i);
 /* Fills s->base, s->view and s->window.  A view that strides cannot express becomes a copy with
  * memory of its own.  Where a window cannot express a view of a padded one, marks the pad as
  * `needed` and sets *again: all is to be found again.  False: out of memory. */
@@ -186,12 +209,7 @@ typedef struct {
     wb__match *of;           /* of each value */
 } wb__patterns;
 
-/* products.c: small matrix products, which the fused kernels that read them compute.
- * wb__find_sliced is part of the values stage.  Sets sliced[x] for such products x of which only
- * slices along the last axis are read: each slice becomes a product of its own. */
-void wb__find_sliced(const wb__attempt *a, const wb__ir *ir, const int *uses, bool *sliced);
-/* Returns value i of `from`, a slice of a sliced product, as a product in `to`. */
-int wb__slice_product(const wb__ir *from, wb__ir *to, int i, const int *map);
+/* products.c: small matrix products, which the fused kernels that read them compute. */
 /* Sets in_reader of the products that fused kernels compute.  False: out of memory. */
 bool wb__products_choose(const wb__attempt *a, const wb__values *s, wb__patterns *p);
 

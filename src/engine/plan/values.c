@@ -6,23 +6,15 @@
 
 /* ---- roots and uses -------------------------------------------------------------------------- */
 
-static void count_roots(const wb__request *r, const wb__values *s, int *uses)
+/* Sets `uses` of each value: as a result, as a written value, and as an input of used values. */
+static void count_uses(const wb__request *r, wb__values *s)
 {
-    for (int i = 0; i < r->n_results; i++) uses[wb__root(s, r->results[i])]++;
-    for (int i = 0; i < r->n_writes; i++) uses[wb__root(s, r->writes[i])]++;
-}
-
-/* Sets uses[i] to the number of uses of value i: as a result, as a written value, and as an input
- * of used values. */
-static void count_uses(const wb__request *r, const wb__values *s, int *uses)
-{
-    const wb__ir *ir = &s->ir;
-    memset(uses, 0, (size_t)ir->n * sizeof *uses);
-    count_roots(r, s, uses);
-    for (int i = ir->n - 1; i >= 0; i--) {
-        const wb__value *v = &ir->value[i];
-        for (int j = 0; uses[i] && j < v->n_in; j++) uses[ir->inputs[v->in + j]]++;
-    }
+    wb__value *all = s->ir.value;
+    for (int i = 0; i < s->ir.n; i++) all[i].uses = 0;
+    for (int i = 0; i < r->n_results; i++) all[wb__root(s, r->results[i])].uses++;
+    for (int i = 0; i < r->n_writes; i++) all[wb__root(s, r->writes[i])].uses++;
+    for (int i = s->ir.n - 1; i >= 0; i--)
+        for (int j = 0; all[i].uses && j < all[i].n_in; j++) wb__ir_in(&s->ir, &all[i], j)->uses++;
 }
 
 /* ---- slices ---------------------------------------------------------------------------------- */
@@ -42,105 +34,112 @@ static int slice_of(wb__ir *to, int x, const wb__value *s, const int64_t *attr)
     return wb__ir_move(to, WB__OP_slice, x, p->ndim, dims, 2 * p->ndim, attrs);
 }
 
-/* Copies value i to `to` and returns its index there.  If value i is slice(f(a, b)) and only slices
- * of f(a, b) are read, makes f(slice(a), slice(b)) instead. */
-static int copy(const wb__ir *from, wb__ir *to, int i, const int *map, const bool *only_sliced)
+static int push_slice(const wb__rewrite *w, int i)
 {
-    const wb__value *v = &from->value[i];
-    int few[8], *in = v->n_in <= 8 ? few : wb__alloc((size_t)v->n_in * sizeof *in), made = 0;
-    if (!in) {
-        to->failed = true;
-        return 0;
-    }
-    for (int j = 0; j < v->n_in; j++) in[j] = map[from->inputs[v->in + j]];
-    if (v->op == WB__OP_slice && only_sliced[from->inputs[v->in]]) {
-        const wb__value *e = wb__ir_in(from, v, 0);
-        wb__value inner = *e;
-        memcpy(inner.dims, v->dims, sizeof inner.dims);
-        for (int j = 0; j < e->n_in; j++)
-            few[j] = slice_of(to, map[from->inputs[e->in + j]], v, from->attrs + v->attr);
-        made = wb__ir_make(to, inner, e->n_in, few, 0, NULL);
-    } else {
-        made = wb__ir_make(to, *v, v->n_in, in, v->n_attr, from->attrs + v->attr);
-    }
-    if (in != few) wb__free(in);
-    return made;
+    const wb__value *v = &w->from->value[i], *f = wb__ir_in(w->from, v, 0);
+    int in[3];
+    if (!w->of[w->from->inputs[v->in]].gone) return -1;
+    wb__value made = *f;
+    memcpy(made.dims, v->dims, sizeof made.dims);
+    for (int j = 0; j < f->n_in; j++)
+        in[j] = slice_of(w->to, w->of[w->from->inputs[f->in + j]].to, v, w->from->attrs + v->attr);
+    return wb__ir_make(w->to, made, f->n_in, in, 0, NULL);
 }
 
-static bool find_only_sliced(const wb__ir *ir, const int *uses, bool *only_sliced)
+/* Marks the elementwise values that only slices read, which push_slice replaces. */
+static bool find_only_sliced(const wb__rewrite *w)
 {
+    const wb__ir *ir = w->from;
     bool any = false;
-    int *slices = wb__alloc_zero((size_t)ir->n + 1, sizeof *slices);
-    int64_t *covered = wb__alloc_zero((size_t)ir->n + 1, sizeof *covered);
-    for (int i = 0; slices && covered && i < ir->n; i++) {
+    wb__slices *slices = wb__alloc_zero((size_t)ir->n + 1, sizeof *slices);
+    for (int i = 0; slices && i < ir->n; i++)
+        if (ir->value[i].op == WB__OP_slice && ir->value[i].uses) wb__slices_add(slices, ir, i);
+    for (int i = 0; slices && i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
-        if (v->op != WB__OP_slice || !uses[i]) continue;
-        slices[ir->inputs[v->in]]++;
-        covered[ir->inputs[v->in]] += v->size;
-    }
-    for (int i = 0; slices && covered && i < ir->n; i++) {
-        const wb__value *v = &ir->value[i];
-        /* slices of one element each, for which `covered` equals `slices`, are not pushed */
-        only_sliced[i] = slices[i] && slices[i] == uses[i] && covered[i] <= v->size &&
-                         covered[i] > slices[i] && wb__is_elementwise((wb__op)v->op);
-        any |= only_sliced[i];
+        /* slices of one element each are not pushed */
+        w->of[i].gone = wb__slices_are_all(&slices[i], v) && slices[i].size > slices[i].n &&
+                        wb__is_elementwise((wb__op)v->op);
+        any |= w->of[i].gone;
     }
     wb__free(slices);
-    wb__free(covered);
     return any;
 }
 
 /* ---- sums of a product's rows ---------------------------------------------------------------- */
 
-/* Sets shape[x], for a matrix x that a library step computes, to a reshape of x that an elementwise
- * value reads, if none reads x itself; elsewhere to -1. */
-static void find_shapes(const wb__ir *ir, const int *uses, int *shape)
+/* Sets `shape` of a matrix that a library step computes: to a reshape of it that an elementwise
+ * value reads, if none reads the matrix itself. */
+static void find_shapes(const wb__rewrite *w)
 {
-    enum { DIRECTLY = -2 };
-    for (int i = 0; i < ir->n; i++) shape[i] = -1;
+    enum { DIRECTLY = -1 };
+    const wb__ir *ir = w->from;
     for (int i = 0; i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
-        for (int j = 0; j < v->n_in && uses[i] && wb__is_elementwise((wb__op)v->op); j++) {
+        for (int j = 0; j < v->n_in && v->uses && wb__is_elementwise((wb__op)v->op); j++) {
             const int in = ir->inputs[v->in + j];
             const wb__value *p = &ir->value[in];
             const bool reshaped = p->op == WB__OP_reshape;
             const int x = reshaped ? ir->inputs[p->in] : in;
             if (wb__ops[ir->value[x].op].class != WB__LIBRARY || ir->value[x].ndim != 2) continue;
-            if (!reshaped) shape[x] = DIRECTLY;
-            else if (shape[x] == -1) shape[x] = in;
+            if (!reshaped) w->of[x].shape = DIRECTLY;
+            else if (!w->of[x].shape) w->of[x].shape = in;
         }
     }
 }
 
-/* A kernel that reads a reshape of the matrix x cannot sum the rows of x itself.  If value i is
- * such a sum, makes it a sum over the reshape and returns its index in `to`; else returns -1. */
-static int sum_in_shape(const wb__ir *from, wb__ir *to, int i, const int *map, const int *shape)
+/* A kernel that reads a reshape of the matrix x cannot sum the rows of x itself. */
+static int sum_in_shape(const wb__rewrite *w, int i)
 {
+    const wb__ir *from = w->from;
     const wb__value *v = &from->value[i];
-    if (v->op != WB__OP_sum || from->attrs[v->attr] != 1) return -1;
     const int x = from->inputs[v->in];
-    if (shape[x] < 0 || from->value[x].ndim != 2) return -1;
-    const wb__value *r = &from->value[shape[x]];
+    if (from->attrs[v->attr] != 1 || w->of[x].shape <= 0 || from->value[x].ndim != 2) return -1;
+    const wb__value *r = &from->value[w->of[x].shape];
     if (r->dims[r->ndim - 1] != from->value[x].dims[1]) return -1;
-    const int reshaped = wb__ir_move(to, WB__OP_reshape, map[x], r->ndim, r->dims, 0, NULL);
-    const int sum = wb__ir_reduce(to, WB__OP_sum, reshaped, (1u << (r->ndim - 1)) - 1);
-    return wb__ir_move(to, WB__OP_reshape, sum, v->ndim, v->dims, 0, NULL);
+    const int reshaped = wb__ir_move(w->to, WB__OP_reshape, w->of[x].to, r->ndim, r->dims, 0,
+                                      NULL);
+    const int sum = wb__ir_reduce(w->to, WB__OP_sum, reshaped, (1u << (r->ndim - 1)) - 1);
+    return wb__ir_move(w->to, WB__OP_reshape, sum, v->ndim, v->dims, 0, NULL);
 }
 
-/* What rebuild changes: nothing; slices move in front of elementwise values; where launches are
- * dear, values are read once for several sums (sum_in_shape, variance.c), slices of small products
- * become products (products.c), and concats have no gaps (gaps.c). */
-typedef enum { DROP, PUSH, JOIN } change;
+/* ---- rules ----------------------------------------------------------------------------------- */
 
-static int joined(const wb__ir *from, wb__ir *to, int i, const int *map, const int *shape,
-                  const bool *sliced)
+/* A rebuild only drops what is not used, or also applies the rules that push slices, or those that
+ * join kernels where launches are dear.  The first rule that suits a value replaces it. */
+typedef enum { DROP, PUSH, JOIN } change;
+static const struct {
+    change when;
+    wb__op op;
+    int (*make)(const wb__rewrite *w, int i);
+} rules[] = {
+    /* slice(f(a, b)) -> f(slice(a), slice(b)), if only slices read the elementwise f(a, b) */
+    {PUSH, WB__OP_slice, push_slice},
+    /* columns of a·b -> a·(columns of b), if only such slices read a·b and readers compute it */
+    {JOIN, WB__OP_slice, wb__slice_product},
+    /* a concat of several inputs that leave one gap -> the concat with zeros as one more input */
+    {JOIN, WB__OP_concat, wb__fill_gap},
+    /* sum (x - mean)^2 -> sum d^2 - (sum d)^2 / n, where d = x - the first x; or its reshape */
+    {JOIN, WB__OP_sum, wb__one_pass_variance},
+    {JOIN, WB__OP_reshape, wb__one_pass_variance},
+    /* sum of the rows of a matrix -> sum of a reshape of it, if others read this reshape alone */
+    {JOIN, WB__OP_sum, sum_in_shape},
+};
+
+static int rewrite(change what, const wb__rewrite *w, int i)
 {
-    const wb__value *v = &from->value[i];
-    if (v->op == WB__OP_slice && sliced[from->inputs[v->in]])
-        return wb__slice_product(from, to, i, map);
-    if (v->op == WB__OP_concat) return wb__fill_gap(from, to, i, map);
-    const int made = wb__one_pass_variance(from, to, i, map);
-    return made >= 0 ? made : sum_in_shape(from, to, i, map, shape);
+    const wb__value *v = &w->from->value[i];
+    int few[8], *in = few, made = -1;
+    for (size_t k = 0; k < WB__COUNT(rules) && made < 0; k++)
+        if (rules[k].when == what && rules[k].op == (wb__op)v->op) made = rules[k].make(w, i);
+    if (made >= 0) return made;
+    if (v->n_in > 8 && !(in = wb__alloc((size_t)v->n_in * sizeof *in))) {
+        w->to->failed = true;
+        return 0;
+    }
+    for (int j = 0; j < v->n_in; j++) in[j] = w->of[w->from->inputs[v->in + j]].to;
+    made = wb__ir_make(w->to, *v, v->n_in, in, v->n_attr, w->from->attrs + v->attr);
+    if (in != few) wb__free(in);
+    return made;
 }
 
 /* Copies the used values to a new array, with one kind of change.  *more: a slice was moved, and
@@ -148,41 +147,28 @@ static int joined(const wb__ir *from, wb__ir *to, int i, const int *map, const i
 static bool rebuild(const wb__attempt *a, wb__values *s, change what, bool *more)
 {
     const wb__request *r = a->request;
-    wb__ir old = s->ir, new = {0};
-    size_t n = (size_t)old.n + 1;
-    int *uses = wb__alloc(n * sizeof *uses), *map = wb__alloc_zero(n, sizeof *map);
-    bool *only_sliced = wb__alloc_zero(n, sizeof *only_sliced);
-    bool *sliced = wb__alloc_zero(n, sizeof *sliced);
-    int *variance_of = wb__alloc(n * sizeof *variance_of), *shape = wb__alloc(n * sizeof *shape);
-    const bool good = uses && map && only_sliced && sliced && variance_of && shape;
+    count_uses(r, s);
+    wb__ir old = s->ir, new = {.joins = old.joins || what == JOIN};
+    const wb__rewrite w = {&old, &new, wb__alloc_zero((size_t)old.n + 1, sizeof *w.of)};
     *more = false;
-    new.joins = old.joins || what == JOIN;
-    if (good) {
-        count_uses(r, s, uses);
-        if (what == PUSH) *more = find_only_sliced(&old, uses, only_sliced);
+    if (w.of) {
+        if (what == PUSH) *more = find_only_sliced(&w);
         if (what == JOIN) {
-            wb__find_sliced(a, &old, uses, sliced);
-            wb__find_variances(&old, variance_of);
-            find_shapes(&old, uses, shape);
+            wb__find_sliced(a, &w);
+            wb__find_variances(&w);
+            find_shapes(&w);
         }
         for (int i = 0; i < old.n && !new.failed; i++) {
-            if (!uses[i] || only_sliced[i] || sliced[i]) continue;
-            map[i] = what == JOIN ? joined(&old, &new, i, map, shape, sliced) : -1;
-            if (map[i] < 0) map[i] = copy(&old, &new, i, map, only_sliced);
-            if (what == JOIN && variance_of[i] >= 0)
-                wb__begin_variance(&old, &new, variance_of[i], map);
+            if (!old.value[i].uses || w.of[i].gone) continue;
+            w.of[i].to = rewrite(what, &w, i);
+            if (w.of[i].variance) wb__begin_variance(&w, w.of[i].variance);
         }
-        for (int i = 0; i < r->order.n; i++) s->of[i] = map[s->of[i]];
+        for (int i = 0; i < r->order.n; i++) s->of[i] = w.of[s->of[i]].to;
         s->ir = new;
         wb__ir_free(&old);
     }
-    wb__free(uses);
-    wb__free(map);
-    wb__free(only_sliced);
-    wb__free(sliced);
-    wb__free(variance_of);
-    wb__free(shape);
-    return good && !s->ir.failed;
+    wb__free(w.of);
+    return w.of && !s->ir.failed;
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
@@ -233,32 +219,25 @@ static bool choose_for_convs(wb__ir *ir)
 static bool choose_bthd(wb__ir *ir)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
-    int *swaps = wb__alloc_zero((size_t)ir->n + 1, sizeof *swaps);
-    int *reads = wb__alloc_zero((size_t)ir->n + 1, sizeof *reads);
-    if (!swaps || !reads) {
-        wb__free(swaps);
-        wb__free(reads);
-        return false;
-    }
-    for (int i = 0; i < ir->n; i++) {
+    struct { int swaps, others; } *reads = wb__alloc_zero((size_t)ir->n + 1, sizeof *reads);
+    for (int i = 0; reads && i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
         if (v->op == WB__OP_permute && v->ndim == 4 &&
             !memcmp(ir->attrs + v->attr, swap, sizeof swap))
-            swaps[ir->inputs[v->in]]++;
+            reads[ir->inputs[v->in]].swaps++;
         for (int j = 0; wb__is_step((wb__op)v->op, WB__STEP_ATTENTION) && j < v->n_in; j++)
-            reads[ir->inputs[v->in + j]]++;
+            reads[ir->inputs[v->in + j]].others++;
     }
-    for (int i = 0; i < ir->n; i++) {
+    for (int i = 0; reads && i < ir->n; i++) {
         wb__value *v = &ir->value[i];
         if (wb__is_step((wb__op)v->op, WB__STEP_ATTENTION) ? v->op == WB__OP_attention_lse
                                                            : v->op != WB__OP_matmul)
             continue;
-        const int others = v->op == WB__OP_matmul ? 0 : reads[i];
-        if (swaps[i] && swaps[i] + others == v->uses) v->layout = WB__BTHD;
+        const int others = v->op == WB__OP_matmul ? 0 : reads[i].others;
+        if (reads[i].swaps && reads[i].swaps + others == v->uses) v->layout = WB__BTHD;
     }
-    wb__free(swaps);
     wb__free(reads);
-    return true;
+    return reads;
 }
 
 /* ---- values that are read from memory -------------------------------------------------------- */
@@ -292,7 +271,6 @@ void wb__values_free(wb__values *s)
 
 bool wb__values_make(const wb__attempt *a, wb__values *s)
 {
-    const wb__request *r = a->request;
     bool more = true;
     if (!wb__import(a, s)) return false;
     for (int pass = 0; pass < 4 && more; pass++)
@@ -300,18 +278,12 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     if (a->device->backend->dear_launches && !rebuild(a, s, JOIN, &more)) return false;
     if (!rebuild(a, s, DROP, &more)) return false;
     const size_t n = (size_t)s->ir.n + 1;
-    int *uses = wb__alloc(n * sizeof *uses);
     s->needed = wb__alloc_zero(n, sizeof *s->needed);
     s->base = wb__alloc(n * sizeof *s->base);
     s->view = wb__alloc(n * sizeof *s->view);
     s->window = wb__alloc(n * sizeof *s->window);
-    const bool good = uses && s->needed && s->base && s->view && s->window;
-    if (good) {
-        count_uses(r, s, uses);
-        for (int i = 0; i < s->ir.n; i++) s->ir.value[i].uses = uses[i];
-    }
-    wb__free(uses);
-    if (!good) return false;
+    if (!s->needed || !s->base || !s->view || !s->window) return false;
+    count_uses(a->request, s);
     choose_layouts(a, &s->ir);
     if (a->device->backend->dear_launches && !choose_for_convs(&s->ir)) return false;
     if (!choose_bthd(&s->ir)) return false;

@@ -83,51 +83,46 @@ static int first_of(wb__ir *ir, int x, unsigned mask)
 }
 
 /* Adds the sums of d and of d^2 to `to`. */
-static void add_sums(wb__ir *to, const spread *s, unsigned mask, const int *map, int sums[2])
+static void add_sums(const wb__rewrite *w, const spread *s, unsigned mask, int sums[2])
 {
-    const int first = first_of(to, map[s->stored], mask);
-    const int d = wb__ir_elementwise(to, WB__OP_sub, map[s->x], first);
+    wb__ir *to = w->to;
+    const int first = first_of(to, w->of[s->stored].to, mask);
+    const int d = wb__ir_elementwise(to, WB__OP_sub, w->of[s->x].to, first);
     sums[0] = wb__ir_reduce(to, WB__OP_sum, d, mask);
     sums[1] = wb__ir_reduce(to, WB__OP_sum, wb__ir_elementwise(to, WB__OP_square, d, -1), mask);
 }
 
-void wb__find_variances(const wb__ir *ir, int *variance_of)
+void wb__find_variances(const wb__rewrite *w)
 {
     spread s;
-    for (int i = 0; i < ir->n; i++) variance_of[i] = -1;
-    for (int i = 0; i < ir->n; i++)
-        if (is_spread(ir, &ir->value[i], &s)) variance_of[s.sum] = i;
+    for (int i = 0; i < w->from->n; i++)
+        if (is_spread(w->from, &w->from->value[i], &s)) w->of[s.sum].variance = i;
 }
 
-void wb__begin_variance(const wb__ir *from, wb__ir *to, int i, const int *map)
+void wb__begin_variance(const wb__rewrite *w, int i)
 {
     int sums[2];
     spread s;
-    const wb__value *v = &from->value[i];
-    if (is_spread(from, v, &s))
-        add_sums(to, &s, (unsigned)from->attrs[v->attr], map, sums);
-}
-
-/* Returns `sum` with the dimensions of v, a reshape of it or the sum itself. */
-static int as_shaped(wb__ir *ir, int sum, const wb__value *v)
-{
-    return wb__ir_move(ir, WB__OP_reshape, sum, v->ndim, v->dims, 0, NULL);
+    const wb__value *v = &w->from->value[i];
+    if (is_spread(w->from, v, &s)) add_sums(w, &s, (unsigned)w->from->attrs[v->attr], sums);
 }
 
 /* The sums are reshaped, and not the result, so that each of its readers can compute it again. */
-int wb__one_pass_variance(const wb__ir *from, wb__ir *to, int i, const int *map)
+int wb__one_pass_variance(const wb__rewrite *w, int i)
 {
+    const wb__ir *from = w->from;
+    wb__ir *to = w->to;
     int sums[2];
     spread s;
     const wb__value *v = &from->value[i];
     const wb__value *two_pass = v->op == WB__OP_reshape ? wb__ir_in(from, v, 0) : v;
     if (!is_spread(from, two_pass, &s)) return -1;
     const double share = (double)two_pass->size / (double)from->value[s.x].size;
-    add_sums(to, &s, (unsigned)from->attrs[two_pass->attr], map, sums);
-    for (int k = 0; k < 2; k++) sums[k] = as_shaped(to, sums[k], v);
+    add_sums(w, &s, (unsigned)from->attrs[two_pass->attr], sums);
+    for (int k = 0; k < 2; k++)
+        sums[k] = wb__ir_move(to, WB__OP_reshape, sums[k], v->ndim, v->dims, 0, NULL);
     /* (sum d / n) sum d is finite if sum d^2 is; (sum d)^2 need not be. */
-    const int mean =
-        wb__ir_elementwise(to, WB__OP_mul, sums[0], wb__ir_literal(to, share, WB_F32));
+    const int mean = wb__ir_elementwise(to, WB__OP_mul, sums[0], wb__ir_literal(to, share, WB_F32));
     const int less = wb__ir_elementwise(to, WB__OP_mul, mean, sums[0]);
     return wb__ir_elementwise(to, WB__OP_maximum,
                               wb__ir_elementwise(to, WB__OP_sub, sums[1], less),
