@@ -30,7 +30,7 @@ static wb_layer *weights(double megabytes)
 {
     int n = (int)sqrt(megabytes * 1e6 / 4 / LAYERS);
     wb_layer *layers[LAYERS];
-    for (int i = 0; i < LAYERS; i++) layers[i] = wb_Dense(n, n, wb_relu, .no_bias = true);
+    for (int i = 0; i < LAYERS; i++) layers[i] = wb_Dense(n, n, wb_relu, .bias = false);
     return wb_Chain_array(LAYERS, layers);
 }
 

@@ -52,7 +52,7 @@ static wb_layer *gpt(const sizes *s)
         wb_Parallel(wb_add, wb_Embedding(s->classes, s->width), places)};
     for (int i = 0; i < s->blocks; i++) layers[i + 1] = block(s);
     layers[s->blocks + 1] = wb_LayerNorm({s->width});
-    layers[s->blocks + 2] = wb_Dense(s->width, s->classes, .no_bias = true);
+    layers[s->blocks + 2] = wb_Dense(s->width, s->classes, .bias = false);
     wb_layer *model = wb_Chain_array(s->blocks + 3, layers);
     snprintf(head, sizeof head, "layers.%d.weight", s->blocks + 2);
     if (!model || (s->tied && wb_tie(model, head, "layers.0.layers.0.weight"))) return NULL;

@@ -45,8 +45,8 @@ static wb_tensor *halve(wb_tensor *x)
 static wb_layer *residual(int64_t in, int64_t out, int64_t stride)
 {
     wb_layer *way =
-        wb_Chain(wb_Conv(in, out, {3, 3}, .stride = {stride, stride}, .pad = {1}, .no_bias = true),
-                 wb_BatchNorm(out, wb_relu), wb_Conv(out, out, {3, 3}, .pad = {1}, .no_bias = true),
+        wb_Chain(wb_Conv(in, out, {3, 3}, .stride = {stride, stride}, .pad = {1}, .bias = false),
+                 wb_BatchNorm(out, wb_relu), wb_Conv(out, out, {3, 3}, .pad = {1}, .bias = false),
                  wb_BatchNorm(out));
     wb_layer *shortcut =
         stride == 1 ? wb_layer_from_function(wb_identity) : wb_function_layer("halve", halve);
@@ -57,7 +57,7 @@ static wb_layer *resnet20(void)
 {
     wb_layer *layers[16];
     int n = 0;
-    layers[n++] = wb_Conv(3, 16, {3, 3}, .pad = {1}, .no_bias = true);
+    layers[n++] = wb_Conv(3, 16, {3, 3}, .pad = {1}, .bias = false);
     layers[n++] = wb_BatchNorm(16, wb_relu);
     for (int64_t stage = 0, in = 16; stage < 3; stage++)
         for (int block = 0; block < 3; block++) {
@@ -77,13 +77,13 @@ static wb_layer *bottleneck(int64_t in, int64_t width, int64_t stride)
 {
     int64_t out = 4 * width;
     wb_layer *way = wb_Chain(
-        wb_Conv(in, width, {1, 1}, .no_bias = true), wb_BatchNorm(width, wb_relu),
-        wb_Conv(width, width, {3, 3}, .stride = {stride, stride}, .pad = {1}, .no_bias = true),
-        wb_BatchNorm(width, wb_relu), wb_Conv(width, out, {1, 1}, .no_bias = true),
+        wb_Conv(in, width, {1, 1}, .bias = false), wb_BatchNorm(width, wb_relu),
+        wb_Conv(width, width, {3, 3}, .stride = {stride, stride}, .pad = {1}, .bias = false),
+        wb_BatchNorm(width, wb_relu), wb_Conv(width, out, {1, 1}, .bias = false),
         wb_BatchNorm(out));
     wb_layer *shortcut =
         in == out ? wb_layer_from_function(wb_identity)
-                  : wb_Chain(wb_Conv(in, out, {1, 1}, .stride = {stride, stride}, .no_bias = true),
+                  : wb_Chain(wb_Conv(in, out, {1, 1}, .stride = {stride, stride}, .bias = false),
                              wb_BatchNorm(out));
     return wb_Chain(wb_Parallel(wb_add, way, shortcut), wb_relu);
 }
@@ -93,7 +93,7 @@ static wb_layer *resnet50(void)
     static const int blocks[4] = {3, 4, 6, 3};
     wb_layer *layers[22];
     int n = 0;
-    layers[n++] = wb_Conv(3, 64, {7, 7}, .stride = {2, 2}, .pad = {3}, .no_bias = true);
+    layers[n++] = wb_Conv(3, 64, {7, 7}, .stride = {2, 2}, .pad = {3}, .bias = false);
     layers[n++] = wb_BatchNorm(64, wb_relu);
     layers[n++] = wb_MaxPool({3, 3}, .stride = {2, 2}, .pad = {1});
     int64_t in = 64;
@@ -140,7 +140,7 @@ static wb_layer *transformer(int blocks, int64_t heads, int64_t width, int64_t l
     for (int i = 0; i < blocks; i++) layers[n++] = transformer_block(width, heads);
     layers[n++] = wb_LayerNorm({width});
     snprintf(head, sizeof head, "layers.%d.weight", n);
-    layers[n++] = wb_Dense(width, words, .no_bias = true);
+    layers[n++] = wb_Dense(width, words, .bias = false);
     wb_layer *model = wb_Chain_array(n, layers);
     return model && wb_tie(model, head, "layers.0.layers.0.weight") ? NULL : model;
 }

@@ -32,7 +32,7 @@ function(weber_add_mpi wrapper suffix)
     endif()
     set(target weber_mpi${suffix})
     string(REPLACE "_" "-" name "weber_mpi${suffix}")
-    add_library(${target} SHARED src/dist/mpi/mpi.c)
+    add_library(${target} SHARED src/dist/mpi/mpi.c src/base/os_posix_thread.c)
     version_symbols(${target})
     keep_loaded(${target})
     # For programs of this project that call MPI themselves.

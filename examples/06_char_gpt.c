@@ -122,7 +122,7 @@ static wb_layer *gpt(int64_t classes, int64_t context, int64_t width, int64_t he
         layers[n++] = wb_named(name, block(width, heads));
     }
     layers[n++] = wb_named("norm", wb_LayerNorm({width}));
-    layers[n++] = wb_named("head", wb_Dense(width, classes, .no_bias = true));
+    layers[n++] = wb_named("head", wb_Dense(width, classes, .bias = false));
     wb_layer *model = wb_Chain_array(n, layers);
     if (model && wb_tie(model, "layers.head.weight", "layers.embed.layers.0.weight")) return NULL;
     return model;

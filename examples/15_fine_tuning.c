@@ -16,7 +16,7 @@
  * Tested with: {shared}/mnist-t10k
  * Prints:
  *   digits 0 to 4: 4103 images; held out 9... % right
- *   encoder.safetensors: 71_296 parameters, 285 KiB
+ *   encoder.safetensors: 71_296 parameters, 286 KiB
  *   digits 5 to 9: 25 images, 5 of each; 964 are held out
  *   from random weights     71_621 trained   ... % right
  *   head alone                 325 trained   ... % right

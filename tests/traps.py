@@ -19,7 +19,7 @@ C = [  # must fail, must compile
     ("wb_LayerNorm(3, wb_relu);", "wb_LayerNorm({3}); wb_LayerNorm({3, 4}, wb_relu, .eps = 0.0);"),
     ("wb_BatchNorm(3, wb_relu, 0.1);", "wb_BatchNorm(3, wb_relu, .momentum = 0.0);"),
     ("wb_BatchNorm(3, 0.1);", "wb_BatchNorm(3);"),
-    ("wb_Dense(3, 4, wb_relu, true);", "wb_Dense(3, 4, wb_relu, .no_bias = true);"),
+    ("wb_Dense(3, 4, wb_relu, true);", "wb_Dense(3, 4, wb_relu, .bias = false);"),
     ("wb_Embedding(3, 4, wb_init_ones);", "wb_Embedding(3, 4, .init = wb_init_ones);"),
     ("wb_MultiHeadAttention(8, 2, true);", "wb_MultiHeadAttention(8, 2, .causal = true);"),
     ("wb_GRU(3, 4, wb_tanh, true);", "wb_GRU(3, 4, .last = true);"),
@@ -39,6 +39,7 @@ C = [  # must fail, must compile
     ("wb_save(p, m, WB_NAMES_TORCH);", "wb_save(p, m, .names = WB_NAMES_TORCH);"),
     ("wb_train(f, m, l, s, 5, true);", "wb_train(f, m, l, s, 5); wb_train(f, m, l, s, .epochs = 5, .progress = true);"),
     ("wb_setup(r, m, WB_F16, true);", "wb_setup(r, m); wb_setup(r, m, .mixed = WB_F16);"),
+    ("wb_AdamW(.eps = 1e-7, 0.1);", "wb_AdamW(0.1, .eps = 1e-7); wb_Adam(.eta = 0.1, .rho = WB_DEFAULT);"),
     ("wb_Adam(0.1, 0.9, 0.99);", "wb_Adam(.eta = 0.0, .beta = {0.9, 0.0}); wb_Adam(); wb_Momentum(0.1, 0.9);"),
     ("wb_adjust(s, 0.1, 0.9, 0.99);", "wb_adjust(s, .eta = 0.0); wb_adjust(s, 0.1);"),
     ("wb_to(x, wb_cpu_device(), WB_F16, 1);", "wb_to(x, wb_cpu_device(), .dtype = WB_F16); wb_gpu(x);"),
@@ -58,6 +59,17 @@ C = [  # must fail, must compile
     ("wb_mse(x, x, WB_SUM);", "wb_mse(x, x, .agg = WB_SUM); wb_tensor *(*g)(wb_tensor *, wb_tensor *) = wb_mse; (void)g;"),
     ("wb_huber(x, x, 0.5, WB_SUM);", "wb_huber(x, x); wb_huber(x, x, 0.5); wb_huber(x, x, 0.5, .agg = WB_SUM);"),
     ("wb_label_smoothing(x, 0.1, 0);", "wb_label_smoothing(x, 0.1); wb_label_smoothing(x, 0.1, .dims = 0);"),
+]
+# An argument by place behind one by name: clang must refuse it, gcc 12 with warnings as errors.
+BEHIND = [
+    ("wb_dataloader(d, .drop_last = true, 4);", "wb_dataloader(d, 4, .drop_last = true);"),
+    ("wb_sum(x, .axes = {1}, true);", "wb_sum(x, .axes = {1}, .keep = true);"),
+    ("wb_Dense(3, 4, .init = wb_init_ones, wb_relu);", "wb_Dense(3, 4, wb_relu, .init = wb_init_ones);"),
+]
+# The same with 0 and NULL, which gcc lets pass: then the call fails (api_forms).  clang only.
+CLANG_C = [
+    ("wb_dataloader(d, .drop_last = true, 0);", "wb_dataloader(d, .drop_last = true, .batchsize = 1);"),
+    ("wb_train(f, m, l, s, .each = NULL, NULL);", "wb_train(f, m, l, s, .each = NULL, .checkpoint = NULL);"),
 ]
 # A wrong call, a pattern that the first error of the compiler must match, and calls that compile.
 NAMED = [
@@ -172,9 +184,9 @@ def main(include, *compilers):
                     wrong += 1
                     print(f"{compiler} {by}: {lines} lines: {body}")
         for bad, good in (CXX + (CLANG_CXX if "clang" in compiler else [])
-                          if "++" in compiler else C):
+                          if "++" in compiler else C + BEHIND + CLANG_C * ("clang" in compiler)):
             looked += 1
-            if compiles(compiler, include, bad)[0]:
+            if compiles(compiler, include, bad, *["-Werror"] * ((bad, good) in BEHIND))[0]:
                 wrong += 1
                 print(f"{compiler}: compiles: {bad}")
             ok, errors = compiles(compiler, include, good, "-Wall", "-Wextra", "-Wpedantic",

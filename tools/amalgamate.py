@@ -34,7 +34,7 @@ from version import version
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = re.compile(r"^src/(cli|dist/mpi|backend/(amdgpu|cuda|gpu|metal|nccl|opencl))/"
-                      r"|/dnnl[^/]*\.c$")
+                      r"|/(dnnl[^/]*|os_[a-z]+_process)\.c$")
 SECTION = {"base/numbers/dialect.h", "base/numbers/formulas.h", "backend/cpu/transpose.h"}
 
 # Names of libc that sections use for functions of their own.

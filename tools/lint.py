@@ -10,6 +10,7 @@
   size        no C file has more than 600 lines; no line of C, Python, shell or CMake has more than
               100 columns, a tab, or blanks at its end
   words       no comment, and no docstring of Python, has a word of the list BANNED
+  systems     only src/base/os* includes the headers of an operating system, and names its errors
   locks       locks, and functions that run once, are those of base/mutex.h, which fork knows
   memory      host memory comes from wb__alloc and the functions beside it
   edges       a public function that calls one with WB__EDGE, in whatever function of the library,
@@ -82,11 +83,18 @@ MEMORY_FILES = ("src/base/alloc.c", "src/base/thread_text.c",
                 "src/engine/object.c")  # a thread's own block is needed before its first error
 RAW_LOCKS = re.compile(
     r"\b(pthread_(mutex|rwlock|spin|once|atfork|cond_(timed|clock)?wait|barrier)\w*"
-    r"|PTHREAD_(MUTEX|ONCE|RWLOCK)\w*|mtx_\w+|call_once)\b")
+    r"|PTHREAD_(MUTEX|ONCE|RWLOCK)\w*|mtx_\w+|call_once"
+    r"|wb__os_(mutex\w*|cond_wait\w*|at_fork)|WB__OS_MUTEX_INIT)\b")
+SYSTEM_HEADER = re.compile(
+    r"^\s*#\s*include\s+<((?:pthread|unistd|dlfcn|sched|fcntl|dirent|poll|netdb|signal|spawn|glob|"
+    r"termios|pwd|time|link|windows|winsock2|(?:sys|net|netinet|arpa|mach|linux)/\w+)\.h)>", re.M)
+ERROR_NUMBER = re.compile(r"\b(?:E(?:NOENT|EXIST|ISDIR|NOTDIR|IO|INTR|AGAIN|INVAL|ACCES|PIPE)|"
+                          r"ETIMEDOUT|strerror)\b")
 # libweber-mpi is a library of its own; a rank that forks has no ranks in its child.
-LOCK_FILES = ("src/base/mutex.", "src/dist/mpi/", "src/cli/")
-# A rank that another one has left waiting ends its process, as MPI_Abort does.
-END_FILES = ("src/backend/nccl/ranks.c",)
+LOCK_FILES = ("src/base/mutex.", "src/base/os", "src/dist/mpi/", "src/cli/")
+# A rank that another one has left waiting ends its process, as MPI_Abort does; a new process ends
+# if it cannot become the program.
+END_FILES = ("src/backend/nccl/ranks.c", "src/base/os_posix_process.c")
 READS_VARIABLE = re.compile(r"(?<![\w.>])((?:secure_)?getenv)\s*\(")
 # libweber-mpi, which has no access to environment.c, reads numbers of launchers
 ENVIRONMENT_FILES = ("src/base/environment.c", "src/dist/mpi/mpi.c")
@@ -259,6 +267,13 @@ class Lint:
                 self.report(name, line, "locks",
                             f"{match.group(1)}: fork does not know it; base/mutex.h has its form")
 
+    def systems(self, name, code):
+        if name.startswith("src/") and not name.startswith("src/base/os"):
+            for line, match in self.each_match(name, code, SYSTEM_HEADER):
+                self.report(name, line, "systems", f"<{match.group(1)}>: base/os.h has its form")
+            for line, match in self.each_match(name, code, ERROR_NUMBER):
+                self.report(name, line, "systems", f"{match.group(0)}: base/os.h has its form")
+
     def calm(self, name, code):
         if name.startswith("src/") and not name.startswith(("src/cli/", *END_FILES)):
             for line, match in self.each_match(name, code, EXITS):
@@ -280,6 +295,7 @@ class Lint:
             self.vendors(name, text)
             self.memory(name, code)
             self.environment(name, code)
+            self.systems(name, code)
             self.locks(name, code)
             self.calm(name, code)
         if comments is not None:

@@ -6,7 +6,7 @@ Sphinx's C domain; public_names(root) lists the names that the headers declare, 
 parser of the pages, so that tools/docs.py can compare the two.
 
 Hawkmoth reads such comments too, but not what these headers keep in macros: an option's default is
-the argument of WB_IS, and the comment of wb_conv is that of wb_conv_with.
+the third word of its row, and the comment of wb_conv is that of wb_conv_with.
 """
 import re
 import sys
@@ -26,8 +26,6 @@ UNDOCUMENTED = {
                    "  See wb_struct."],
     "WB_LAYER": ["Describes a struct of the program as a layer: WB_LAYER(T, f, field, ...).  See"
                  " wb_layer_of."],
-    "WB_DEFAULT": ["In a field of wb_Rule_options and other options: the default that the comment"
-                   " names."],
     "WB_SPLIT_PARTS": ["The most parts of wb_splitobs_parts."],
     "WB_VERSION_": ["The version of the header, as numbers; wb_version() is that of the library."],
 }
@@ -285,14 +283,12 @@ def read(path):
             at = end
             continue
         if text[at] == "#":
-            end = at
-            while True:
-                end = text.find("\n", end)
-                end = len(text) if end < 0 else end
-                if text[end - 1] != "\\":
-                    break
-                end += 1
+            end = re.compile(r"(?:/\*.*?\*/|\\\n|[^\n])*", re.S).match(text, at).end()
             define = re.match(r"#\s*define (\w+)(\([^)]*\))?\s*(.*)", text[at:end], re.S)
+            if define and define.group(2) == "(OPT, ARG)":
+                items.append(("entry", Entry("options", define.group(1)[:-1], define.group(3),
+                                             doc)))
+                define = None
             if define:
                 items.append(("macro", define.group(1), define.group(2) or "", define.group(3),
                               doc))
@@ -352,11 +348,34 @@ def declared(code, doc):
     return None if entry.name and INTERNAL.search(entry.name) else entry
 
 
+VALUE = r"((?:[^()]|\((?:[^()]|\([^()]*\))*\))+)"
+ROW = re.compile(rf"(OPT|ARG)\(([^,]+), (\w+), {VALUE}\)")
+
+
+def joined(comment):
+    """The words of a comment as one line"""
+    return " ".join(re.sub(r"^\s*\*? ?", "", x).strip() for x in comment.split("\n")).strip()
+
+
+def options(code):
+    """[(type, name, default, text, by place)] of the rows of a struct of options."""
+    found, lead = [], ""
+    for part in re.finditer(rf"/\*(.*?)\*/|((?:(?:OPT|ARG)\({VALUE}\) ?)+)(?: */\*(.*?)\*/)?",
+                            code.replace("\\\n", "\n"), re.S):
+        text = " ".join(filter(None, (lead, joined(part[1] or part[4] or ""))))
+        lead = "" if part[2] else text
+        for word, kind, name, value in ROW.findall(part[2] or ""):
+            value = re.sub(r"WB_INTS\((.*)\)", r"{\1}", re.sub("WB_REQUIRED.*", "required", value))
+            if name[-1] != "_":
+                found.append((kind, name, re.sub("WB_(EMPTY|NO_LIST)", "{}", value), text,
+                              word == "ARG"))
+    return found
+
+
 def members(code):
-    """[(type, name, default, text, by place)] of a struct."""
+    """[(type, name, text)] of a struct."""
     body = code[code.index("{") + 1:code.rindex("}")]
-    body = re.sub(r"union \{\n(.*?\n).*?\};", r"\1", body, flags=re.S)     # the first member counts
-    found, at, lead, place = [], 0, [], False
+    found, at, lead = [], 0, []
     while True:
         at += len(re.match(r"\s*", body[at:]).group(0))
         if at >= len(body):
@@ -366,11 +385,6 @@ def members(code):
             lead += comment_lines(body[at:end])
             at = end
             continue
-        marker = re.match(r"WB_OPTIONS_HEAD\(\w+\)|WB_BY_PLACE|WB_NO_MORE", body[at:])
-        if marker:
-            place = place or marker.group(0) == "WB_BY_PLACE"
-            at += marker.end()
-            continue
         depth, end = 0, at
         while body[end] != ";" or depth:
             depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(body[end], 0)
@@ -378,39 +392,25 @@ def members(code):
         member = re.sub(r"\s+", " ", body[at:end])
         at = end + 1
         trailing = re.match(r" */\*(.*?)\*/", body[at:], re.S)
-        text = list(lead)
-        lead = []
+        text, lead = [" ".join(x.strip() for x in lead if x.strip())], []
         if trailing:
-            text += [re.sub(r"^\s*\*? ?", "", x) for x in trailing.group(1).split("\n")]
+            text.append(joined(trailing.group(1)))
             at += trailing.end()
-        text = " ".join(x.strip() for x in text if x.strip())
-        found += declarators(member, text, place)
+        found += [(*x, " ".join(filter(None, text))) for x in declarators(member)]
 
 
-def declarators(member, text, place):
+def declarators(member):
+    """[(type, name)] of what a struct's line declares."""
     pointer = re.match(r"(.*?\(\*)(\w+)(\).*)", member)
     if pointer:
-        default = re.search(r" WB_IS\((.*)\)$", pointer.group(3))
-        rest = re.sub(r" WB_IS\(.*\)$", "", pointer.group(3))
-        kind = pointer.group(1) + rest
-        return [(kind, pointer.group(2), default.group(1) if default else None, text, place)]
-    parts, depth, last = [], 0, 0
-    for i, c in enumerate(member):
-        depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(c, 0)
-        if c == "," and depth == 0:
-            parts.append(member[last:i])
-            last = i + 1
-    parts.append(member[last:])
+        return [(pointer.group(1) + pointer.group(3), pointer.group(2))]
     kind, rows = "", []
-    for part in parts:
-        match = re.match(r"(.*?)\s*(\**)\s*(?:const )?(\w+)((?:\[[^\]]*\])*)"
-                         r"(?: (WB_REQUIRED)| WB_IS\((.*)\))?$", part.strip())
-        if match.group(1):
-            kind = match.group(1)
-        default = "required" if match.group(5) else match.group(6)
+    for part in re.split(r",(?![^(\[]*[)\]])", member):
+        match = re.match(r"(.*?)\s*(\**)\s*(?:const )?(\w+)((?:\[[^\]]*\])*)$", part.strip())
+        kind = match.group(1) or kind
         if not match.group(3).endswith("_"):
             stars = f" {match.group(2)}" if match.group(2) else ""
-            rows.append((f"{kind}{stars}{match.group(4)}", match.group(3), default, text, place))
+            rows.append((f"{kind}{stars}{match.group(4)}", match.group(3)))
     return rows
 
 
@@ -501,20 +501,20 @@ class Reference:
         """The parameters of a macro: those of the function, and the options given by place."""
         if written != "(...)":
             return written
-        options = self.options_of(entry)
-        if not options:
+        struct = self.options_of(entry)
+        if not struct:
             return written
         inside = entry.code[entry.code.index("(") + 1:entry.code.rindex(")")]
         names = [re.search(r"(\w+)$", x.strip()).group(1) for x in inside.split(",")]
         names = [x for x in names if x not in ("o", "void")]
-        names += [x[1] for x in members(options.code) if x[4] and x[2] == "required"]
+        names += [x[1] for x in options(struct.code) if x[4] and x[2] == "required"]
         return f"({', '.join(names + ['...'])})"
 
     def options(self, entry):
         struct = self.options_of(entry)
         if not struct:
             return ""
-        names = ", ".join(literal(f".{x[1]}") for x in members(struct.code))
+        names = ", ".join(literal(f".{x[1]}") for x in options(struct.code))
         return f"Options: {names}; see :c:struct:`{struct.name}`." if names else ""
 
     def example(self, names):
@@ -557,18 +557,18 @@ class Reference:
         return "\n".join(lines)
 
     def struct(self, entry):
-        rows = members(entry.code)
         parts = [prose(entry.doc or [])]
-        if "WB_OPTIONS_HEAD" in entry.code:
+        if entry.kind == "options":
+            rows = options(entry.code)
             table = [("Option", "Type", "Default", "Meaning")]
             for kind, name, default, text, place in rows:
-                shown = "required" if default == "required" else literal(default or "0")
+                shown = default if default == "required" else literal(default)
                 meaning = inline(text) + (" (also by place)" if place else "")
                 table.append((literal(f".{name}"), literal(kind), shown, meaning.strip()))
         else:
+            rows = members(entry.code)
             table = [("Field", "Type", "Meaning")]
-            table += [(literal(name), literal(kind), inline(text))
-                      for kind, name, _, text, _ in rows]
+            table += [(literal(name), literal(kind), inline(text)) for kind, name, text in rows]
         if rows:
             parts.append(self.table(table))
         parts.append(self.example([entry.name]))
@@ -587,7 +587,7 @@ class Reference:
     def entry(self, entry, raw):
         if entry.kind in ("function", "var"):
             return self.function(entry)
-        if entry.kind == "struct":
+        if entry.kind in ("struct", "options"):
             return self.struct(entry)
         if entry.kind == "enum":
             return self.enum(entry, raw)

@@ -64,7 +64,8 @@ s/\bwb_format_object\b/wb_object_format/g;
 s/\bwb_struct_of\b/wb_struct_typed/g;
 s/\bwb_struct_copy\b/wb_struct_get_typed/g;
 
-# options where 0 means 0
+# options where 0 means 0, and those that are true by default
+s/\.no_(affine|bias|track_stats) = true\b/.\1 = false/g;
 s/\bWB_ZERO\b/0/g;
 s/\bWB_NO_AHEAD\b/0/g;
 s/\bWB_NO_PAD\b/0/g;

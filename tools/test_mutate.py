@@ -151,6 +151,9 @@ def check_rows(build):
             mutate.reach(file)
     if not faults.changes(mutate.ROOT):
         fail("there are no faults")
+    for file, function in faults.ACCEPTED:
+        if function not in {m.function for m in mutate.all_mutants({file: None})}:
+            fail(f"ACCEPTED: {file} has no {function}")
     named = {test for row in (*faults.REACH, *faults.FAULTS) for test in row[-1].split()}
     shown = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, check=True,
                            stdout=subprocess.PIPE).stdout if build else b'{"tests": []}'

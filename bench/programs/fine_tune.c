@@ -35,11 +35,11 @@ static void stripes(wb_tensor **pictures, wb_tensor **angles, wb_tensor **widths
 static wb_layer *block(int64_t inputs, int64_t outputs)
 {
     wb_layer *straight =
-        wb_Chain(wb_Conv(inputs, outputs, {3}, .stride = {2}, .pad = {1}, .no_bias = true),
+        wb_Chain(wb_Conv(inputs, outputs, {3}, .stride = {2}, .pad = {1}, .bias = false),
                  wb_BatchNorm(outputs, wb_relu),
-                 wb_Conv(outputs, outputs, {3}, .pad = {1}, .no_bias = true),
+                 wb_Conv(outputs, outputs, {3}, .pad = {1}, .bias = false),
                  wb_BatchNorm(outputs));
-    wb_layer *shortcut = wb_Chain(wb_Conv(inputs, outputs, {1}, .stride = {2}, .no_bias = true),
+    wb_layer *shortcut = wb_Chain(wb_Conv(inputs, outputs, {1}, .stride = {2}, .bias = false),
                                   wb_BatchNorm(outputs));
     return wb_Chain(wb_Parallel(wb_add, straight, shortcut), wb_relu);
 }
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 {
     wb_set_threads(2);
     wb_seed(1);
-    wb_layer *body = wb_Chain(wb_Conv(1, 16, {3}, .pad = {1}, .no_bias = true),
+    wb_layer *body = wb_Chain(wb_Conv(1, 16, {3}, .pad = {1}, .bias = false),
                               wb_BatchNorm(16, wb_relu), block(16, 32), block(32, 64),
                               wb_GlobalMeanPool(), wb_Flatten());
     wb_layer *model = wb_Chain(body, wb_Dense(64, ANGLES)), *head = wb_Dense(64, WIDTHS);

@@ -25,9 +25,9 @@ static wb_dataset *circles(void)
 
 static wb_layer *convolutions(int64_t inputs, int64_t outputs)
 {
-    return wb_Chain(wb_Conv(inputs, outputs, {3}, .pad = {1}, .no_bias = true),
+    return wb_Chain(wb_Conv(inputs, outputs, {3}, .pad = {1}, .bias = false),
                     wb_BatchNorm(outputs, wb_relu),
-                    wb_Conv(outputs, outputs, {3}, .pad = {1}, .no_bias = true),
+                    wb_Conv(outputs, outputs, {3}, .pad = {1}, .bias = false),
                     wb_BatchNorm(outputs, wb_relu));
 }
 

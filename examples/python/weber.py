@@ -30,6 +30,13 @@ _OPAQUE = set(re.findall(r"typedef struct (wb_\w+) \1;", _C))
 _COUNTED = set(re.findall(r"(wb_\w+) \*: wb_any_", re.search(r"define WB_OBJECT_\(.*", _C)[0]))
 _STRUCTS = {m[2]: m[1] for m in re.finditer(
     r"typedef struct(?: wb_\w+)? \{((?:(?!typedef).)*?)\} (wb_\w+);", _C, re.S)}
+_ROWS = {m[1]: re.findall(                  # (OPT or ARG, type, name, default) of each option
+    r"\b(OPT|ARG)\(([^,]+), (\w+), ((?:[^()]|\((?:[^()]|\([^()]*\))*\))+)\)", m[2])
+         for m in re.finditer(r"#define (wb_\w+_options)_\(OPT, ARG\)(.*)", _C)}
+for _name, _rows in _ROWS.items():
+    _parts = {_word: "".join(f"{t} {x};" + f"void *{x}_guard_;" * (_word == "OPT")
+                             for w, t, x, _ in _rows if w == _word) for _word in ("OPT", "ARG")}
+    _STRUCTS[_name] = "size_t size; const char *given;{OPT}void *by_place_;{ARG}".format(**_parts)
 _CALLBACKS = {m[2]: (_canonical(m[1]), m[3]) for m in re.finditer(
     r"typedef ([\w *]+)\(\*(wb_\w+)\)\((.*?)\);", _C, re.S)}
 _CONSTANTS = {m[1]: int(m[2], 0) for m in re.finditer(r"#define (WB_\w+) (0x\w+|\d+)\s", _C)}
@@ -81,7 +88,8 @@ class _Struct(c.Structure):
         kept = self.__dict__["keep " + name] = []
         if is_list:
             value = list(value) if hasattr(value, "__len__") else [value]
-            tag = [_CONSTANTS["WB_INTS_"] + len(value)] if kind == "wb_ints" else []
+            tag = [_CONSTANTS["WB_MARK_"] + len(value)] if kind == "wb_ints" else []
+            value += [_DEFAULT] * (2 - len(value)) if kind == "wb_pair" else []
             value = _ctype(kind)(*tag, *[_convert(of, x, kept) for x in value])
         elif kind:
             value = _convert(kind, value, kept)
@@ -90,16 +98,11 @@ class _Struct(c.Structure):
             _lib.wb_get(c.c_void_p(value), b"")
 @functools.lru_cache(None)
 def _struct(name):
-    body = re.sub(r"WB_IS\((?:[^()]|\([^()]*\))*\)|WB_REQUIRED|WB_NO_MORE", "", _STRUCTS[name])
-    body = re.sub(r"WB_OPTIONS_HEAD\(\w+\)", "size_t size; const char *given;", body)
-    body = re.sub(r"union \{(.*?;).*?\};", r"\1", body, flags=re.S)   # the first member counts
-    body = body.replace("WB_BY_PLACE", "#char by_place_;")      # these are given by place too
-    members, by_place = ([x for line in part.split(";") for x in _declared(line)]
-                         for part in (body + "#").split("#")[:2])
+    members = [x for line in _STRUCTS[name].split(";") for x in _declared(line)]
     return type(name, (_Struct,), {
-        "_fields_": [("_" * bool(_object(k)) + x, _ctype(k)) for k, x in members + by_place],
-        "_kinds": {x: k for k, x in members + by_place if x[-1] != "_"},
-        "_places": [x for _, x in by_place if x[-1] != "_"]})
+        "_fields_": [("_" * bool(_object(k)) + x, _ctype(k)) for k, x in members],
+        "_kinds": {x: k for k, x in members if x[-1] != "_"},
+        "_places": [x for word, _, x, _ in _ROWS.get(name, []) if word == "ARG" and x[-1] != "_"]})
 # ---- objects and errors --------------------------------------------------------------------------
 _raised = type("", (threading.local,), {"error": None, "inside": 0})()  # in callbacks, by thread
 _NONE = c.c_void_p.in_dll(_lib, "WB_NONE").value
@@ -178,7 +181,8 @@ for _op in "add sub mul truediv pow matmul lt le gt ge".split():
     setattr(Tensor, f"__{_op}__", lambda x, y, f=_op.removeprefix("true"): _get(f)(x, y))
     setattr(Tensor, f"__r{_op}__", lambda x, y, f=_op.removeprefix("true"): _get(f)(y, x))
 # ---- functions -----------------------------------------------------------------------------------
-_BRIEF = re.compile(r"wb_(loss|leaf_function|obs_\w+)$|.*\*(f\)\(wb|each|metric|rank|substitute)")
+_BRIEF = re.compile(r"wb_(loss|leaf_function|obs_\w+|each_batch|epoch_metric|substitute)$"
+                    r"|.*\*(f\)\(wb|rank)")
 _ARRAY = re.compile(r".*\*const\*$|const (int64_t|double)\*$")
 def _convert(kind, value, keep):
     """A value of Python for a type of C; `keep` gets what must live as long as the result."""
@@ -197,6 +201,8 @@ def _convert(kind, value, keep):
         return c.addressof(keep[-1])
     if isinstance(value, c.Structure) and kind[-1] == "*":
         return c.addressof(value)
+    if kind == "char" and isinstance(value, str):
+        value = value.encode()
     if kind == "const char*" and value is not None:
         value = value.encode() if isinstance(value, str) else os.fsencode(value)
         if 0 in value:
@@ -205,23 +211,35 @@ def _convert(kind, value, keep):
         raise OverflowError(f"{value} is outside the range of {kind}")
     return value._p if isinstance(value, Object) else _NONE if of == "wb_tensor" else value
 
+_DEFAULT = float(re.search(r"#define WB_DEFAULT \((.*?)\)", _C)[1])
+class _Names(dict):                     # of values in rows: constants and functions of the library
+    __missing__ = lambda self, x: _CONSTANTS[x] if x in _CONSTANTS else _get(x[3:])
+_names = _Names(NULL=None, true=True, false=False, WB_DEFAULT=_DEFAULT, WB_DEFAULT_PAIR=(),
+                WB_NO_LIST=None, WB_EMPTY=(), WB_INTS=lambda *x: x, WB_REQUIRED=lambda x: x,
+                INT32_MIN=-2**31, INT64_MIN=-2**63, UINT64_MAX=2**64 - 1)
+@functools.lru_cache(None)
+def _defaults(name):
+    """A struct of options in which each has its default, as in C++."""
+    o = _struct(name)()
+    o.size, o.given = c.sizeof(o), "*"
+    for _, _, key, text in _ROWS[name]:
+        if (value := eval(text, {"__builtins__": {}}, _names)) is not None:
+            setattr(o, key, value)
+    return o
 def _options(name, by_place, named, keep, results):
-    """The address of a struct of options, in which .size and .given are as a macro sets them."""
-    o, given = _struct(name)(), []
+    """The address of a struct of options, with those that are given."""
+    o = _struct(name).from_buffer_copy(_defaults(name))
     if by_place and hasattr(o, "a1_"):          # the axes: wb.sum(x, 0, -1), wb.sum(x, (0, -1))
         by_place, named = [], dict(axes=by_place if by_place[1:] else by_place[0], **named)
     if unknown := [*by_place[len(o._places):], *(named.keys() - o._kinds.keys())]:
         raise TypeError(f"{name} has no {unknown}; it has {[*o._kinds][2:]}, by place {o._places}")
-    for i, (key, value) in enumerate([*zip(o._places, by_place), *named.items()]):
-        kind, name = o._kinds[key], "" if len(given) == i < len(by_place) else f".{key} = "
+    for key, value in [*zip(o._places, by_place), *named.items()]:
+        kind = o._kinds[key]
         if kind.endswith("**") and value:       # True: a result, which is returned with the others
             results.append((kind[:-1], c.c_void_p()))
             value = c.addressof(results[-1][1])
         if value is not None:
             setattr(o, key, value)
-            numbers = ", ".join("0" * len(value)) if hasattr(value, "__len__") else "0"
-            given.append(name + (f"{{{numbers}}}" if "[" in _LISTS.get(kind, kind) else "0"))
-    o.size, o.given = c.sizeof(o), "=" + ", ".join(given)
     return keep.append(o) or c.addressof(o)
 
 class Function:                         # of the library

@@ -34,13 +34,11 @@ WB_API int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale);
 WB_API wb_tensor *wb_linear_int8(wb_tensor *x, wb_tensor *w, wb_tensor *scale, wb_tensor *b);
 
 /** Options of wb_quantise. */
-typedef struct wb_quantise_options {
-    WB_OPTIONS_HEAD(wb_quantise_options)
-    int64_t bits WB_IS(8);                  /* of a weight: 8 */
-    const char *layers WB_IS(NULL);         /* paths, as of wb_add_lora_options; NULL: all layers */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_quantise_options;
+#define wb_quantise_options_(OPT, ARG)                                                             \
+    OPT(int64_t, bits, 8)                   /* of a weight: 8 */                                   \
+    /* paths, as of wb_add_lora_options; NULL: all layers */                                       \
+    OPT(const char *, layers, NULL)
+WB_OPTIONS(wb_quantise_options);
 /** A layer or tree like `model` for inference, in which each Dense and each Embedding, also the
  * projections of MultiHeadAttention, has i8 weights: wb_quantise(model), or
  * wb_quantise(model, .layers = "layers.0 *.q_proj").
@@ -60,15 +58,12 @@ WB_API void *wb_object_quantise(void *model, const wb_quantise_options *o);
 /* ---- low-rank adapters ----------------------------------------------------------------------- */
 
 /** Options of wb_LoRA. */
-typedef struct wb_LoRA_options {
-    WB_OPTIONS_HEAD(wb_LoRA_options)
-    int64_t rank WB_IS(8);
-    double alpha WB_IS(WB_DEFAULT);         /* the default is rank; 0: no change of weight */
-    double dropout WB_IS(0);                /* of the adapter's input, in train mode; below 1 */
-    wb_initialiser init WB_IS(NULL);     /* of A; NULL: normal, of deviation 1/sqrt(columns) */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_LoRA_options;
+#define wb_LoRA_options_(OPT, ARG)                                                                 \
+    OPT(int64_t, rank, 8)                                                                          \
+    OPT(double, alpha, WB_DEFAULT)          /* the default is rank; 0: no change of weight */      \
+    OPT(double, dropout, 0)                 /* of the adapter's input, in train mode; below 1 */   \
+    OPT(wb_initialiser, init, NULL)         /* of A; NULL: normal, of deviation 1/sqrt(columns) */
+WB_OPTIONS(wb_LoRA_options);
 /** A layer with a trained change of low rank to its weight, which itself is frozen:
  * wb_LoRA(layer, .rank = 8).  (Hu et al. 2021)
  *   weight + alpha/rank B·A     weight [rows, ...]   A [rank, columns]   B [rows, rank]
@@ -88,16 +83,13 @@ WB_API wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *o);
 /** Options of wb_add_lora.  Layers are named by paths, separated by blanks.  A path such as
  * "encoder" means the layer and all inside it; in one with '*', this is any text: "*.q_proj
  * *.v_proj". */
-typedef struct wb_add_lora_options {
-    WB_OPTIONS_HEAD(wb_add_lora_options)
-    int64_t rank WB_IS(8);
-    double alpha WB_IS(WB_DEFAULT), dropout WB_IS(0);       /* as in wb_LoRA_options */
-    wb_initialiser init WB_IS(NULL);
-    const char *train WB_IS(NULL);          /* layers with parameters that are trained too */
-    WB_BY_PLACE
-    const char *layers WB_IS(NULL);         /* the layers that are adapted; NULL: all Dense */
-    WB_NO_MORE
-} wb_add_lora_options;
+#define wb_add_lora_options_(OPT, ARG)                                                             \
+    OPT(int64_t, rank, 8)                                                                          \
+    OPT(double, alpha, WB_DEFAULT) OPT(double, dropout, 0) /* as in wb_LoRA_options */             \
+    OPT(wb_initialiser, init, NULL)                                                                \
+    OPT(const char *, train, NULL)          /* layers with parameters that are trained too */      \
+    ARG(const char *, layers, NULL)         /* the layers that are adapted; NULL: all Dense */
+WB_OPTIONS(wb_add_lora_options);
 /** A layer or tree like `model` in which layers are replaced by wb_LoRA of them:
  * wb_add_lora(model, "*.q_proj *.v_proj", .rank = 8).  All tensors are shared with `model`.  All
  * its parameters are frozen, in `model` too, except those of the layers of .train, such as a new
@@ -128,12 +120,15 @@ WB_API void *wb_object_load_lora(const char *path, void *model);
 #else
 #define wb_quantise(...) WB_QUANTISE_(__VA_ARGS__, )
 #define WB_QUANTISE_(model, ...) \
-    WB_ONCE_(WB_ADAPT_, model, wb_object_quantise, WB_GET_(wb_quantise_options, __VA_ARGS__))
+    WB_CALL_WITH_(WB_ONCE_(WB_ADAPT_, model, wb_object_quantise, \
+                           WB_GET_(wb_quantise_options, __VA_ARGS__)))
 #define wb_LoRA(...) WB_LORA_(__VA_ARGS__, )
-#define WB_LORA_(layer, ...) wb_LoRA_with((layer), WB_GET_(wb_LoRA_options, __VA_ARGS__))
+#define WB_LORA_(layer, ...) \
+    WB_CALL_WITH_(wb_LoRA_with((layer), WB_GET_(wb_LoRA_options, __VA_ARGS__)))
 #define wb_add_lora(...) WB_ADD_LORA_(__VA_ARGS__, )
 #define WB_ADD_LORA_(model, ...) \
-    WB_ONCE_(WB_ADAPT_, model, wb_object_add_lora, WB_GET_(wb_add_lora_options, __VA_ARGS__))
+    WB_CALL_WITH_(WB_ONCE_(WB_ADAPT_, model, wb_object_add_lora, \
+                           WB_GET_(wb_add_lora_options, __VA_ARGS__)))
 #define WB_ADAPT_(x, f, ...) (__typeof__(x))f(WB_MODEL_(x), __VA_ARGS__)
 #define wb_merge_lora(model) WB_ONCE_(WB_MERGE_LORA_, model, )
 #define WB_MERGE_LORA_(x, _) (__typeof__(x))wb_object_merge_lora(WB_MODEL_(x))

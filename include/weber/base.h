@@ -157,37 +157,81 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/** Options are fields of a struct: wb_Dense(784, 256, wb_relu, .no_bias = true).  An option that is
- * not given has its default.  Fields before WB_BY_PLACE are given by name only; fields after it by
- * name or by position, and one argument too many is a compile error.  An option given as 0 is 0.
- * WB_IS(v) names the default v of an option; in C++ it initialises the field.  Where v is NULL, {}
- * or an enumerator, the field's comment may name the default.
+/** Options are fields of a struct: wb_Dense(784, 256, wb_relu, .bias = false).  An option that is
+ * not given has its default, and one given as 0 is 0.  Each option is a row of a list, such as
+ * wb_Dense_options_: OPT(type, name, default) for an option that is given by name only,
+ * ARG(type, name, default) for one that may also be given by place.  One argument by place too many
+ * is a compile error, and so is one behind an option with a name; gcc lets 0 and NULL pass there,
+ * and then the call fails.  WB_DEFAULT, NULL and an empty list mean a default that the row's
+ * comment names; WB_REQUIRED(v) marks an option that must be given.
  *
- * The first two fields are not options: .size is the size of the struct, and .given is the source
- * text of the options in the call, in which the library looks up which options are given.  The
- * macros set both.  A C program that fills a struct of options itself sets .size, and sets .given
- * to the names of the options that are 0 on purpose: .given = ".eta, .rho".  In C++ each field has
- * its default from the start.
+ * A C program that makes a struct of options itself begins with WB_OPTIONS_OF, which sets all
+ * fields to their defaults:
+ *
+ *     wb_conv_options o = WB_OPTIONS_OF(wb_conv_options, .groups = 2);
+ *     wb_ints_set(o.pad, n, pad);
+ *     y = wb_conv_with(x, w, b, &o);
+ *
+ * In C++ a new struct has the defaults.  The first two fields are not options: .size is the size of
+ * the struct, and .given is how it was made; the macros set both.
  *
  * Later versions append options.  A program that is compiled with this header works with their
  * libraries: by .size they know that it gives none of these.  docs/abi.md has the rules, also for
  * other languages. */
 #include "weber/each.h"
+#define WB_REQUIRED(missing) missing
+#define WB_DEFAULT (-2.0e-300)      /* of an option that is a number: its default */
+/* A guard that no argument has overwritten; plus its length, the first number of a wb_ints. */
+#define WB_MARK_ 0x57420000
+/* How a struct of options was made: the first character of .given. */
+#define WB_GCC_MADE_ "="
+#define WB_CLANG_MADE_ "~"
+#define WB_CXX_MADE_ "*"
+#define WB_NO_ROW_(type, name, ...)
+#define WB_ARG_VALUE_(type, name, ...) .name = __VA_ARGS__,
+/** Declares the struct of options T, whose rows are the list T_. */
+#define WB_OPTIONS(T) WB_OPTIONS_WITH_(T, )
 #ifndef __cplusplus
-#define WB_OPTIONS_HEAD(T) size_t size; const char *given;
-#define WB_IS(value)
-#define WB_REQUIRED
-#define WB_BY_PLACE char by_place_;
+/* Behind each OPT is a guard, which an argument by place after one by name would set.  To that of
+ * clang no number and no pointer converts.  That of gcc is a pointer with a mark, which 0 and NULL
+ * would remove: the library looks at it. */
+#ifdef __clang__
+#define WB_MADE_ WB_CLANG_MADE_
+typedef _Atomic(struct { const void *an_option_by_place_follows_one_by_name; }) wb_guard_;
+#define WB_OPT_VALUE_ WB_ARG_VALUE_
+#else
+#define WB_MADE_ WB_GCC_MADE_
+typedef const struct wb_an_option_by_place_follows_one_by_name *wb_guard_;
+#define WB_OPT_VALUE_(type, name, ...) \
+    .name = __VA_ARGS__, .name##_guard_ = (wb_guard_)WB_MARK_,
+#endif
+#define WB_OPT_MEMBER_(type, name, ...) type name; wb_guard_ name##_guard_;
+#define WB_ARG_MEMBER_(type, name, ...) type name;
 /* The last member of a struct of options is a flexible array, which no argument can initialise: one
  * argument too many does not compile.  A struct with this member cannot be a member of another
  * struct; a program that needs that defines WB_NO_MORE as nothing. */
 #ifndef WB_NO_MORE
 #define WB_NO_MORE char too_many_arguments_[];
 #endif
+#define WB_OPTIONS_WITH_(T, ...)                                                            \
+    typedef struct T {                                                                      \
+        size_t size;                                                                        \
+        const char *given;                                                                  \
+        T##_(WB_OPT_MEMBER_, WB_NO_ROW_)                                                    \
+        union { void *by_place_; __VA_ARGS__ };                                             \
+        T##_(WB_NO_ROW_, WB_ARG_MEMBER_)                                                    \
+        WB_NO_MORE                                                                          \
+    } T
+/* An argument initialises its field once more, which WB_CALL_WITH_ keeps from being a warning.  The
+ * library counts the numbers of a list in braces in .given, the text of the arguments. */
+#define WB_DEFAULTS_(T) .size = sizeof(T), T##_(WB_OPT_VALUE_, WB_ARG_VALUE_)  \
+    .by_place_ = (void *)WB_MARK_
+#define WB_TEXT_(...) WB_MADE_ #__VA_ARGS__
 #define WB_GET_(T, ...) WB_GET_WITH_(T, WB_TEXT_(__VA_ARGS__), __VA_ARGS__)
-#define WB_GET_WITH_(T, text, ...) \
-    &(T){.size = sizeof(T), .given = (text), .by_place_ = 0, __VA_ARGS__}
-#define WB_TEXT_(...) WB_WRITTEN_ #__VA_ARGS__
+#define WB_GET_WITH_(T, text, ...) &(T){.given = (text), WB_DEFAULTS_(T), __VA_ARGS__}
+/** A struct of options with its defaults, and the options that are given. */
+#define WB_OPTIONS_OF(...) WB_OPTIONS_OF_(__VA_ARGS__, )
+#define WB_OPTIONS_OF_(T, ...) WB_CALL_WITH_(*WB_GET_(T, __VA_ARGS__))
 #else
 /* The type of .size.  No number converts to it implicitly, so an argument {0} is a list of
  * integers, not a struct of options. */
@@ -195,37 +239,43 @@ struct wb_size_ {
     size_t value;
     constexpr explicit wb_size_(size_t size) : value(size) {}
 };
-#define WB_OPTIONS_HEAD(T) wb_size_ size = wb_size_(sizeof(T)); const char *given = WB_ALL_;
-#define WB_IS(value) = value
-#define WB_REQUIRED = {}
-#define WB_BY_PLACE char by_place_ = 0;
-#define WB_NO_MORE
+#define WB_OPT_MEMBER_(type, name, ...) \
+    WB_ARG_MEMBER_(type, name, __VA_ARGS__) const void *name##_guard_ = nullptr;
+#define WB_ARG_MEMBER_(type, name, ...) type name = __VA_ARGS__;
+#define WB_OPTIONS_WITH_(T, ...)                                                            \
+    struct T {                                                                              \
+        wb_size_ size = wb_size_(sizeof(T));                                                \
+        const char *given = WB_CXX_MADE_;                                                   \
+        T##_(WB_OPT_MEMBER_, WB_NO_ROW_)                                                    \
+        void *by_place_ = nullptr;                                                          \
+        T##_(WB_NO_ROW_, WB_ARG_MEMBER_)                                                    \
+    }
 #endif
-#define WB_WRITTEN_ "="             /* first character of .given, if a macro filled the struct */
-#define WB_ALL_ "*"                 /* value of .given: all options count as given */
-#define WB_DEFAULT (-2.0e-300)      /* in wb_Rule_options: the rule's default */
 
-#define WB_INTS_ 0x57420000         /* a wb_ints may begin with WB_INTS_ + its length */
-/** A list of at most 8 integers in an option: .axes = {0, -1}, .pad = {1, 0}.  A C program that
- * fills a struct of options itself initialises a list with .pad = WB_INTS(1, 0), or sets it with
- * wb_ints_set.  C++ assigns: o.pad = {1, 0}. */
+/** A list of at most 8 integers in an option: .axes = {0, -1}, .pad = {1, 0}.  A list that is
+ * initialised elsewhere is WB_INTS(1, 0), or is set with wb_ints_set.  C++ assigns:
+ * o.pad = {1, 0}. */
 #ifndef __cplusplus
 typedef int64_t wb_ints[WB_MAX_DIMS + 1];
+/** The default of a list in an option: no numbers. */
+#define WB_EMPTY {WB_MARK_}
+#define WB_INTS(...) \
+    {WB_MARK_ + (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), __VA_ARGS__}
 #else
 struct wb_ints {
     int64_t list[WB_MAX_DIMS + 1];
-    wb_ints() : list() {}
+    wb_ints() : wb_ints(std::initializer_list<int64_t>{}) {}
     wb_ints(std::initializer_list<int64_t> values) : list()
     {
         int64_t *at = list;
-        *at++ = WB_INTS_ + int64_t(values.size());
+        *at++ = WB_MARK_ + int64_t(values.size());
         for (int64_t value : values)
             if (at <= list + WB_MAX_DIMS) *at++ = value;
     }
 };
+#define WB_EMPTY {}
+#define WB_INTS(...) {__VA_ARGS__}
 #endif
-#define WB_INTS(...) \
-    {WB_INTS_ + (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), __VA_ARGS__}
 /** Sets a list in a struct of options to n values: wb_ints_set(o.axes, n, axes).  With n = 0 the
  * option counts as not given.  With n above 8 the function that takes the options fails.  Errors: n
  * is negative; `list` is NULL, or `values` with n above 0: then that function fails too. */

@@ -1,5 +1,5 @@
 /* Weber for C++17: functions and templates with the names that are macros in C.  weber.h includes
- * this header.  Options are structs; a field that is not set has the default that WB_IS names.
+ * this header.  Options are structs; a field that is not set has the default of its row.
  * C++20 also accepts {.pad = {1, 0}}.  The argument wb_relu in this example sets .activation:
  *
  *     wb_Conv_options padded;

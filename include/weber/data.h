@@ -89,25 +89,26 @@ typedef enum {
 /** Options of wb_load_csv.  Columns are named as in the first line, and names separated by commas:
  * "price" or "id,name"; a name with a comma is in quotation marks.  An option that names columns
  * implies .header. */
-typedef struct wb_load_csv_options {
-    WB_OPTIONS_HEAD(wb_load_csv_options)
-    bool has_label WB_IS(false);            /* the column .label becomes y */
-    int label WB_IS(0);                     /* index of the label column, from 0; -1: the last */
-    const char *label_name WB_IS(NULL);     /* the columns that become y, in place of .has_label */
-    wb_dtype label_dtype WB_IS(WB_I32);     /* WB_I32: classes; WB_F32: numbers, for regression */
-    const char *skip WB_IS(NULL);           /* columns that are left out */
-    const char *one_hot WB_IS(NULL);        /* columns of words that become columns of 0 and 1 */
-    const char *numbered WB_IS(NULL);       /* columns of words that become their numbers */
-    wb_missing missing WB_IS(WB_MISSING_ERROR);
-    const char *missing_texts WB_IS(WB_MISSING_TEXTS);
-    wb_columns **columns WB_IS(NULL);       /* set to the columns of the file; to NULL on failure,
-                                               but beside .like not changed by one */
-    wb_columns *like WB_IS(NULL);           /* reads a file as another one was read */
-    char separator WB_IS(',');
-    WB_BY_PLACE
-    bool header WB_IS(false);               /* the first line has names */
-    WB_NO_MORE
-} wb_load_csv_options;
+#define wb_load_csv_options_(OPT, ARG)                                                             \
+    OPT(bool, has_label, false)             /* the column .label becomes y */                      \
+    /* index of the label column, from 0; -1: the last; default: 0 */                              \
+    OPT(int, label, INT32_MIN)                                                                     \
+    /* the columns that become y, in place of .has_label */                                        \
+    OPT(const char *, label_name, NULL)                                                            \
+    /* WB_I32, the default: classes; WB_F32: numbers, for regression */                            \
+    OPT(wb_dtype, label_dtype, WB_DTYPE_DEFAULT)                                                   \
+    OPT(const char *, skip, NULL)           /* columns that are left out */                        \
+    OPT(const char *, one_hot, NULL)        /* columns of words that become columns of 0 and 1 */  \
+    OPT(const char *, numbered, NULL)       /* columns of words that become their numbers */       \
+    OPT(wb_missing, missing, WB_MISSING_ERROR)                                                     \
+    OPT(const char *, missing_texts, NULL)  /* default: WB_MISSING_TEXTS */                        \
+    /* set to the columns of the file; to NULL on failure, but beside .like not changed by one */  \
+    OPT(wb_columns **, columns, NULL)                                                              \
+    OPT(wb_columns *, like, NULL)           /* reads a file as another one was read */             \
+    OPT(char, separator, ',')                                                                      \
+    /* true: the first line has names; false: it has none; default: false, if it is no heading */  \
+    ARG(int, header, -1)
+WB_OPTIONS(wb_load_csv_options);
 /** A dataset of the numbers in a text file, plain or gzip, on the CPU:
  *
  *     wb_columns *columns;
@@ -127,8 +128,7 @@ typedef struct wb_load_csv_options {
  * is named has words even where these are numbers; .numbered may name the label.  A one-hot column
  * has at most 1000 words, other columns 2^24.  A column that has a word, but more numbers, is an
  * error with "*", which names the first cell that is no number.  With "*" and without an option
- * that names columns, .header must be given, true or false, if the first line has a word; in C++ it
- * counts as given.
+ * that names columns, .header must be given, true or false, if the first line has a word.
  *
  * With .like a file has the words, the replacements of missing values and the options of the file
  * whose .columns it were; only .separator and .columns may be beside it.  Columns are found by
@@ -150,7 +150,7 @@ WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options 
 #ifndef __cplusplus
 #define wb_load_csv(...) WB_LOAD_CSV_(__VA_ARGS__, )
 #define WB_LOAD_CSV_(path, ...) \
-    wb_load_csv_with((path), WB_GET_(wb_load_csv_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_load_csv_with((path), WB_GET_(wb_load_csv_options, __VA_ARGS__)))
 #endif
 
 /** How many columns x has; -1 on failure. */
@@ -247,22 +247,19 @@ WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 WB_API wb_dataset *wb_mapobs_each(wb_dataset *d, wb_collate f, void *ctx);
 
 /** Options of wb_dataloader. */
-typedef struct wb_dataloader_options {
-    WB_OPTIONS_HEAD(wb_dataloader_options)
-    bool drop_last WB_IS(false);            /* leaves out a last batch that is too short */
-    uint64_t seed WB_IS(UINT64_MAX);        /* of .shuffle and of random numbers in maps; default:
-                                               drawn at random (wb_seed) */
-    int ahead WB_IS(2);                     /* batches prepared in the background, 0 to 1024 */
-    int workers WB_IS(1);                   /* threads that prepare them, 1 to 64 */
-    int64_t buffer WB_IS(0);                /* of .shuffle of a stream: observations in memory */
-    wb_collate collate WB_IS(NULL);         /* changes each batch, after wb_mapobs */
-    /* passed to .collate; must live as long as the loader and the loaders wb_to makes of it */
-    void *collate_ctx WB_IS(NULL);
-    WB_BY_PLACE
-    int64_t batchsize WB_IS(1);             /* -1: all observations */
-    bool shuffle WB_IS(false);              /* another order in each epoch */
-    WB_NO_MORE
-} wb_dataloader_options;
+#define wb_dataloader_options_(OPT, ARG)                                                           \
+    OPT(bool, drop_last, false)             /* leaves out a last batch that is too short */        \
+    /* of .shuffle and of random numbers in maps; default: drawn at random (wb_seed) */            \
+    OPT(uint64_t, seed, UINT64_MAX)                                                                \
+    OPT(int, ahead, 2)                      /* batches prepared in the background, 0 to 1024 */    \
+    OPT(int, workers, 1)                    /* threads that prepare them, 1 to 64 */               \
+    OPT(int64_t, buffer, 0)                 /* of .shuffle of a stream: observations in memory */  \
+    OPT(wb_collate, collate, NULL)          /* changes each batch, after wb_mapobs */              \
+    /* passed to .collate; must live as long as the loader and the loaders wb_to makes of it */    \
+    OPT(void *, collate_ctx, NULL)                                                                 \
+    ARG(int64_t, batchsize, 1)              /* -1: all observations */                             \
+    ARG(bool, shuffle, false)               /* another order in each epoch */
+WB_OPTIONS(wb_dataloader_options);
 /** A loader of the batches of a dataset: wb_dataloader(d, 32, .shuffle = true).  It holds a
  * reference to the dataset.  The last batch may be shorter.  The order depends only on the seed and
  * the number of the epoch.  A dataset shorter than one batch gives one batch of all observations,
@@ -286,7 +283,7 @@ WB_API wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options 
 #ifndef __cplusplus
 #define wb_dataloader(...) WB_DATALOADER_(__VA_ARGS__, )
 #define WB_DATALOADER_(d, ...) \
-    wb_dataloader_with((d), WB_GET_(wb_dataloader_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_dataloader_with((d), WB_GET_(wb_dataloader_options, __VA_ARGS__)))
 #endif
 /** The number of batches in an epoch; -1 on failure, and, without an error, for a stream. */
 WB_API int64_t wb_loader_length(const wb_loader *l);

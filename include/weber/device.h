@@ -61,12 +61,9 @@ WB_API wb_device_list wb_devices(const char *backend);
 WB_API void wb_show_devices(const char *backend);
 
 /** Options of wb_get_device. */
-typedef struct wb_get_device_options {
-    WB_OPTIONS_HEAD(wb_get_device_options)
-    WB_BY_PLACE
-    bool verbose WB_IS(false);              /* logs the choice and its reason */
-    WB_NO_MORE
-} wb_get_device_options;
+#define wb_get_device_options_(OPT, ARG)                                                           \
+    ARG(bool, verbose, false)               /* logs the choice and its reason */
+WB_OPTIONS(wb_get_device_options);
 /** The device to use: the first device of the backend that wb_gpu_backend names, if that backend
  * was started and is functional.  Otherwise it is the first device of the first backend in
  * wb_supported_devices that was started and is functional.  It never fails, because the last of
@@ -78,12 +75,9 @@ WB_API const wb_device *wb_get_device_with(const wb_get_device_options *o);
 WB_API const wb_device *wb_device_at(const char *backend, int ordinal);
 
 /** Options of wb_gpu_device. */
-typedef struct wb_gpu_device_options {
-    WB_OPTIONS_HEAD(wb_gpu_device_options)
-    WB_BY_PLACE
-    bool force WB_IS(false);                /* without a GPU: NULL and an error, not the CPU */
-    WB_NO_MORE
-} wb_gpu_device_options;
+#define wb_gpu_device_options_(OPT, ARG)                                                           \
+    ARG(bool, force, false)                 /* without a GPU: NULL and an error, not the CPU */
+WB_OPTIONS(wb_gpu_device_options);
 /** The GPU that wb_get_device would choose.  The choice is remembered until wb_reset_gpu_device or
  * wb_shutdown.  If there is no GPU, or the preference is the CPU, the result is the CPU.  With
  * .force it is then NULL, and the error names the reason for each backend. */
@@ -93,8 +87,10 @@ WB_API const wb_device *wb_cpu_device(void);
 /** Forgets the device that wb_gpu_device chose. */
 WB_API void wb_reset_gpu_device(void);
 #ifndef __cplusplus
-#define wb_get_device(...) wb_get_device_with(WB_GET_(wb_get_device_options, __VA_ARGS__))
-#define wb_gpu_device(...) wb_gpu_device_with(WB_GET_(wb_gpu_device_options, __VA_ARGS__))
+#define wb_get_device(...) \
+    WB_CALL_WITH_(wb_get_device_with(WB_GET_(wb_get_device_options, __VA_ARGS__)))
+#define wb_gpu_device(...) \
+    WB_CALL_WITH_(wb_gpu_device_with(WB_GET_(wb_gpu_device_options, __VA_ARGS__)))
 #endif
 
 /** The index of a device in its backend, from 0; -1 for NULL. */
@@ -194,13 +190,10 @@ WB_API int wb_set_gpu_backend(const char *backend);
 /* ---- moving ---------------------------------------------------------------------------------- */
 
 /** Options of wb_to and wb_gpu. */
-typedef struct wb_to_options {
-    WB_OPTIONS_HEAD(wb_to_options)
-    WB_BY_PLACE
-    /* The new dtype of floating tensors; WB_KEEP: no change.  Default: f64 becomes f32 on a GPU. */
-    wb_dtype dtype WB_IS(WB_DTYPE_DEFAULT);
-    WB_NO_MORE
-} wb_to_options;
+#define wb_to_options_(OPT, ARG)                                                                   \
+    /* of floating tensors; WB_KEEP: no change; by default f64 becomes f32 on a GPU */             \
+    ARG(wb_dtype, dtype, WB_DTYPE_DEFAULT)
+WB_OPTIONS(wb_to_options);
 /** A copy of x on a device: wb_to(x, device); x itself if it is on that device already and .dtype
  * changes nothing, or if it is WB_NONE.  x is evaluated and copied in the call.  x is a tensor,
  * layer, tree, optimiser state, dataset, loader or batch.
@@ -249,9 +242,11 @@ WB_API const wb_device *wb_object_device(void *x);
 WB_MOVABLES(WB_MOVES_)
 #ifndef __cplusplus
 #define wb_to(...) WB_TO_(__VA_ARGS__, )
-#define WB_TO_(x, d, ...) WB_ONCE_(WB_MOVE_TO_, x, (d), WB_GET_(wb_to_options, __VA_ARGS__))
+#define WB_TO_(x, d, ...) \
+    WB_CALL_WITH_(WB_ONCE_(WB_MOVE_TO_, x, (d), WB_GET_(wb_to_options, __VA_ARGS__)))
 #define wb_gpu(...) WB_GPU_(__VA_ARGS__, )
-#define WB_GPU_(x, ...) WB_ONCE_(WB_MOVE_GPU_, x, WB_GET_(wb_to_options, __VA_ARGS__))
+#define WB_GPU_(x, ...) \
+    WB_CALL_WITH_(WB_ONCE_(WB_MOVE_GPU_, x, WB_GET_(wb_to_options, __VA_ARGS__)))
 #define wb_cpu(x) WB_ONCE_(WB_MOVE_CPU_, x, )
 #define wb_device_of(x) WB_ONCE_(WB_DEVICE_OF_, x, )
 #define WB_MOVE_TO_(x, ...) WB_MOVE_(x, to, wb_this_moves_an_object_or_a_batch_to)(x, __VA_ARGS__)

@@ -42,22 +42,19 @@ WB_API const wb_distributed_backend *wb_distributed_nccl(void);
 #define WB_NCCL (wb_distributed_nccl())
 
 /** Options of wb_distributed_initialise. */
-typedef struct wb_distributed_options {
-    WB_OPTIONS_HEAD(wb_distributed_options)
-    /* seconds that a rank waits in one operation; then it ends all ranks with an error */
-    double timeout WB_IS(300);
+#define wb_distributed_options_(OPT, ARG)                                                          \
+    /* seconds that a rank waits in one operation; then it ends all ranks with an error */         \
+    OPT(double, timeout, 300)                                                                      \
     /* WB_NCCL: the number of GPUs that this process uses; -1: all.  Each has a rank of its own,
-     * which wb_distributed_run runs.  0: the process is one rank */
-    int devices WB_IS(0);
+     * which wb_distributed_run runs.  0: the process is one rank */                               \
+    OPT(int, devices, 0)                                                                           \
     /* WB_NCCL: WB_MPI, which then numbers the ranks and performs the operations on the host's
      * memory.  NULL: the launcher numbers the ranks, which meet at WEBER_RENDEZVOUS and prove
      * that they have the same WEBER_RENDEZVOUS_TOKEN, which `weber launch` draws and a program
      * under srun or mpirun should be given; without it any process that reaches the port of rank 0
-     * may take the place of a rank */
-    const wb_distributed_backend *through WB_IS(NULL);
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_distributed_options;
+     * may take the place of a rank */                                                             \
+    OPT(const wb_distributed_backend *, through, NULL)
+WB_OPTIONS(wb_distributed_options);
 /** Connects the ranks: wb_distributed_initialise(WB_MPI, .timeout = 60), or, for ranks that mpirun
  * starts, wb_distributed_initialise(WB_NCCL, .through = WB_MPI): MPI then performs the operations
  * on the host's memory, and NCCL those on the device's.  MPI is initialised if the program has not
@@ -137,12 +134,9 @@ WB_API wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction
 /* ---- training -------------------------------------------------------------------------------- */
 
 /** Options of wb_distributed_synchronise. */
-typedef struct wb_distributed_synchronise_options {
-    WB_OPTIONS_HEAD(wb_distributed_synchronise_options)
-    int root WB_IS(0);                      /* the rank whose values all ranks get */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_distributed_synchronise_options;
+#define wb_distributed_synchronise_options_(OPT, ARG)                                              \
+    OPT(int, root, 0)                       /* the rank whose values all ranks get */
+WB_OPTIONS(wb_distributed_synchronise_options);
 /** Gives all ranks the values of one rank: wb_distributed_synchronise(model).  `object` is a
  * variable, a layer, a tree of variables, or the state of a rule; its variables are overwritten.
  * For a state the ranks also get hyperparameters, step counts, and which parameters are frozen; if
@@ -161,14 +155,11 @@ WB_API int wb_distributed_synchronise_with(void *object,
 WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
 
 /** Options of wb_DistributedOptimiser. */
-typedef struct wb_DistributedOptimiser_options {
-    WB_OPTIONS_HEAD(wb_DistributedOptimiser_options)
-    int64_t bucket WB_IS(25000000);         /* bytes */
-    int64_t accumulate WB_IS(1);            /* one step for the mean of so many batches */
-    bool shard WB_IS(false);                /* divides the state over the ranks */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_DistributedOptimiser_options;
+#define wb_DistributedOptimiser_options_(OPT, ARG)                                                 \
+    OPT(int64_t, bucket, 25000000)          /* bytes */                                            \
+    OPT(int64_t, accumulate, 1)             /* one step for the mean of so many batches */         \
+    OPT(bool, shard, false)                 /* divides the state over the ranks */
+WB_OPTIONS(wb_DistributedOptimiser_options);
 /** A rule that replaces gradients by their mean over the ranks, before `rule`:
  * wb_DistributedOptimiser(wb_Adam()).  The losses are averaged with them: if the mean loss is not
  * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes.  A
@@ -220,15 +211,16 @@ WB_API wb_rule *wb_DistributedOptimiser_with(wb_rule *rule,
 #ifndef __cplusplus
 #define wb_distributed_initialise(...) WB_DISTRIBUTED_INITIALISE_(__VA_ARGS__, )
 #define WB_DISTRIBUTED_INITIALISE_(backend, ...) \
-    wb_distributed_initialise_with((backend), WB_GET_(wb_distributed_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_distributed_initialise_with((backend), \
+                                                 WB_GET_(wb_distributed_options, __VA_ARGS__)))
 #define wb_distributed_synchronise(...) WB_DISTRIBUTED_SYNCHRONISE_(__VA_ARGS__, )
 #define WB_DISTRIBUTED_SYNCHRONISE_(object, ...) \
-    wb_distributed_synchronise_with((object), \
-                                    WB_GET_(wb_distributed_synchronise_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_distributed_synchronise_with(  \
+        (object), WB_GET_(wb_distributed_synchronise_options, __VA_ARGS__)))
 #define wb_DistributedOptimiser(...) WB_DISTRIBUTED_OPTIMISER_(__VA_ARGS__, )
 #define WB_DISTRIBUTED_OPTIMISER_(rule, ...) \
-    wb_DistributedOptimiser_with((rule), \
-                                 WB_GET_(wb_DistributedOptimiser_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_DistributedOptimiser_with(     \
+        (rule), WB_GET_(wb_DistributedOptimiser_options, __VA_ARGS__)))
 #endif
 
 #ifdef __cplusplus

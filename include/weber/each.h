@@ -74,6 +74,14 @@
 #define WB_ONCE_2_(GENERIC, x, v, ...) \
     __extension__({ __auto_type v = (x); GENERIC(v, __VA_ARGS__); })
 
+/* A call with options, whose arguments initialise fields once more, after the defaults. */
+#define WB_CALL_WITH_(...)                                                                  \
+    __extension__({                                                                         \
+        _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Woverride-init\"") \
+        __VA_ARGS__;                                                                        \
+        _Pragma("GCC diagnostic pop")                                                       \
+    })
+
 /* A layer of x, for wb_Chain and others: x itself, or the layer of a function.  With another x the
  * assertion fails, and the value is a layer all the same, so that macros around it add no error. */
 #define WB_LAYER_(x) WB_ONCE_(WB_LAYER_OF_, x, )

@@ -11,7 +11,10 @@ enum { WB_MAX_LIST = 16 };
 #ifndef __cplusplus
 typedef wb_tensor *wb_tensor_list[WB_MAX_LIST];
 typedef const char *wb_text_list[WB_MAX_LIST];
+/** The default of these lists. */
+#define WB_NO_LIST {NULL}
 #else
+#define WB_NO_LIST {}
 template <class T> struct wb_list_ {
     T list[WB_MAX_LIST];
     wb_list_() : list() {}
@@ -66,25 +69,23 @@ extern "C" {
 typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
 
 /** Options of wb_save. */
-typedef struct wb_save_options {
-    WB_OPTIONS_HEAD(wb_save_options)
-    wb_names names WB_IS(WB_NAMES_AUTO);
-    const char *key WB_IS(NULL);            /* BSON: name of the Julia variable; default "model" */
-    /* BSON: the version of Flux that will read the file, "0.9" to "0.16".  Default: "0.16". */
-    const char *flux WB_IS(NULL);
-    bool structs WB_IS(false);              /* BSON: saves Flux's layers instead of a state */
-    /* ONNX: inputs of a call of the model, which are its example; required */
-    wb_tensor_list inputs WB_IS({});
-    /* ONNX: names; by default "input", "input1", ... and "output", "output1", ... */
-    wb_text_list input_names WB_IS({});
-    wb_text_list output_names WB_IS({});
+#define wb_save_options_(OPT, ARG)                                                                 \
+    OPT(wb_names, names, WB_NAMES_AUTO)                                                            \
+    /* BSON: name of the Julia variable; default "model" */                                        \
+    OPT(const char *, key, NULL)                                                                   \
+    /* BSON: the version of Flux that will read the file, "0.9" to "0.16".  Default: "0.16". */    \
+    OPT(const char *, flux, NULL)                                                                  \
+    OPT(bool, structs, false)               /* BSON: saves Flux's layers instead of a state */     \
+    /* ONNX: inputs of a call of the model, which are its example; required */                     \
+    OPT(wb_tensor_list, inputs, WB_NO_LIST)                                                        \
+    /* ONNX: names; by default "input", "input1", ... and "output", "output1", ... */              \
+    OPT(wb_text_list, input_names, WB_NO_LIST)                                                     \
+    OPT(wb_text_list, output_names, WB_NO_LIST)                                                    \
     /* ONNX: for each input, of at most 8, the axis that is the batch; -1: none.  By default the
-     * first axis of the first input and of those inputs that have its size there. */
-    wb_ints batch_axes WB_IS({});
-    bool fixed WB_IS(false);                /* ONNX: the batch has the size of the example */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_save_options;
+     * first axis of the first input and of those inputs that have its size there. */              \
+    OPT(wb_ints, batch_axes, WB_EMPTY)                                                             \
+    OPT(bool, fixed, false)                 /* ONNX: the batch has the size of the example */
+WB_OPTIONS(wb_save_options);
 /** Saves a layer or a tree: wb_save("model.safetensors", model).  Pending assignments are evaluated
  * first.  The bytes do not depend on the device.  A symbolic link is replaced by the file.  Returns
  * 0 or an error code.
@@ -128,18 +129,16 @@ typedef struct {
     wb_tree *fields;                /* tensors and layers; WB_NONE for fields of other kinds */
 } wb_unknown;
 
+/** Returns a layer for an unknown part; NULL: the part stays unknown. */
+typedef wb_layer *(*wb_substitute)(const wb_unknown *part, void *ctx);
 /** Options of wb_load. */
-typedef struct wb_load_options {
-    WB_OPTIONS_HEAD(wb_load_options)
-    /* Returns a layer for an unknown part; NULL: the part stays unknown. */
-    wb_layer *(*substitute)(const wb_unknown *part, void *ctx) WB_IS(NULL);
-    void *ctx WB_IS(NULL);                  /* passed to .substitute */
+#define wb_load_options_(OPT, ARG)                                                                 \
+    OPT(wb_substitute, substitute, NULL)                                                           \
+    OPT(void *, ctx, NULL)                  /* passed to .substitute */                            \
     /* BSON: the name of a Julia variable in the file, or a path in it, as `weber show` prints
-     * them.  By default "model", else the only layer, else the only Julia variable. */
-    const char *key WB_IS(NULL);
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_load_options;
+     * them.  By default "model", else the only layer, else the only Julia variable. */            \
+    OPT(const char *, key, NULL)
+WB_OPTIONS(wb_load_options);
 /** Loads a model, on the default device: wb_load("model.safetensors").  The file is a safetensors
  * file of wb_save, a BSON file of wb_save or of BSON.jl's @save for Flux 0.9 to 0.16, or an ONNX
  * file of opset 7 to 28 (older ones, if their operators have not changed since).
@@ -176,21 +175,18 @@ WB_API wb_tree *wb_load_tree(const char *path);
 typedef struct { const char *file, *model; } wb_rename;
 
 /** Options of wb_load_state. */
-typedef struct wb_load_state_options {
-    WB_OPTIONS_HEAD(wb_load_state_options)
-    bool lenient WB_IS(false);              /* loads what fits; the log lists the rest */
-    /* With "encoder." only names that begin with "encoder." are read, without this prefix. */
-    const char *prefix WB_IS(NULL);
-    wb_names names WB_IS(WB_NAMES_AUTO);
-    int n_rename WB_IS(0);                  /* number of rows of .rename */
-    /* Renames names of the file, after .prefix is removed: the first row that matches is used. */
-    const wb_rename *rename WB_IS(NULL);
+#define wb_load_state_options_(OPT, ARG)                                                           \
+    OPT(bool, lenient, false)               /* loads what fits; the log lists the rest */          \
+    /* With "encoder." only names that begin with "encoder." are read, without this prefix. */     \
+    OPT(const char *, prefix, NULL)                                                                \
+    OPT(wb_names, names, WB_NAMES_AUTO)                                                            \
+    OPT(int, n_rename, 0)                   /* number of rows of .rename */                        \
+    /* Renames names of the file, after .prefix is removed: the first row that matches is used. */ \
+    OPT(const wb_rename *, rename, NULL)                                                           \
     /* BSON: see wb_load_options.key.  JLD2: the variable; by default the only one, else
-     * "model_state", else "model". */
-    const char *key WB_IS(NULL);
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_load_state_options;
+     * "model_state", else "model". */                                                             \
+    OPT(const char *, key, NULL)
+WB_OPTIONS(wb_load_state_options);
 /** Loads values by name into an existing layer or tree: wb_load_state("w.safetensors", model).  The
  * file is a safetensors file of any program, BSON (a whole model, Flux.state, or a list of
  * parameters, which is read in order), JLD2 (Flux.state), NPZ, or a state dict of PyTorch's (.pt,
@@ -211,12 +207,13 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
 #ifndef __cplusplus
 #define wb_save(...) WB_SAVE_(__VA_ARGS__, )
 #define WB_SAVE_(path, model, ...) \
-    wb_save_with((path), (model), WB_GET_(wb_save_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_save_with((path), (model), WB_GET_(wb_save_options, __VA_ARGS__)))
 #define wb_load(...) WB_LOAD_(__VA_ARGS__, )
-#define WB_LOAD_(path, ...) wb_load_with((path), WB_GET_(wb_load_options, __VA_ARGS__))
+#define WB_LOAD_(path, ...) \
+    WB_CALL_WITH_(wb_load_with((path), WB_GET_(wb_load_options, __VA_ARGS__)))
 #define wb_load_state(path, ...) WB_LOAD_STATE_((path), __VA_ARGS__, )
 #define WB_LOAD_STATE_(path, model, ...) \
-    wb_load_state_with((path), (model), WB_GET_(wb_load_state_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_load_state_with((path), (model), WB_GET_(wb_load_state_options, __VA_ARGS__)))
 #endif
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -339,14 +336,11 @@ WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
 WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
 
 /** Options of wb_checkpoint_keep. */
-typedef struct wb_checkpoint_keep_options {
-    WB_OPTIONS_HEAD(wb_checkpoint_keep_options)
-    bool best WB_IS(false);                 /* also keeps the one with the best metric */
-    bool higher WB_IS(false);               /* the best metric is the highest, not the lowest */
-    WB_BY_PLACE
-    int last WB_IS(3);                      /* number of checkpoints to keep; negative: all */
-    WB_NO_MORE
-} wb_checkpoint_keep_options;
+#define wb_checkpoint_keep_options_(OPT, ARG)                                                      \
+    OPT(bool, best, false)                  /* also keeps the one with the best metric */          \
+    OPT(bool, higher, false)                /* the best metric is the highest, not the lowest */   \
+    ARG(int, last, 3)                       /* number of checkpoints to keep; negative: all */
+WB_OPTIONS(wb_checkpoint_keep_options);
 /** Saves a checkpoint as FOLDER/NAME-000012.safetensors, 12 being the epoch, and then removes older
  * checkpoints of the same name:
  *
@@ -362,8 +356,8 @@ WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
 #ifndef __cplusplus
 #define wb_checkpoint_keep(...) WB_CHECKPOINT_KEEP_(__VA_ARGS__, )
 #define WB_CHECKPOINT_KEEP_(folder, c, ...) \
-    wb_checkpoint_keep_with((folder), (c),      \
-                            WB_GET_(wb_checkpoint_keep_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_checkpoint_keep_with((folder), (c), \
+                                          WB_GET_(wb_checkpoint_keep_options, __VA_ARGS__)))
 #endif
 
 /** Restores the checkpoint named c->name (NULL: "checkpoint") that was written last, as

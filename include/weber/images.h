@@ -19,14 +19,11 @@ extern "C" {
 #endif
 
 /** Options of wb_image_load. */
-typedef struct wb_image_load_options {
-    WB_OPTIONS_HEAD(wb_image_load_options)
-    int channels WB_IS(0);                  /* 1 grey, 2 grey and alpha, 3 RGB, 4 RGBA; 0: those of
-                                               the file */
-    bool exif WB_IS(true);                  /* turns the image upright; false: pixels as stored */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_image_load_options;
+#define wb_image_load_options_(OPT, ARG)                                                           \
+    /* 1 grey, 2 grey and alpha, 3 RGB, 4 RGBA; 0: those of the file */                            \
+    OPT(int, channels, 0)                                                                          \
+    OPT(bool, exif, true)                   /* turns the image upright; false: pixels as stored */
+WB_OPTIONS(wb_image_load_options);
 /** The image in a PNG or JPEG file, u8 [C, H, W], on the CPU: wb_image_load("a.png", .channels =
  * 3). RGB becomes grey as 0.299 R + 0.587 G + 0.114 B, rounded; grey becomes RGB with three equal
  * channels; alpha is left out, or added as 255.  16 bits become 8, and libpng converts colours to
@@ -44,7 +41,7 @@ WB_API wb_tensor *wb_image_load_with(const char *path, const wb_image_load_optio
 #ifndef __cplusplus
 #define wb_image_load(...) WB_IMAGE_LOAD_(__VA_ARGS__, )
 #define WB_IMAGE_LOAD_(path, ...) \
-    wb_image_load_with((path), WB_GET_(wb_image_load_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_image_load_with((path), WB_GET_(wb_image_load_options, __VA_ARGS__)))
 #endif
 
 /** Writes an image, [H, W] or [C, H, W] with 1 to 4 channels, as a PNG file of 8 bits.  u8 is
@@ -63,15 +60,13 @@ WB_API int wb_image_save(const char *path, wb_tensor *image);
 WB_API wb_tensor *wb_image_resize(wb_tensor *image, int64_t height, int64_t width);
 
 /** Options of wb_load_images. */
-typedef struct wb_load_images_options {
-    WB_OPTIONS_HEAD(wb_load_images_options)
-    int64_t height WB_IS(0);                /* with .width: sizes to which images are resized; 0: */
-    int64_t width WB_IS(0);                 /* those of the first image, which all have */
-    int channels WB_IS(3);                  /* as of wb_image_load, 1 to 4 */
-    bool exif WB_IS(true);                  /* as of wb_image_load */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_load_images_options;
+#define wb_load_images_options_(OPT, ARG)                                                          \
+    /* with .width: sizes to which images are resized; 0: */                                       \
+    OPT(int64_t, height, 0)                                                                        \
+    OPT(int64_t, width, 0)                  /* those of the first image, which all have */         \
+    OPT(int, channels, 3)                   /* as of wb_image_load, 1 to 4 */                      \
+    OPT(bool, exif, true)                   /* as of wb_image_load */
+WB_OPTIONS(wb_load_images_options);
 /** A dataset of the images in a folder that has a folder for each class, such as photos/cat/1.png:
  * wb_load_images("photos", .height = 224, .width = 224).  x is f32 [C, H, W] in [0, 1], y the
  * class, i32.  Classes are numbered in the order of their names, and observations are in the order
@@ -87,7 +82,7 @@ WB_API wb_dataset *wb_load_images_with(const char *folder, const wb_load_images_
 #ifndef __cplusplus
 #define wb_load_images(...) WB_LOAD_IMAGES_(__VA_ARGS__, )
 #define WB_LOAD_IMAGES_(folder, ...) \
-    wb_load_images_with((folder), WB_GET_(wb_load_images_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_load_images_with((folder), WB_GET_(wb_load_images_options, __VA_ARGS__)))
 #endif
 /** The names of the classes of a dataset of wb_load_images, or of a view or map of it, and their
  * number *n (n may be NULL).  They live as long as the dataset.  NULL with the error set: another

@@ -22,13 +22,10 @@ typedef enum {
 } wb_pad_mode;
 
 /** Options of wb_pad. */
-typedef struct wb_pad_options {
-    WB_OPTIONS_HEAD(wb_pad_options)
-    wb_pad_mode mode WB_IS(WB_PAD_CONSTANT);
-    double value WB_IS(0);                  /* of WB_PAD_CONSTANT only */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_pad_options;
+#define wb_pad_options_(OPT, ARG)                                                                  \
+    OPT(wb_pad_mode, mode, WB_PAD_CONSTANT)                                                        \
+    OPT(double, value, 0)                   /* of WB_PAD_CONSTANT only */
+WB_OPTIONS(wb_pad_options);
 /** x with `before` elements in front of it and `after` elements behind it, along one axis:
  * wb_pad(x, -1, 2, 2, .mode = WB_PAD_REFLECT).  Any dtype.  A gradient is the sum over the places
  * of an element.  The modes are those of PyTorch's pad and of NNlib's pad_constant, pad_reflect,
@@ -40,7 +37,7 @@ WB_API wb_tensor *wb_pad_with(wb_tensor *x, int axis, int64_t before, int64_t af
 #ifndef __cplusplus
 #define wb_pad(...) WB_PAD_(__VA_ARGS__, )
 #define WB_PAD_(x, axis, before, after, ...) \
-    wb_pad_with((x), (axis), (before), (after), WB_GET_(wb_pad_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_pad_with((x), (axis), (before), (after), WB_GET_(wb_pad_options, __VA_ARGS__)))
 #endif
 
 /* ---- slices and copies: any dtype ------------------------------------------------------------ */
@@ -106,13 +103,10 @@ typedef enum {
     WB_SCATTER_SET                          /* the last replaces the element of x */
 } wb_scatter_reduce;
 /** Options of wb_scatter and wb_scatter_along. */
-typedef struct wb_scatter_options {
-    WB_OPTIONS_HEAD(wb_scatter_options)
-    wb_scatter_reduce reduce WB_IS(WB_SCATTER_ADD);
-    bool exclude_self WB_IS(false);         /* x is not combined where an index names it */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_scatter_options;
+#define wb_scatter_options_(OPT, ARG)                                                              \
+    OPT(wb_scatter_reduce, reduce, WB_SCATTER_ADD)                                                 \
+    OPT(bool, exclude_self, false)          /* x is not combined where an index names it */
+WB_OPTIONS(wb_scatter_options);
 /** x with rows combined into it: y[k, ...] combines x[k, ...] and all rows[i..., ...] with
  * index[i...] = k, in the order of i: wb_scatter(x, index, rows, .reduce = WB_SCATTER_MAX).
  *   x [n, ...]   index [...]   rows [index..., ...]   y as x
@@ -143,29 +137,28 @@ WB_API wb_tensor *wb_scatter_along_with(wb_tensor *x, wb_tensor *index, wb_tenso
 #ifndef __cplusplus
 #define wb_scatter(...) WB_SCATTER_(__VA_ARGS__, )
 #define WB_SCATTER_(x, index, rows, ...) \
-    wb_scatter_with((x), (index), (rows), WB_GET_(wb_scatter_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_scatter_with((x), (index), (rows), WB_GET_(wb_scatter_options, __VA_ARGS__)))
 #define wb_scatter_along(...) WB_SCATTER_ALONG_(__VA_ARGS__, )
 #define WB_SCATTER_ALONG_(x, index, values, axis, ...) \
-    wb_scatter_along_with((x), (index), (values), (axis), WB_GET_(wb_scatter_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_scatter_along_with((x), (index), (values), (axis), \
+                                        WB_GET_(wb_scatter_options, __VA_ARGS__)))
 #endif
 
 /* ---- numbers in place of NaN ----------------------------------------------------------------- */
 
 /** Options of wb_nan_to_num. */
-typedef struct wb_nan_to_num_options {
-    WB_OPTIONS_HEAD(wb_nan_to_num_options)
-    WB_BY_PLACE
-    double nan WB_IS(0);
-    double posinf WB_IS(WB_DEFAULT);        /* default: the greatest finite number of the dtype */
-    double neginf WB_IS(WB_DEFAULT);        /* default: the least */
-    WB_NO_MORE
-} wb_nan_to_num_options;
+#define wb_nan_to_num_options_(OPT, ARG)                                                           \
+    ARG(double, nan, 0)                                                                            \
+    ARG(double, posinf, WB_DEFAULT)         /* default: the greatest finite number of the dtype */ \
+    ARG(double, neginf, WB_DEFAULT)         /* default: the least */
+WB_OPTIONS(wb_nan_to_num_options);
 /** x with numbers in place of NaN, of infinity and of -infinity: wb_nan_to_num(x),
  * wb_nan_to_num(x, 1, .posinf = 100).  x floating.  The gradient is 0 where x is not finite. */
 WB_API wb_tensor *wb_nan_to_num_with(wb_tensor *x, const wb_nan_to_num_options *o);
 #ifndef __cplusplus
 #define wb_nan_to_num(...) WB_NAN_TO_NUM_(__VA_ARGS__, )
-#define WB_NAN_TO_NUM_(x, ...) wb_nan_to_num_with((x), WB_GET_(wb_nan_to_num_options, __VA_ARGS__))
+#define WB_NAN_TO_NUM_(x, ...) \
+    WB_CALL_WITH_(wb_nan_to_num_with((x), WB_GET_(wb_nan_to_num_options, __VA_ARGS__)))
 #endif
 
 /* ---- order: any dtype but bool --------------------------------------------------------------- */
@@ -174,12 +167,9 @@ WB_API wb_tensor *wb_nan_to_num_with(wb_tensor *x, const wb_nan_to_num_options *
  * keep their order. */
 
 /** Options of wb_sort and wb_argsort. */
-typedef struct wb_sort_options {
-    WB_OPTIONS_HEAD(wb_sort_options)
-    bool descending WB_IS(false);           /* the greatest first */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_sort_options;
+#define wb_sort_options_(OPT, ARG)                                                                 \
+    OPT(bool, descending, false)            /* the greatest first */
+WB_OPTIONS(wb_sort_options);
 /** The indices that sort x along an axis, i32, in x's shape: wb_take_along(x, wb_argsort(x, axis),
  * axis) is sorted.  No gradient.  Error: an axis of more than 2^31 elements. */
 WB_API wb_tensor *wb_argsort_with(wb_tensor *x, int axis, const wb_sort_options *o);
@@ -187,12 +177,9 @@ WB_API wb_tensor *wb_argsort_with(wb_tensor *x, int axis, const wb_sort_options 
 WB_API wb_tensor *wb_sort_with(wb_tensor *x, int axis, const wb_sort_options *o);
 
 /** Options of wb_topk. */
-typedef struct wb_topk_options {
-    WB_OPTIONS_HEAD(wb_topk_options)
-    bool smallest WB_IS(false);             /* the k least elements, the least first */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_topk_options;
+#define wb_topk_options_(OPT, ARG)                                                                 \
+    OPT(bool, smallest, false)              /* the k least elements, the least first */
+WB_OPTIONS(wb_topk_options);
 /** The k greatest elements along an axis, the greatest first: wb_topk(x, k, axis, &index).  Sets
  * *index to their indices, i32, unless `index` is NULL.  x has any dtype but
  * bool; the result has size k along the axis, and the gradient reaches the chosen elements.  The
@@ -201,12 +188,9 @@ typedef struct wb_topk_options {
 WB_API wb_tensor *wb_topk_with(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
                                const wb_topk_options *o);
 /** Options of wb_searchsorted. */
-typedef struct wb_searchsorted_options {
-    WB_OPTIONS_HEAD(wb_searchsorted_options)
-    bool right WB_IS(false);                /* behind equal elements, not before them */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_searchsorted_options;
+#define wb_searchsorted_options_(OPT, ARG)                                                         \
+    OPT(bool, right, false)                 /* behind equal elements, not before them */
+WB_OPTIONS(wb_searchsorted_options);
 /** The places at which elements of x would be put into ascending numbers, i32, in x's shape:
  * wb_searchsorted(sorted, x).  The place is the number of elements of `sorted` that are less than
  * the element of x, with .right less or equal: 0 to n.
@@ -219,13 +203,15 @@ WB_API wb_tensor *wb_searchsorted_with(wb_tensor *sorted, wb_tensor *x,
 #ifndef __cplusplus
 #define wb_searchsorted(...) WB_SEARCHSORTED_(__VA_ARGS__, )
 #define WB_SEARCHSORTED_(sorted, x, ...) \
-    wb_searchsorted_with((sorted), (x), WB_GET_(wb_searchsorted_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_searchsorted_with((sorted), (x), \
+                                       WB_GET_(wb_searchsorted_options, __VA_ARGS__)))
 #define wb_argsort(...) WB_SORT_(wb_argsort_with, __VA_ARGS__, )
 #define wb_sort(...) WB_SORT_(wb_sort_with, __VA_ARGS__, )
-#define WB_SORT_(f, x, axis, ...) f((x), (axis), WB_GET_(wb_sort_options, __VA_ARGS__))
+#define WB_SORT_(f, x, axis, ...) \
+    WB_CALL_WITH_(f((x), (axis), WB_GET_(wb_sort_options, __VA_ARGS__)))
 #define wb_topk(...) WB_TOPK_(__VA_ARGS__, )
 #define WB_TOPK_(x, k, axis, index, ...) \
-    wb_topk_with((x), (k), (axis), (index), WB_GET_(wb_topk_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_topk_with((x), (k), (axis), (index), WB_GET_(wb_topk_options, __VA_ARGS__)))
 #endif
 
 #ifdef __cplusplus

@@ -20,16 +20,13 @@ extern "C" {
  * call without braces, such as wb_MaxPool(3, 2), does not compile. */
 
 /** Options of wb_Dense. */
-typedef struct wb_Dense_options {
-    WB_OPTIONS_HEAD(wb_Dense_options)
-    bool no_bias WB_IS(false);
-    wb_initialiser init WB_IS(wb_glorot_uniform);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t in WB_REQUIRED, out WB_REQUIRED;
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_Dense_options;
+#define wb_Dense_options_(OPT, ARG)                                                                \
+    OPT(bool, bias, true)                                                                          \
+    OPT(wb_initialiser, init, wb_glorot_uniform)                                                   \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    ARG(int64_t, in, WB_REQUIRED(0)) ARG(int64_t, out, WB_REQUIRED(0))                             \
+    ARG(wb_function, activation, NULL)
+WB_OPTIONS(wb_Dense_options);
 /** y = activation(x·weightᵀ + bias): wb_Dense(in, out, activation).
  *   x [..., in]   y [..., out]   weight [out, in]   bias [out]
  * Error: the last axis of x has another size than `in`. */
@@ -37,26 +34,24 @@ WB_API wb_layer *wb_Dense_with(const wb_Dense_options *o);
 
 /** Options of wb_Conv, wb_Conv1d, wb_CrossCor, wb_DepthwiseConv, wb_ConvTranspose and
  * wb_ConvTranspose1d.  A list has one number for all axes of space, or one for each. */
-typedef struct wb_Conv_options {
-    WB_OPTIONS_HEAD(wb_Conv_options)
-    wb_ints stride WB_IS({1});
-    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right}: two for each axis */
-    int64_t pad_mode WB_IS(WB_PAD_CONSTANT); /* a wb_pad_mode: what x is padded with */
-    wb_ints dilation WB_IS({1});
-    int64_t groups WB_IS(1);                /* divides `in` and `out` */
-    wb_ints outpad WB_IS({0});              /* of wb_ConvTranspose only */
-    bool same WB_IS(false);                 /* computes .pad: see wb_Conv, wb_ConvTranspose */
-    bool flip WB_IS(false);                 /* the kernel is flipped along all axes, as in Flux */
-    bool no_bias WB_IS(false);
-    wb_initialiser init WB_IS(wb_glorot_uniform);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t in WB_REQUIRED, out WB_REQUIRED;
-    wb_ints kernel WB_REQUIRED;             /* {k}, {h, w} or {d, h, w} */
-    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the kernel here */
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_Conv_options;
+#define wb_Conv_options_(OPT, ARG)                                                                 \
+    OPT(wb_ints, stride, WB_INTS(1))                                                               \
+    /* also {top, bottom, left, right}: two for each axis */                                       \
+    OPT(wb_ints, pad, WB_INTS(0))                                                                  \
+    OPT(int64_t, pad_mode, WB_PAD_CONSTANT) /* a wb_pad_mode: what x is padded with */             \
+    OPT(wb_ints, dilation, WB_INTS(1))                                                             \
+    OPT(int64_t, groups, 1)                 /* divides `in` and `out` */                           \
+    OPT(wb_ints, outpad, WB_INTS(0))        /* of wb_ConvTranspose only */                         \
+    OPT(bool, same, false)                  /* computes .pad: see wb_Conv, wb_ConvTranspose */     \
+    OPT(bool, flip, false)                  /* the kernel is flipped along all axes, as in Flux */ \
+    OPT(bool, bias, true)                                                                          \
+    OPT(wb_initialiser, init, wb_glorot_uniform)                                                   \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    ARG(int64_t, in, WB_REQUIRED(0)) ARG(int64_t, out, WB_REQUIRED(0))                             \
+    ARG(wb_ints, kernel, WB_REQUIRED(WB_EMPTY)) /* {k}, {h, w} or {d, h, w} */                     \
+    ARG(const int64_t *, sizes_, NULL)      /* the macros pass the kernel here */                  \
+    ARG(wb_function, activation, NULL)
+WB_OPTIONS(wb_Conv_options);
 /** y = activation(wb_conv(x, weight, bias)): wb_Conv(in, out, {kh, kw}, activation).
  *   x [N, in, H, W]   y [N, out, H', W']   weight [out, in/groups, kh, kw]   bias [out]
  * A kernel {kd, kh, kw} makes a layer for x [N, in, D, H, W]; {k} means {k, k}.  H' is that of
@@ -86,15 +81,13 @@ WB_API wb_layer *wb_ConvTranspose1d_with(const wb_Conv_options *o);
 
 /** Options of wb_MaxPool, wb_MeanPool, wb_MaxPool1d and wb_MeanPool1d.  A list has one number for
  * all axes of space, or one for each. */
-typedef struct wb_Pool_options {
-    WB_OPTIONS_HEAD(wb_Pool_options)
-    wb_ints stride WB_IS({});               /* default: the window */
-    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right}: two for each axis */
-    WB_BY_PLACE
-    wb_ints window WB_REQUIRED;             /* {k}, {h, w} or {d, h, w} */
-    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the window here */
-    WB_NO_MORE
-} wb_Pool_options;
+#define wb_Pool_options_(OPT, ARG)                                                                 \
+    OPT(wb_ints, stride, WB_EMPTY)          /* default: the window */                              \
+    /* also {top, bottom, left, right}: two for each axis */                                       \
+    OPT(wb_ints, pad, WB_INTS(0))                                                                  \
+    ARG(wb_ints, window, WB_REQUIRED(WB_EMPTY)) /* {k}, {h, w} or {d, h, w} */                     \
+    ARG(const int64_t *, sizes_, NULL)      /* the macros pass the window here */
+WB_OPTIONS(wb_Pool_options);
 /** wb_maxpool as a layer: wb_MaxPool({2}), wb_MaxPool({3, 3}, .stride = {2}).  A window {d, h, w}
  * makes a layer for x [N, C, D, H, W]; {k} means {k, k}. */
 WB_API wb_layer *wb_MaxPool_with(const wb_Pool_options *o);
@@ -105,14 +98,11 @@ WB_API wb_layer *wb_MaxPool1d_with(const wb_Pool_options *o);
 /** wb_MeanPool for x [N, C, L]: wb_MeanPool1d({k}). */
 WB_API wb_layer *wb_MeanPool1d_with(const wb_Pool_options *o);
 /** Options of wb_AdaptiveMaxPool and wb_AdaptiveMeanPool. */
-typedef struct wb_AdaptivePool_options {
-    WB_OPTIONS_HEAD(wb_AdaptivePool_options)
-    bool fixed WB_IS(false);                /* windows of one size, as in Flux */
-    WB_BY_PLACE
-    wb_ints out WB_REQUIRED;                /* {n}, or the new size of each axis of space */
-    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass `out` here */
-    WB_NO_MORE
-} wb_AdaptivePool_options;
+#define wb_AdaptivePool_options_(OPT, ARG)                                                         \
+    OPT(bool, fixed, false)                 /* windows of one size, as in Flux */                  \
+    ARG(wb_ints, out, WB_REQUIRED(WB_EMPTY)) /* {n}, or the new size of each axis of space */      \
+    ARG(const int64_t *, sizes_, NULL)      /* the macros pass `out` here */
+WB_OPTIONS(wb_AdaptivePool_options);
 /** The greatest element of each of m windows along each axis of space: wb_AdaptiveMaxPool({1, 1}),
  * [N, C, L], [N, C, H, W] or [N, C, D, H, W], floating.  Window i of an axis of n elements has the
  * elements floor(i n / m) to ceil((i + 1) n / m) - 1, as in PyTorch.  With .fixed it has the
@@ -132,26 +122,20 @@ WB_API wb_layer *wb_GlobalMeanPool(void);
 WB_API wb_layer *wb_Flatten(void);
 
 /** Options of wb_Dropout. */
-typedef struct wb_Dropout_options {
-    WB_OPTIONS_HEAD(wb_Dropout_options)
+#define wb_Dropout_options_(OPT, ARG)                                                              \
     /* Elements with the same indices along these axes are dropped together: {0, 1} drops whole
-     * channels of [N, C, H, W].  By default each element is drawn independently. */
-    wb_ints axes WB_IS({});
-    WB_BY_PLACE
-    double p WB_REQUIRED;                   /* the probability of 0, in [0, 1] */
-    WB_NO_MORE
-} wb_Dropout_options;
+     * channels of [N, C, H, W].  By default each element is drawn independently. */               \
+    OPT(wb_ints, axes, WB_EMPTY)                                                                   \
+    ARG(double, p, WB_REQUIRED(WB_DEFAULT)) /* the probability of 0, in [0, 1] */
+WB_OPTIONS(wb_Dropout_options);
 /** wb_dropout(x, p) in train mode (wb_trainmode), x itself in test mode.  Error: p is outside
  * [0, 1]. */
 WB_API wb_layer *wb_Dropout_with(const wb_Dropout_options *o);
 
 /** Options of wb_AlphaDropout. */
-typedef struct wb_AlphaDropout_options {
-    WB_OPTIONS_HEAD(wb_AlphaDropout_options)
-    WB_BY_PLACE
-    double p WB_REQUIRED;                   /* the probability of a drop, in [0, 1] */
-    WB_NO_MORE
-} wb_AlphaDropout_options;
+#define wb_AlphaDropout_options_(OPT, ARG)                                                         \
+    ARG(double, p, WB_REQUIRED(WB_DEFAULT)) /* the probability of a drop, in [0, 1] */
+WB_OPTIONS(wb_AlphaDropout_options);
 /** Dropout behind wb_selu, which keeps mean 0 and variance 1: wb_AlphaDropout(p).  (Klambauer et
  * al. 2017)
  *   y = a (x or, with probability p, A) + b   A = -1.7580993408473766
@@ -161,41 +145,35 @@ typedef struct wb_AlphaDropout_options {
 WB_API wb_layer *wb_AlphaDropout_with(const wb_AlphaDropout_options *o);
 
 /** Options of wb_BatchNorm. */
-typedef struct wb_BatchNorm_options {
-    WB_OPTIONS_HEAD(wb_BatchNorm_options)
-    bool no_affine WB_IS(false);            /* without scale and bias */
-    bool no_track_stats WB_IS(false);       /* without mean and var; see wb_BatchNorm */
-    double eps WB_IS(1e-5);
-    double momentum WB_IS(0.1);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t channels WB_REQUIRED;
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_BatchNorm_options;
+#define wb_BatchNorm_options_(OPT, ARG)                                                            \
+    OPT(bool, affine, true)                 /* with scale and bias */                              \
+    OPT(bool, track_stats, true)            /* with mean and var; see wb_BatchNorm */              \
+    OPT(double, eps, 1e-5)                                                                         \
+    OPT(double, momentum, 0.1)                                                                     \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    ARG(int64_t, channels, WB_REQUIRED(0))                                                         \
+    ARG(wb_function, activation, NULL)
+WB_OPTIONS(wb_BatchNorm_options);
 /** y = activation((x - mean) / sqrt(var + eps) · scale + bias), with one mean and variance for each
  * index of axis 1: wb_BatchNorm(channels, activation).  (Ioffe & Szegedy 2015)
  *   x [N, channels, ...]   y as x   scale, bias, mean, var [channels]
  * Train mode normalises with the batch's mean and biased variance, and updates the running
  * statistics: running = (1 - momentum) running + momentum new, where the new variance is the
- * unbiased one.  Test mode normalises with the running statistics; with .no_track_stats it
+ * unbiased one.  Test mode normalises with the running statistics; without .track_stats it
  * normalises as in train mode.  Errors: train mode with one value for each channel; momentum
  * outside [0, 1]; eps negative. */
 WB_API wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *o);
 
 /** Options of wb_InstanceNorm. */
-typedef struct wb_InstanceNorm_options {
-    WB_OPTIONS_HEAD(wb_InstanceNorm_options)
-    bool affine WB_IS(false);               /* with scale and bias */
-    bool track_stats WB_IS(false);          /* with mean and var */
-    double eps WB_IS(1e-5);
-    double momentum WB_IS(0.1);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t channels WB_REQUIRED;
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_InstanceNorm_options;
+#define wb_InstanceNorm_options_(OPT, ARG)                                                         \
+    OPT(bool, affine, false)                /* with scale and bias */                              \
+    OPT(bool, track_stats, false)           /* with mean and var */                                \
+    OPT(double, eps, 1e-5)                                                                         \
+    OPT(double, momentum, 0.1)                                                                     \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    ARG(int64_t, channels, WB_REQUIRED(0))                                                         \
+    ARG(wb_function, activation, NULL)
+WB_OPTIONS(wb_InstanceNorm_options);
 /** y = activation((x - mean) / sqrt(var + eps) · scale + bias), with one mean and biased variance
  * for each channel of each sample: wb_InstanceNorm(channels, activation).  (Ulyanov et al. 2016)
  *   x [N, channels, ...]   y as x   scale, bias, mean, var [channels]
@@ -205,16 +183,13 @@ typedef struct wb_InstanceNorm_options {
 WB_API wb_layer *wb_InstanceNorm_with(const wb_InstanceNorm_options *o);
 
 /** Options of wb_GroupNorm. */
-typedef struct wb_GroupNorm_options {
-    WB_OPTIONS_HEAD(wb_GroupNorm_options)
-    bool no_affine WB_IS(false);            /* without scale and bias */
-    double eps WB_IS(1e-5);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t channels WB_REQUIRED, groups WB_REQUIRED;
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_GroupNorm_options;
+#define wb_GroupNorm_options_(OPT, ARG)                                                            \
+    OPT(bool, affine, true)                 /* with scale and bias */                              \
+    OPT(double, eps, 1e-5)                                                                         \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    ARG(int64_t, channels, WB_REQUIRED(0)) ARG(int64_t, groups, WB_REQUIRED(0))                    \
+    ARG(wb_function, activation, NULL)
+WB_OPTIONS(wb_GroupNorm_options);
 /** y = activation((x - mean) / sqrt(var + eps) · scale + bias), with one mean and biased variance
  * for each group of channels of each sample: wb_GroupNorm(channels, groups).  (Wu & He 2018)
  *   x [N, channels, ...]   y as x   scale, bias [channels]
@@ -222,34 +197,28 @@ typedef struct wb_GroupNorm_options {
 WB_API wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *o);
 
 /** Options of wb_LayerNorm. */
-typedef struct wb_LayerNorm_options {
-    WB_OPTIONS_HEAD(wb_LayerNorm_options)
-    bool no_affine WB_IS(false);            /* without scale and bias */
-    double eps WB_IS(1e-5);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    wb_ints shape WB_REQUIRED;              /* {features} or {H, W}, at most 4 sizes */
-    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the shape here */
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_LayerNorm_options;
+#define wb_LayerNorm_options_(OPT, ARG)                                                            \
+    OPT(bool, affine, true)                 /* with scale and bias */                              \
+    OPT(double, eps, 1e-5)                                                                         \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    ARG(wb_ints, shape, WB_REQUIRED(WB_EMPTY)) /* {features} or {H, W}, at most 4 sizes */         \
+    ARG(const int64_t *, sizes_, NULL)      /* the macros pass the shape here */                   \
+    ARG(wb_function, activation, NULL)
+WB_OPTIONS(wb_LayerNorm_options);
 /** y = activation(wb_normalise(x, n, eps) · scale + bias) over the last n axes, whose sizes are the
  * n numbers of `shape`: wb_LayerNorm({features}).  scale, bias [shape].  Errors: the last sizes of
  * x are not `shape`; eps is negative.  (Ba, Kiros & Hinton 2016) */
 WB_API wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *o);
 
 /** Options of wb_RMSNorm. */
-typedef struct wb_RMSNorm_options {
-    WB_OPTIONS_HEAD(wb_RMSNorm_options)
-    bool no_affine WB_IS(false);            /* without scale */
-    double eps WB_IS(WB_DEFAULT);           /* default: the machine epsilon of x's dtype */
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    wb_ints shape WB_REQUIRED;              /* {features} or {H, W}, at most 4 sizes */
-    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the shape here */
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_RMSNorm_options;
+#define wb_RMSNorm_options_(OPT, ARG)                                                              \
+    OPT(bool, affine, true)                 /* with scale */                                       \
+    OPT(double, eps, WB_DEFAULT)            /* default: the machine epsilon of x's dtype */        \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    ARG(wb_ints, shape, WB_REQUIRED(WB_EMPTY)) /* {features} or {H, W}, at most 4 sizes */         \
+    ARG(const int64_t *, sizes_, NULL)      /* the macros pass the shape here */                   \
+    ARG(wb_function, activation, NULL)
+WB_OPTIONS(wb_RMSNorm_options);
 /** y = activation(x / sqrt(mean(x²) + eps) · scale), with the mean over the last axes, whose sizes
  * are `shape`: wb_RMSNorm({features}).  scale [shape].  The mean of f16 and bf16 is computed in
  * f32.  The default of eps is that of PyTorch: 2^-23 for f32, 2^-52 for f64, 2^-10 for f16, 2^-7
@@ -258,32 +227,27 @@ typedef struct wb_RMSNorm_options {
 WB_API wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *o);
 
 /** Options of wb_Scale. */
-typedef struct wb_Scale_options {
-    WB_OPTIONS_HEAD(wb_Scale_options)
-    bool no_bias WB_IS(false);
-    wb_initialiser init WB_IS(wb_init_ones);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    wb_ints shape WB_REQUIRED;              /* {features} or {H, W}, at most 4 sizes */
-    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the shape here */
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_Scale_options;
+#define wb_Scale_options_(OPT, ARG)                                                                \
+    OPT(bool, bias, true)                                                                          \
+    OPT(wb_initialiser, init, wb_init_ones)                                                        \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    ARG(wb_ints, shape, WB_REQUIRED(WB_EMPTY)) /* {features} or {H, W}, at most 4 sizes */         \
+    ARG(const int64_t *, sizes_, NULL)      /* the macros pass the shape here */                   \
+    ARG(wb_function, activation, NULL)
+WB_OPTIONS(wb_Scale_options);
 /** y = activation(scale x + bias), elementwise: wb_Scale({features}, activation).
  *   x broadcasts with [shape]   scale, bias [shape], aligned at the last axis of x */
 WB_API wb_layer *wb_Scale_with(const wb_Scale_options *o);
 
 /** Options of wb_Bilinear. */
-typedef struct wb_Bilinear_options {
-    WB_OPTIONS_HEAD(wb_Bilinear_options)
-    bool no_bias WB_IS(false);
-    wb_initialiser init WB_IS(wb_glorot_uniform);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t in1 WB_REQUIRED, in2 WB_REQUIRED, out WB_REQUIRED;
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_Bilinear_options;
+#define wb_Bilinear_options_(OPT, ARG)                                                             \
+    OPT(bool, bias, true)                                                                          \
+    OPT(wb_initialiser, init, wb_glorot_uniform)                                                   \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    ARG(int64_t, in1, WB_REQUIRED(0)) ARG(int64_t, in2, WB_REQUIRED(0))                            \
+    ARG(int64_t, out, WB_REQUIRED(0))                                                              \
+    ARG(wb_function, activation, NULL)
+WB_OPTIONS(wb_Bilinear_options);
 /** z_k = activation(sum over i, j of weight[k,i,j] x_i y_j + bias_k): wb_Bilinear(in1, in2, out),
  * called with wb_call(layer, x, y); wb_call(layer, x) uses x as y too.
  *   x [..., in1]   y [..., in2]   z [..., out]   weight [out, in1, in2]   bias [out]
@@ -291,25 +255,19 @@ typedef struct wb_Bilinear_options {
 WB_API wb_layer *wb_Bilinear_with(const wb_Bilinear_options *o);
 
 /** Options of wb_PixelShuffle. */
-typedef struct wb_PixelShuffle_options {
-    WB_OPTIONS_HEAD(wb_PixelShuffle_options)
-    WB_BY_PLACE
-    int64_t r WB_REQUIRED;                  /* the factor of each size */
-    WB_NO_MORE
-} wb_PixelShuffle_options;
+#define wb_PixelShuffle_options_(OPT, ARG)                                                         \
+    ARG(int64_t, r, WB_REQUIRED(0))         /* the factor of each size */
+WB_OPTIONS(wb_PixelShuffle_options);
 /** wb_pixel_shuffle as a layer: wb_PixelShuffle(r). */
 WB_API wb_layer *wb_PixelShuffle_with(const wb_PixelShuffle_options *o);
 
 /** Options of wb_Upsample.  One of .scale and .sizes is given. */
-typedef struct wb_Upsample_options {
-    WB_OPTIONS_HEAD(wb_Upsample_options)
-    wb_ints scale WB_IS({});                /* {s}, or a factor for each axis of space */
-    wb_ints sizes WB_IS({});                /* {n}, or the new size of each axis of space */
-    int64_t mode WB_IS(WB_UPSAMPLE_NEAREST);
-    bool no_align_corners WB_IS(false);     /* as of wb_upsample */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_Upsample_options;
+#define wb_Upsample_options_(OPT, ARG)                                                             \
+    OPT(wb_ints, scale, WB_EMPTY)           /* {s}, or a factor for each axis of space */          \
+    OPT(wb_ints, sizes, WB_EMPTY)           /* {n}, or the new size of each axis of space */       \
+    OPT(int64_t, mode, WB_UPSAMPLE_NEAREST)                                                        \
+    OPT(bool, align_corners, true)          /* as of wb_upsample */
+WB_OPTIONS(wb_Upsample_options);
 /** wb_upsample as a layer: wb_Upsample(.scale = {2}, .mode = WB_UPSAMPLE_LINEAR). */
 WB_API wb_layer *wb_Upsample_with(const wb_Upsample_options *o);
 
@@ -320,15 +278,12 @@ WB_API wb_layer *wb_Upsample_with(const wb_Upsample_options *o);
 WB_API wb_layer *wb_Maxout_array(int n, wb_layer *const *layers);
 
 /** Options of wb_Embedding. */
-typedef struct wb_Embedding_options {
-    WB_OPTIONS_HEAD(wb_Embedding_options)
-    int64_t padding_index WB_IS(INT64_MIN); /* a negative one counts from n; default: none */
-    wb_initialiser init WB_IS(wb_init_normal);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t n WB_REQUIRED, dim WB_REQUIRED;
-    WB_NO_MORE
-} wb_Embedding_options;
+#define wb_Embedding_options_(OPT, ARG)                                                            \
+    OPT(int64_t, padding_index, INT64_MIN)  /* a negative one counts from n; default: none */      \
+    OPT(wb_initialiser, init, wb_init_normal)                                                      \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    ARG(int64_t, n, WB_REQUIRED(0)) ARG(int64_t, dim, WB_REQUIRED(0))
+WB_OPTIONS(wb_Embedding_options);
 /** Rows of `weight` by index, wb_take(weight, x): wb_Embedding(n, dim).
  *   x [...] integer   y [..., dim]   weight [n, dim]
  * The initial weight is standard normal.  An index outside 0 .. n-1 gives zeros.  The row
@@ -339,15 +294,12 @@ WB_API wb_layer *wb_Embedding_with(const wb_Embedding_options *o);
 /** How wb_EmbeddingBag reduces the rows of a bag. */
 enum { WB_BAG_MEAN, WB_BAG_SUM, WB_BAG_MAX };
 /** Options of wb_EmbeddingBag. */
-typedef struct wb_EmbeddingBag_options {
-    WB_OPTIONS_HEAD(wb_EmbeddingBag_options)
-    int64_t mode WB_IS(WB_BAG_MEAN);        /* WB_BAG_MEAN, WB_BAG_SUM or WB_BAG_MAX */
-    wb_initialiser init WB_IS(wb_init_normal);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t n WB_REQUIRED, dim WB_REQUIRED;
-    WB_NO_MORE
-} wb_EmbeddingBag_options;
+#define wb_EmbeddingBag_options_(OPT, ARG)                                                         \
+    OPT(int64_t, mode, WB_BAG_MEAN)         /* WB_BAG_MEAN, WB_BAG_SUM or WB_BAG_MAX */            \
+    OPT(wb_initialiser, init, wb_init_normal)                                                      \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    ARG(int64_t, n, WB_REQUIRED(0)) ARG(int64_t, dim, WB_REQUIRED(0))
+WB_OPTIONS(wb_EmbeddingBag_options);
 /** The mean, sum or maximum of the rows of each bag of indices: wb_EmbeddingBag(n, dim).
  *   wb_call(layer, x)            x [bags, k] integer   y [bags, dim]   weight [n, dim]
  *   wb_call(layer, x, offsets)   x [k], offsets [bags] integer
@@ -359,15 +311,12 @@ typedef struct wb_EmbeddingBag_options {
 WB_API wb_layer *wb_EmbeddingBag_with(const wb_EmbeddingBag_options *o);
 
 /** Options of wb_WeightNorm. */
-typedef struct wb_WeightNorm_options {
-    WB_OPTIONS_HEAD(wb_WeightNorm_options)
-    int64_t dim WB_IS(0);                   /* axis of the weight that keeps its size in g; a
-                                               negative one counts from the last axis */
-    bool whole WB_IS(false);                /* one norm of the whole weight: PyTorch's dim=None */
-    WB_BY_PLACE
-    const char *name WB_IS("weight");       /* of the tensor in the layer */
-    WB_NO_MORE
-} wb_WeightNorm_options;
+#define wb_WeightNorm_options_(OPT, ARG)                                                           \
+    /* axis of the weight that keeps its size in g; a negative one counts from the last axis */    \
+    OPT(int64_t, dim, 0)                                                                           \
+    OPT(bool, whole, false)                 /* one norm of the whole weight: PyTorch's dim=None */ \
+    ARG(const char *, name, "weight")       /* of the tensor in the layer */
+WB_OPTIONS(wb_WeightNorm_options);
 /** A layer whose weight is computed from a direction v and lengths g, which are trained in its
  * place: wb_WeightNorm(wb_Dense(4, 8)), wb_WeightNorm(wb_GRUCell(4, 8), "weight_hidden").
  *   weight = g v / ||v||     ||v|| over all axes but .dim; g [1, ..., size of axis .dim, ..., 1],
@@ -385,26 +334,24 @@ typedef struct wb_WeightNorm_options {
 WB_API wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *o);
 
 /** Options of wb_MultiHeadAttention.  k_in, v_in, qk_dim, v_dim and out: 0 means `dim`. */
-typedef struct wb_MultiHeadAttention_options {
-    WB_OPTIONS_HEAD(wb_MultiHeadAttention_options)
-    bool causal WB_IS(false);               /* a query sees no later key */
-    bool bias WB_IS(false);                 /* the projections have biases, as PyTorch's have */
-    double dropout WB_IS(0);                /* of attention weights, in train mode; below 1 */
-    wb_initialiser init WB_IS(wb_glorot_uniform);
-    wb_dtype dtype WB_IS(WB_F32);
-    int64_t kv_heads WB_IS(0);              /* heads of k and v; 0: heads */
-    int64_t k_in WB_IS(0), v_in WB_IS(0);   /* features of k and v (PyTorch's kdim and vdim) */
-    int64_t qk_dim WB_IS(0);                /* features of all heads of q */
-    int64_t v_dim WB_IS(0);                 /* features of all heads before out_proj */
-    int64_t out WB_IS(0);                   /* features of y */
-    bool weights WB_IS(false);              /* the call gives the attention weights too */
-    double rotary WB_IS(0);                 /* base of wb_rotary for q and k, such as 10000; 0: no
-                                               rotation */
-    WB_BY_PLACE
-    int64_t dim WB_REQUIRED;                /* features of q */
-    int64_t heads WB_IS(8);
-    WB_NO_MORE
-} wb_MultiHeadAttention_options;
+#define wb_MultiHeadAttention_options_(OPT, ARG)                                                   \
+    OPT(bool, causal, false)                /* a query sees no later key */                        \
+    OPT(bool, bias, false)                  /* the projections have biases, as PyTorch's have */   \
+    OPT(double, dropout, 0)                 /* of attention weights, in train mode; below 1 */     \
+    OPT(wb_initialiser, init, wb_glorot_uniform)                                                   \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    OPT(int64_t, kv_heads, 0)               /* heads of k and v; 0: heads */                       \
+    /* features of k and v (PyTorch's kdim and vdim) */                                            \
+    OPT(int64_t, k_in, 0) OPT(int64_t, v_in, 0)                                                    \
+    OPT(int64_t, qk_dim, 0)                 /* features of all heads of q */                       \
+    OPT(int64_t, v_dim, 0)                  /* features of all heads before out_proj */            \
+    OPT(int64_t, out, 0)                    /* features of y */                                    \
+    OPT(bool, weights, false)               /* the call gives the attention weights too */         \
+    /* base of wb_rotary for q and k, such as 10000; 0: no rotation */                             \
+    OPT(double, rotary, 0)                                                                         \
+    ARG(int64_t, dim, WB_REQUIRED(0))       /* features of q */                                    \
+    ARG(int64_t, heads, 8)
+WB_OPTIONS(wb_MultiHeadAttention_options);
 /** Attention with several heads: wb_MultiHeadAttention(dim, heads).  (Vaswani et al. 2017)
  *   wb_call(layer, x)   wb_call(layer, q, k, v)   wb_call(layer, q, k, v, mask)
  *   q [N, Tq, dim]   k [N, Tk, k_in]   v [N, Tk, v_in]   y [N, Tq, out]
@@ -462,21 +409,21 @@ WB_API wb_tensor *wb_positions(int64_t n);
 #endif
 
 #ifndef __cplusplus
-#define WB_OPTIONS_(f, T, ...) f(WB_GET_(T, __VA_ARGS__))
+#define WB_OPTIONS_(f, T, ...) WB_CALL_WITH_(f(WB_GET_(T, __VA_ARGS__)))
 /* The options begin with a list of sizes in braces, which the preprocessor splits at its commas:
  * {3, 3} is two arguments.  After the cast the compiler reads one list: (wb_ints){3, 3}.  Compilers
  * print the line of the cast, with its comment, where a program has left out the braces. */
 #define WB_SIZED_(f, T, ...) WB_PASTE_(WB_SIZED_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, T, __VA_ARGS__)
 #define WB_SIZED_1(f, T, ...) WB_OPTIONS_(f, T, __VA_ARGS__)
 #define WB_SIZED_2(f, T, ...) \
-    f(WB_GET_WITH_(T, WB_TEXT_(__VA_ARGS__),       \
-                   .sizes_ = (wb_ints)__VA_ARGS__)) /* sizes are in braces: {3, 3} */
+    WB_CALL_WITH_(f(WB_GET_WITH_(T, WB_TEXT_(__VA_ARGS__),    \
+                                 .sizes_ = (wb_ints)__VA_ARGS__))) /* sizes are in braces: {3, 3} */
 #define WB_CONVOLVE_(f, in, out, ...) \
     WB_PASTE_(WB_CONVOLVE_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, in, out, __VA_ARGS__)
 #define WB_CONVOLVE_1(f, ...) WB_OPTIONS_(f, wb_Conv_options, __VA_ARGS__)
 #define WB_CONVOLVE_2(f, in, out, ...)                                              \
-    f(WB_GET_WITH_(wb_Conv_options, WB_TEXT_(in, out, __VA_ARGS__), in, out,        \
-                   .sizes_ = (wb_ints)__VA_ARGS__)) /* sizes are in braces: {3, 3} */
+    WB_CALL_WITH_(f(WB_GET_WITH_(wb_Conv_options, WB_TEXT_(in, out, __VA_ARGS__), in, out,    \
+                                 .sizes_ = (wb_ints)__VA_ARGS__))) /* sizes are in braces: {3, 3} */
 #define wb_Dense(...) WB_OPTIONS_(wb_Dense_with, wb_Dense_options, __VA_ARGS__)
 #define wb_Conv(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
 #define wb_Conv1d(...) WB_CONVOLVE_(wb_Conv1d_with, __VA_ARGS__)
@@ -511,7 +458,7 @@ WB_API wb_tensor *wb_positions(int64_t n);
     WB_OPTIONS_(wb_EmbeddingBag_with, wb_EmbeddingBag_options, __VA_ARGS__)
 #define wb_WeightNorm(...) WB_WEIGHT_NORM_(__VA_ARGS__, )
 #define WB_WEIGHT_NORM_(layer, ...) \
-    wb_WeightNorm_with((layer), WB_GET_(wb_WeightNorm_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_WeightNorm_with((layer), WB_GET_(wb_WeightNorm_options, __VA_ARGS__)))
 #define wb_Embedding(...) WB_OPTIONS_(wb_Embedding_with, wb_Embedding_options, __VA_ARGS__)
 #define wb_MultiHeadAttention(...) \
     WB_OPTIONS_(wb_MultiHeadAttention_with, wb_MultiHeadAttention_options, __VA_ARGS__)

@@ -41,25 +41,22 @@ typedef enum {
 } wb_agg;
 
 /** Options of losses.  The comment of a loss names the options that it uses besides .agg. */
-typedef struct wb_loss_options {
-    WB_OPTIONS_HEAD(wb_loss_options)
-    wb_agg agg WB_IS(WB_MEAN);
-    int dims WB_IS(-1);                     /* the axis of the classes; -1: the last */
-    /* 0 or more; default: the machine epsilon of yhat's dtype (1.2e-7 for f32) */
-    double eps WB_IS(WB_DEFAULT);
-    double label_smoothing WB_IS(WB_DEFAULT);   /* from 0 to 1; default 0 */
-    double gamma WB_IS(WB_DEFAULT);         /* 0 or more; default 2 */
-    double smooth WB_IS(WB_DEFAULT);        /* 0 or more; default 1 */
-    double beta WB_IS(WB_DEFAULT);          /* from 0 to 1; default 0.7 */
-    double margin WB_IS(WB_DEFAULT);        /* 0 or more; default 1 */
-    /* weights [classes] of the dtype of yhat, or f32 if yhat is f16 or bf16; WB_NONE: none */
-    wb_tensor *weight WB_IS(NULL);
-    int64_t ignore_index WB_IS(INT64_MIN);  /* the class number to ignore; default: none */
-    wb_tensor *sample_weight WB_IS(NULL);   /* of the dtypes of .weight; WB_NONE: none */
-    wb_tensor *mask WB_IS(NULL);            /* bool; WB_NONE: none */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_loss_options;
+#define wb_loss_options_(OPT, ARG)                                                                 \
+    OPT(wb_agg, agg, WB_MEAN)                                                                      \
+    OPT(int, dims, INT32_MIN)               /* the axis of the classes; default: the last */       \
+    /* 0 or more; default: the machine epsilon of yhat's dtype (1.2e-7 for f32) */                 \
+    OPT(double, eps, WB_DEFAULT)                                                                   \
+    OPT(double, label_smoothing, WB_DEFAULT) /* from 0 to 1; default 0 */                          \
+    OPT(double, gamma, WB_DEFAULT)          /* 0 or more; default 2 */                             \
+    OPT(double, smooth, WB_DEFAULT)         /* 0 or more; default 1 */                             \
+    OPT(double, beta, WB_DEFAULT)           /* from 0 to 1; default 0.7 */                         \
+    OPT(double, margin, WB_DEFAULT)         /* 0 or more; default 1 */                             \
+    /* weights [classes] of the dtype of yhat, or f32 if yhat is f16 or bf16; WB_NONE: none */     \
+    OPT(wb_tensor *, weight, NULL)                                                                 \
+    OPT(int64_t, ignore_index, INT64_MIN)   /* the class number to ignore; default: none */        \
+    OPT(wb_tensor *, sample_weight, NULL)   /* of the dtypes of .weight; WB_NONE: none */          \
+    OPT(wb_tensor *, mask, NULL)            /* bool; WB_NONE: none */
+WB_OPTIONS(wb_loss_options);
 
 /** (yhat - y)². */
 WB_API wb_tensor *wb_mse_with(wb_tensor *yhat, wb_tensor *y, const wb_loss_options *o);
@@ -75,14 +72,11 @@ WB_API wb_tensor *wb_msle_with(wb_tensor *yhat, wb_tensor *y, const wb_loss_opti
 WB_API wb_tensor *wb_msle(wb_tensor *yhat, wb_tensor *y);
 
 /** Options of wb_huber. */
-typedef struct wb_huber_options {
-    WB_OPTIONS_HEAD(wb_huber_options)
-    wb_agg agg WB_IS(WB_MEAN);
-    wb_tensor *sample_weight WB_IS(NULL), *mask WB_IS(NULL);
-    WB_BY_PLACE
-    double delta WB_IS(1);
-    WB_NO_MORE
-} wb_huber_options;
+#define wb_huber_options_(OPT, ARG)                                                                \
+    OPT(wb_agg, agg, WB_MEAN)                                                                      \
+    OPT(wb_tensor *, sample_weight, NULL) OPT(wb_tensor *, mask, NULL)                             \
+    ARG(double, delta, 1)
+WB_OPTIONS(wb_huber_options);
 /** e²/2 where e < delta, else delta (e - delta/2), with e = |yhat - y|: wb_huber(yhat, y),
  * wb_huber(yhat, y, 0.5).  Error: delta is not positive. */
 WB_API wb_tensor *wb_huber_with(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *o);
@@ -90,16 +84,13 @@ WB_API wb_tensor *wb_huber_with(wb_tensor *yhat, wb_tensor *y, const wb_huber_op
 WB_API wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta);
 
 /** Options of wb_quantile_loss. */
-typedef struct wb_quantile_loss_options {
-    WB_OPTIONS_HEAD(wb_quantile_loss_options)
-    wb_agg agg WB_IS(WB_MEAN);
-    wb_tensor *sample_weight WB_IS(NULL), *mask WB_IS(NULL);
-    /* several quantiles [Q], of the dtypes of .sample_weight, for yhat [..., Q] and y [...] */
-    wb_tensor *quantiles WB_IS(NULL);
-    WB_BY_PLACE
-    double quantile WB_IS(0.5);             /* above 0 and below 1 */
-    WB_NO_MORE
-} wb_quantile_loss_options;
+#define wb_quantile_loss_options_(OPT, ARG)                                                        \
+    OPT(wb_agg, agg, WB_MEAN)                                                                      \
+    OPT(wb_tensor *, sample_weight, NULL) OPT(wb_tensor *, mask, NULL)                             \
+    /* several quantiles [Q], of the dtypes of .sample_weight, for yhat [..., Q] and y [...] */    \
+    OPT(wb_tensor *, quantiles, NULL)                                                              \
+    ARG(double, quantile, WB_DEFAULT)       /* above 0 and below 1; default: 0.5 */
+WB_OPTIONS(wb_quantile_loss_options);
 /** The pinball loss max(q e, (q - 1) e), with e = y - yhat and the quantile q:
  * wb_quantile_loss(yhat, y, 0.9), wb_quantile_loss(yhat, y, .quantiles = q).  Its mean is least
  * where a share q of y is below yhat.  Where e is 0, the gradient with respect to yhat is -q.  With
@@ -203,17 +194,14 @@ WB_API wb_tensor *wb_focal_loss_with(wb_tensor *yhat, wb_tensor *y, const wb_los
 WB_API wb_tensor *wb_focal_loss(wb_tensor *yhat, wb_tensor *y);
 
 /** Options of wb_ctc_loss. */
-typedef struct wb_ctc_loss_options {
-    WB_OPTIONS_HEAD(wb_ctc_loss_options)
-    wb_agg agg WB_IS(WB_MEAN);
-    int64_t blank WB_IS(0);                 /* the class of the blank; -1: the last */
-    bool zero_infinity WB_IS(false);        /* 0 in place of an infinite loss */
-    /* integers [N] from 0 to T and from 0 to L; default and WB_NONE: T and L for all sequences */
-    wb_tensor *input_lengths WB_IS(NULL), *target_lengths WB_IS(NULL);
-    wb_tensor *sample_weight WB_IS(NULL), *mask WB_IS(NULL);    /* [N] */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_ctc_loss_options;
+#define wb_ctc_loss_options_(OPT, ARG)                                                             \
+    OPT(wb_agg, agg, WB_MEAN)                                                                      \
+    OPT(int64_t, blank, 0)                  /* the class of the blank; -1: the last */             \
+    OPT(bool, zero_infinity, false)         /* 0 in place of an infinite loss */                   \
+    /* integers [N] from 0 to T and from 0 to L; default and WB_NONE: T and L for all sequences */ \
+    OPT(wb_tensor *, input_lengths, NULL) OPT(wb_tensor *, target_lengths, NULL)                   \
+    OPT(wb_tensor *, sample_weight, NULL) OPT(wb_tensor *, mask, NULL) /* [N] */
+WB_OPTIONS(wb_ctc_loss_options);
 /** Connectionist temporal classification: the negative logarithm of the probability of each label
  * sequence, wb_ctc_loss(yhat, y, .target_lengths = lengths).  (Graves et al. 2006)
  *   loss = -log(sum over paths of prod over t < input length of p[t, path[t]])
@@ -239,13 +227,10 @@ WB_API wb_tensor *wb_ctc_loss_with(wb_tensor *yhat, wb_tensor *y, const wb_ctc_l
 WB_API wb_tensor *wb_ctc_loss(wb_tensor *yhat, wb_tensor *y);
 
 /** Options of wb_label_smoothing. */
-typedef struct wb_label_smoothing_options {
-    WB_OPTIONS_HEAD(wb_label_smoothing_options)
-    int dims WB_IS(-1);                     /* the axis of the classes */
-    bool binary WB_IS(false);               /* y has probabilities of one of two classes */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_label_smoothing_options;
+#define wb_label_smoothing_options_(OPT, ARG)                                                      \
+    OPT(int, dims, -1)                      /* the axis of the classes */                          \
+    OPT(bool, binary, false)                /* y has probabilities of one of two classes */
+WB_OPTIONS(wb_label_smoothing_options);
 /** y (1 - alpha) + alpha / K, with K the size of the axis of the classes, or 2 with .binary:
  * wb_label_smoothing(y, 0.1).  y floating, such as one-hot rows.  Errors: alpha is not above 0 and
  * below 1; no such axis.  (Szegedy et al. 2016) */
@@ -269,18 +254,22 @@ WB_API wb_tensor *wb_label_smoothing_with(wb_tensor *y, double alpha,
 #define wb_logitcrossentropy(...) WB_LOSS_(wb_logitcrossentropy_with, __VA_ARGS__, )
 #define wb_kldivergence(...) WB_LOSS_(wb_kldivergence_with, __VA_ARGS__, )
 #define wb_focal_loss(...) WB_LOSS_(wb_focal_loss_with, __VA_ARGS__, )
-#define WB_LOSS_(f, yhat, y, ...) f((yhat), (y), WB_GET_(wb_loss_options, __VA_ARGS__))
+#define WB_LOSS_(f, yhat, y, ...) \
+    WB_CALL_WITH_(f((yhat), (y), WB_GET_(wb_loss_options, __VA_ARGS__)))
 #define wb_huber(...) WB_HUBER_(__VA_ARGS__, )
-#define WB_HUBER_(yhat, y, ...) wb_huber_with((yhat), (y), WB_GET_(wb_huber_options, __VA_ARGS__))
+#define WB_HUBER_(yhat, y, ...) \
+    WB_CALL_WITH_(wb_huber_with((yhat), (y), WB_GET_(wb_huber_options, __VA_ARGS__)))
 #define wb_quantile_loss(...) WB_QUANTILE_LOSS_(__VA_ARGS__, )
 #define WB_QUANTILE_LOSS_(yhat, y, ...) \
-    wb_quantile_loss_with((yhat), (y), WB_GET_(wb_quantile_loss_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_quantile_loss_with((yhat), (y), \
+                                        WB_GET_(wb_quantile_loss_options, __VA_ARGS__)))
 #define wb_ctc_loss(...) WB_CTC_LOSS_(__VA_ARGS__, )
 #define WB_CTC_LOSS_(yhat, y, ...) \
-    wb_ctc_loss_with((yhat), (y), WB_GET_(wb_ctc_loss_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_ctc_loss_with((yhat), (y), WB_GET_(wb_ctc_loss_options, __VA_ARGS__)))
 #define wb_label_smoothing(...) WB_LABEL_SMOOTHING_(__VA_ARGS__, )
 #define WB_LABEL_SMOOTHING_(y, alpha, ...) \
-    wb_label_smoothing_with((y), (alpha), WB_GET_(wb_label_smoothing_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_label_smoothing_with((y), (alpha), \
+                                          WB_GET_(wb_label_smoothing_options, __VA_ARGS__)))
 #endif
 
 /* ---- metrics --------------------------------------------------------------------------------- */
@@ -304,16 +293,13 @@ WB_API wb_tensor *wb_label_smoothing_with(wb_tensor *y, double alpha,
  * with a class outside 0 .. classes-1, which is an error where wb_crossentropy has that error. */
 
 /** Options of wb_confusion, wb_f1 and wb_iou. */
-typedef struct wb_metric_options {
-    WB_OPTIONS_HEAD(wb_metric_options)
-    wb_agg agg WB_IS(WB_MEAN);              /* of wb_f1 and wb_iou */
-    int dims WB_IS(-1);                     /* the axis of the scores of the classes */
-    int64_t classes WB_IS(0);               /* their number, where yhat has class numbers */
-    int64_t ignore_index WB_IS(INT64_MIN);  /* the class number to ignore; default: none */
-    wb_tensor *mask WB_IS(NULL);            /* bool, as that of losses */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_metric_options;
+#define wb_metric_options_(OPT, ARG)                                                               \
+    OPT(wb_agg, agg, WB_MEAN)               /* of wb_f1 and wb_iou */                              \
+    OPT(int, dims, -1)                      /* the axis of the scores of the classes */            \
+    OPT(int64_t, classes, 0)                /* their number, where yhat has class numbers */       \
+    OPT(int64_t, ignore_index, INT64_MIN)   /* the class number to ignore; default: none */        \
+    OPT(wb_tensor *, mask, NULL)            /* bool, as that of losses */
+WB_OPTIONS(wb_metric_options);
 /** The confusion table: how many elements of class i of y have class j in yhat, i32
  * [classes, classes], with i in the rows: wb_confusion(scores, y).  (confusion_matrix of
  * scikit-learn)  Elements of which a score is NaN have no class, and are left out.  Errors: shapes
@@ -339,13 +325,10 @@ WB_API wb_tensor *wb_iou_with(wb_tensor *yhat, wb_tensor *y, const wb_metric_opt
 /** wb_iou as a function value. */
 WB_API wb_tensor *wb_iou(wb_tensor *yhat, wb_tensor *y);
 /** Options of wb_roc_auc. */
-typedef struct wb_roc_auc_options {
-    WB_OPTIONS_HEAD(wb_roc_auc_options)
-    int dims WB_IS(-1);                     /* the axis of the scores of the classes */
-    wb_tensor *mask WB_IS(NULL);            /* bool, in the shape of y or of its first axes */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_roc_auc_options;
+#define wb_roc_auc_options_(OPT, ARG)                                                              \
+    OPT(int, dims, -1)                      /* the axis of the scores of the classes */            \
+    OPT(wb_tensor *, mask, NULL)            /* bool, in the shape of y or of its first axes */
+WB_OPTIONS(wb_roc_auc_options);
 /** The area under the curve of the true positive rate over the false positive rate: the share of
  * the pairs of a true and a false element in which the true one has the higher score, where an
  * equal score counts 1/2: wb_roc_auc(scores, y).  f32; the cost is that of sorting.
@@ -362,10 +345,11 @@ WB_API wb_tensor *wb_roc_auc(wb_tensor *yhat, wb_tensor *y);
 #define wb_confusion(...) WB_METRIC_(wb_confusion_with, __VA_ARGS__, )
 #define wb_f1(...) WB_METRIC_(wb_f1_with, __VA_ARGS__, )
 #define wb_iou(...) WB_METRIC_(wb_iou_with, __VA_ARGS__, )
-#define WB_METRIC_(f, yhat, y, ...) f((yhat), (y), WB_GET_(wb_metric_options, __VA_ARGS__))
+#define WB_METRIC_(f, yhat, y, ...) \
+    WB_CALL_WITH_(f((yhat), (y), WB_GET_(wb_metric_options, __VA_ARGS__)))
 #define wb_roc_auc(...) WB_ROC_AUC_(__VA_ARGS__, )
 #define WB_ROC_AUC_(yhat, y, ...) \
-    wb_roc_auc_with((yhat), (y), WB_GET_(wb_roc_auc_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_roc_auc_with((yhat), (y), WB_GET_(wb_roc_auc_options, __VA_ARGS__)))
 #endif
 
 #ifdef __cplusplus

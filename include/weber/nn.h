@@ -75,12 +75,9 @@ WB_API wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims
  * dimension; inside wb_compile. */
 WB_API wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Options of initialisers. */
-typedef struct wb_init_options {
-    WB_OPTIONS_HEAD(wb_init_options)
-    WB_BY_PLACE
-    double gain WB_IS(WB_DEFAULT);          /* default: that of the initialiser */
-    WB_NO_MORE
-} wb_init_options;
+#define wb_init_options_(OPT, ARG)                                                                 \
+    ARG(double, gain, WB_DEFAULT)           /* default: that of the initialiser */
+WB_OPTIONS(wb_init_options);
 /** The initialisers with a gain, as Flux's.  With the gain a, wb_glorot_uniform is uniform on [-r,
  * r] with r = a sqrt(6 / (fan_in + fan_out)); wb_glorot_normal has the standard deviation
  * a sqrt(2 / (fan_in + fan_out)); wb_kaiming_uniform r = a sqrt(3 / fan_in), wb_kaiming_normal
@@ -122,7 +119,8 @@ WB_API wb_tensor *wb_orthogonal_with(wb_dtype dtype, int ndim, const int64_t *di
 #define WB_INITIALISER(name, of, ...)                                                       \
     static wb_tensor *name(wb_dtype dtype, int ndim, const int64_t *dims)                   \
     {                                                                                       \
-        return of##_with(dtype, ndim, dims, WB_GET_(wb_init_options, __VA_ARGS__));         \
+        return WB_CALL_WITH_(of##_with(dtype, ndim, dims,                                   \
+                                       WB_GET_(wb_init_options, __VA_ARGS__)));             \
     }
 #endif
 /** Normal numbers with the standard deviation std (0.01 in Flux and PyTorch) in a matrix [out, in],

@@ -65,15 +65,12 @@ WB_API wb_tensor *wb_group_indices(wb_tensor *labels, double label);
 
 enum { WB_SPLIT_PARTS = 16 };
 /** Options of wb_splitobs_parts. */
-typedef struct wb_splitobs_parts_options {
-    WB_OPTIONS_HEAD(wb_splitobs_parts_options)
-    bool counts WB_IS(false);               /* at[k] is a number of observations */
-    bool shuffle WB_IS(false);
-    bool stratified WB_IS(false);           /* each label has the same share in all parts */
-    wb_tensor *labels WB_IS(NULL);          /* of .stratified, which it implies; default: y */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_splitobs_parts_options;
+#define wb_splitobs_parts_options_(OPT, ARG)                                                       \
+    OPT(bool, counts, false)                /* at[k] is a number of observations */                \
+    OPT(bool, shuffle, false)                                                                      \
+    OPT(bool, stratified, false)            /* each label has the same share in all parts */       \
+    OPT(wb_tensor *, labels, NULL)          /* of .stratified, which it implies; default: y */
+WB_OPTIONS(wb_splitobs_parts_options);
 /** Splits a dataset into n + 1 parts, n at most 15: part k gets the fraction at[k] of the
  * observations, the last part the rest:
  *
@@ -90,13 +87,10 @@ WB_API int wb_splitobs_parts_with(wb_dataset *d, int n, const double *at, wb_dat
                                   const wb_splitobs_parts_options *o);
 
 /** Options of wb_kfolds. */
-typedef struct wb_kfolds_options {
-    WB_OPTIONS_HEAD(wb_kfolds_options)
-    bool stratified WB_IS(false);           /* each label has the same share in all folds */
-    wb_tensor *labels WB_IS(NULL);          /* of .stratified, which it implies; default: y */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_kfolds_options;
+#define wb_kfolds_options_(OPT, ARG)                                                               \
+    OPT(bool, stratified, false)            /* each label has the same share in all folds */       \
+    OPT(wb_tensor *, labels, NULL)          /* of .stratified, which it implies; default: y */
+WB_OPTIONS(wb_kfolds_options);
 /** Fold i of k for cross-validation, i from 0: wb_kfolds(d, 5, i, &train, &validation).  The
  * observations are divided into k consecutive folds; the first n mod k of them have one observation
  * more.  `validation` is fold i, `train` all others, both in the order of d.  For random folds pass
@@ -113,13 +107,10 @@ WB_API int wb_leavepout(wb_dataset *d, int64_t p, int64_t i, wb_dataset **train,
                         wb_dataset **validation);
 
 /** Options of wb_timeseries_kfolds. */
-typedef struct wb_timeseries_kfolds_options {
-    WB_OPTIONS_HEAD(wb_timeseries_kfolds_options)
-    int64_t gap WB_IS(0);                   /* observations between train and validation */
-    int64_t max_train_size WB_IS(0);        /* the last ones only; 0: all */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_timeseries_kfolds_options;
+#define wb_timeseries_kfolds_options_(OPT, ARG)                                                    \
+    OPT(int64_t, gap, 0)                    /* observations between train and validation */        \
+    OPT(int64_t, max_train_size, 0)         /* the last ones only; 0: all */
+WB_OPTIONS(wb_timeseries_kfolds_options);
 /** Fold i of k of a series in the order of time, i from 0.  The last k · floor(n / (k+1))
  * observations are k consecutive folds of the same size; `validation` is fold i, and `train` the
  * observations before it, without the last .gap of them.  Returns 0 or an error code, and then both
@@ -131,14 +122,12 @@ WB_API int wb_timeseries_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dat
 /* ---- samples with equal classes -------------------------------------------------------------- */
 
 /** Options of wb_oversample and wb_undersample. */
-typedef struct wb_resample_options {
-    WB_OPTIONS_HEAD(wb_resample_options)
-    wb_tensor *labels WB_IS(NULL);          /* one number for each observation; default: y */
-    double fraction WB_IS(1);               /* of wb_oversample */
-    bool no_shuffle WB_IS(false);           /* the order of d; repeated ones at the end, by label */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_resample_options;
+#define wb_resample_options_(OPT, ARG)                                                             \
+    OPT(wb_tensor *, labels, NULL)          /* one number for each observation; default: y */      \
+    OPT(double, fraction, 1)                /* of wb_oversample */                                 \
+    /* false: the order of d; repeated ones at the end, by label */                                \
+    OPT(bool, shuffle, true)
+WB_OPTIONS(wb_resample_options);
 /** All observations, and repeated ones of the labels that occur too rarely, so that each label
  * occurs at least fraction · m times, rounded half to even; m is the count of the most frequent
  * label.  If a label with c observations needs k, each is taken floor(k / c) times,
@@ -221,14 +210,15 @@ WB_API wb_dataset *wb_dataset_map(const wb_raw_file *x, const wb_raw_file *y);
 #ifndef __cplusplus
 #define wb_splitobs_parts(...) WB_SPLITOBS_PARTS_(__VA_ARGS__, )
 #define WB_SPLITOBS_PARTS_(d, n, at, parts, ...) \
-    wb_splitobs_parts_with((d), (n), (at), (parts), WB_GET_(wb_splitobs_parts_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_splitobs_parts_with((d), (n), (at), (parts), \
+                                         WB_GET_(wb_splitobs_parts_options, __VA_ARGS__)))
 #define wb_kfolds(...) WB_FOLDS_(wb_kfolds, __VA_ARGS__, )
 #define wb_timeseries_kfolds(...) WB_FOLDS_(wb_timeseries_kfolds, __VA_ARGS__, )
 #define WB_FOLDS_(f, d, k, i, train, validation, ...) \
-    f##_with((d), (k), (i), (train), (validation), WB_GET_(f##_options, __VA_ARGS__))
+    WB_CALL_WITH_(f##_with((d), (k), (i), (train), (validation), WB_GET_(f##_options, __VA_ARGS__)))
 #define wb_oversample(...) WB_RESAMPLE_(wb_oversample_with, __VA_ARGS__, )
 #define wb_undersample(...) WB_RESAMPLE_(wb_undersample_with, __VA_ARGS__, )
-#define WB_RESAMPLE_(f, d, ...) f((d), WB_GET_(wb_resample_options, __VA_ARGS__))
+#define WB_RESAMPLE_(f, d, ...) WB_CALL_WITH_(f((d), WB_GET_(wb_resample_options, __VA_ARGS__)))
 #endif
 
 #ifdef __cplusplus

@@ -236,17 +236,16 @@ static inline wb_tensor *wb_natural_(uint64_t x)
 
 /** Options of reductions.  Reductions take any dtype but bool, unless the comment of the function
  * names dtypes.  Results have x's dtype.  Errors: no such axis; an axis that is given twice. */
-typedef struct wb_reduce_options {
-    WB_OPTIONS_HEAD(wb_reduce_options)
-    bool keep WB_IS(false);                 /* the reduced axes stay, with size 1 */
-    wb_ints axes WB_IS({});                 /* default: all; a negative axis counts from the end */
-    double correction WB_IS(0);             /* of wb_variance and wb_std only */
-    WB_BY_PLACE
-    /* wb_sum(x, 0, -1): the axes by position */
-    int64_t a1_ WB_IS(0), a2_ WB_IS(0), a3_ WB_IS(0), a4_ WB_IS(0);
-    int64_t a5_ WB_IS(0), a6_ WB_IS(0), a7_ WB_IS(0), a8_ WB_IS(0);
-    WB_NO_MORE
-} wb_reduce_options;
+#define wb_reduce_options_(OPT, ARG)                                                               \
+    OPT(bool, keep, false)                  /* the reduced axes stay, with size 1 */               \
+    /* default: all; a negative axis counts from the end */                                        \
+    OPT(wb_ints, axes, WB_EMPTY)                                                                   \
+    OPT(double, correction, 0)              /* of wb_variance and wb_std only */                   \
+    /* wb_sum(x, 0, -1): the axes by position */                                                   \
+    ARG(int64_t, a1_, INT64_MIN) ARG(int64_t, a2_, INT64_MIN) ARG(int64_t, a3_, INT64_MIN)         \
+    ARG(int64_t, a4_, INT64_MIN) ARG(int64_t, a5_, INT64_MIN) ARG(int64_t, a6_, INT64_MIN)         \
+    ARG(int64_t, a7_, INT64_MIN) ARG(int64_t, a8_, INT64_MIN)
+WB_OPTIONS(wb_reduce_options);
 
 /** The sum over the given axes, by default all: wb_sum(x), wb_sum(x, 1), wb_sum(x, 0, -1),
  * wb_sum(x, .axes = {0, -1}, .keep = true).  f16 and bf16 are summed in f32; integers wrap around.
@@ -307,8 +306,9 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #define wb_any(...) WB_REDUCE_(wb_any_with, __VA_ARGS__, )
 #define wb_all(...) WB_REDUCE_(wb_all_with, __VA_ARGS__, )
 #define wb_norm(...) WB_NORM_(__VA_ARGS__, )
-#define WB_NORM_(x, p, ...) wb_norm_with((x), (p), WB_GET_(wb_reduce_options, __VA_ARGS__))
-#define WB_REDUCE_(f, x, ...) f((x), WB_GET_(wb_reduce_options, __VA_ARGS__))
+#define WB_NORM_(x, p, ...) \
+    WB_CALL_WITH_(wb_norm_with((x), (p), WB_GET_(wb_reduce_options, __VA_ARGS__)))
+#define WB_REDUCE_(f, x, ...) WB_CALL_WITH_(f((x), WB_GET_(wb_reduce_options, __VA_ARGS__)))
 #endif
 
 /** The index of the greatest element along an axis, from 0, i32; the axis is dropped.  x has any
@@ -319,13 +319,10 @@ WB_API wb_tensor *wb_argmax(wb_tensor *x, int axis);
 WB_API wb_tensor *wb_argmin(wb_tensor *x, int axis);
 
 /** Options of wb_cumsum. */
-typedef struct wb_cumsum_options {
-    WB_OPTIONS_HEAD(wb_cumsum_options)
-    bool exclusive WB_IS(false);            /* y[i] without x[i], so that the first sum is 0 */
-    bool reverse WB_IS(false);              /* sums from the end: y[i] = x[i] + ... + x[n-1] */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_cumsum_options;
+#define wb_cumsum_options_(OPT, ARG)                                                               \
+    OPT(bool, exclusive, false)             /* y[i] without x[i], so that the first sum is 0 */    \
+    OPT(bool, reverse, false)               /* sums from the end: y[i] = x[i] + ... + x[n-1] */
+WB_OPTIONS(wb_cumsum_options);
 /** Cumulative sums along an axis, y[i] = x[0] + ... + x[i], in x's dtype.  Any dtype but bool.
  * f16, bf16 and f32 are summed in f32, with compensated summation.  The CPU adds in order.  A GPU
  * may first add groups of elements; the sum of a group may overflow even if y does not. */
@@ -333,7 +330,7 @@ WB_API wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options
 #ifndef __cplusplus
 #define wb_cumsum(...) WB_CUMSUM_(__VA_ARGS__, )
 #define WB_CUMSUM_(x, axis, ...) \
-    wb_cumsum_with((x), (axis), WB_GET_(wb_cumsum_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_cumsum_with((x), (axis), WB_GET_(wb_cumsum_options, __VA_ARGS__)))
 #endif
 
 /** Cumulative products along an axis, y[i] = x[0] ... x[i], in x's dtype.  Any dtype but bool.  f16
@@ -437,16 +434,14 @@ WB_API wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b);
 
 /** Options of wb_conv and wb_conv_transpose.  A list has one number for all axes of space, or one
  * for each. */
-typedef struct wb_conv_options {
-    WB_OPTIONS_HEAD(wb_conv_options)
-    wb_ints stride WB_IS({1});
-    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right}: two for each axis */
-    wb_ints dilation WB_IS({1});
-    int64_t groups WB_IS(1);                /* divides the numbers of channels C and K */
-    wb_ints outpad WB_IS({0});              /* of wb_conv_transpose only */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_conv_options;
+#define wb_conv_options_(OPT, ARG)                                                                 \
+    OPT(wb_ints, stride, WB_INTS(1))                                                               \
+    /* also {top, bottom, left, right}: two for each axis */                                       \
+    OPT(wb_ints, pad, WB_INTS(0))                                                                  \
+    OPT(wb_ints, dilation, WB_INTS(1))                                                             \
+    OPT(int64_t, groups, 1)                 /* divides the numbers of channels C and K */          \
+    OPT(wb_ints, outpad, WB_INTS(0))        /* of wb_conv_transpose only */
+WB_OPTIONS(wb_conv_options);
 /** Cross-correlation over the axes of space: wb_conv(x, w, b, .pad = {1}).
  *   x [N, C, H, W]   w [K, C/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H + top + bottom - (kh - 1) dilation - 1) / stride + 1, rounded down
@@ -470,14 +465,12 @@ WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *
 
 /** Options of wb_maxpool and wb_meanpool.  A list has one number for all axes of space, or one for
  * each. */
-typedef struct wb_pool_options {
-    WB_OPTIONS_HEAD(wb_pool_options)
-    wb_ints window WB_REQUIRED;
-    wb_ints stride WB_IS({});               /* default: the window */
-    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right}: two for each axis */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_pool_options;
+#define wb_pool_options_(OPT, ARG)                                                                 \
+    OPT(wb_ints, window, WB_REQUIRED(WB_EMPTY))                                                    \
+    OPT(wb_ints, stride, WB_EMPTY)          /* default: the window */                              \
+    /* also {top, bottom, left, right}: two for each axis */                                       \
+    OPT(wb_ints, pad, WB_INTS(0))
+WB_OPTIONS(wb_pool_options);
 /** The greatest element of each window, [N, C, H, W] -> [N, C, H', W']: wb_maxpool(x, .window =
  * {2}); also of [N, C, L] and [N, C, D, H, W].  H' is that of wb_conv, with the height of the
  * window as kh.  Padding is never the greatest; NaN counts as the greatest.  Among equal elements
@@ -490,9 +483,11 @@ WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);
 #define wb_conv(...) WB_CONV_(wb_conv_with, __VA_ARGS__, )
 #define wb_conv_transpose(...) WB_CONV_(wb_conv_transpose_with, __VA_ARGS__, )
 #define WB_CONV_(f, x, w, b, ...) \
-    f((x), (w), (b), WB_GET_(wb_conv_options, __VA_ARGS__))
-#define wb_maxpool(x, ...) wb_maxpool_with((x), WB_GET_(wb_pool_options, __VA_ARGS__))
-#define wb_meanpool(x, ...) wb_meanpool_with((x), WB_GET_(wb_pool_options, __VA_ARGS__))
+    WB_CALL_WITH_(f((x), (w), (b), WB_GET_(wb_conv_options, __VA_ARGS__)))
+#define wb_maxpool(x, ...) \
+    WB_CALL_WITH_(wb_maxpool_with((x), WB_GET_(wb_pool_options, __VA_ARGS__)))
+#define wb_meanpool(x, ...) \
+    WB_CALL_WITH_(wb_meanpool_with((x), WB_GET_(wb_pool_options, __VA_ARGS__)))
 #endif
 
 /* ---- softmax, attention, dropout: floating --------------------------------------------------- */
@@ -552,13 +547,10 @@ WB_API wb_tensor *wb_attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mas
 WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);
 
 /** Options of wb_rotary. */
-typedef struct wb_rotary_options {
-    WB_OPTIONS_HEAD(wb_rotary_options)
-    double base WB_IS(10000);
-    bool pairs WB_IS(false);                /* rotates x_2i with x_2i+1, as in the paper */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_rotary_options;
+#define wb_rotary_options_(OPT, ARG)                                                               \
+    OPT(double, base, 10000)                                                                       \
+    OPT(bool, pairs, false)                 /* rotates x_2i with x_2i+1, as in the paper */
+WB_OPTIONS(wb_rotary_options);
 /** x with its features rotated by their positions: wb_rotary(x, positions, .base = 5e5).  (Su et
  * al. 2021)
  *   y_i = x_i cos(a) - x_j sin(a)   y_j = x_j cos(a) + x_i sin(a)   j = i + D/2
@@ -572,7 +564,7 @@ WB_API wb_tensor *wb_rotary_with(wb_tensor *x, wb_tensor *positions, const wb_ro
 #ifndef __cplusplus
 #define wb_rotary(x, ...) WB_ROTARY_(x, __VA_ARGS__, )
 #define WB_ROTARY_(x, positions, ...) \
-    wb_rotary_with((x), (positions), WB_GET_(wb_rotary_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_rotary_with((x), (positions), WB_GET_(wb_rotary_options, __VA_ARGS__)))
 #endif
 
 /** x with each element set to 0 with probability p, and the others divided by 1 - p.  wb_dropout

@@ -19,12 +19,9 @@ extern "C" {
 enum { WB_PRETRAINED_TOKENS, WB_PRETRAINED_POOLED, WB_PRETRAINED_SENTENCES };
 
 /** Options of wb_load_pretrained. */
-typedef struct wb_load_pretrained_options {
-    WB_OPTIONS_HEAD(wb_load_pretrained_options)
-    int64_t output WB_IS(WB_PRETRAINED_TOKENS);
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_load_pretrained_options;
+#define wb_load_pretrained_options_(OPT, ARG)                                                      \
+    OPT(int64_t, output, WB_PRETRAINED_TOKENS)
+WB_OPTIONS(wb_load_pretrained_options);
 /** Loads the model in a folder of a model hub, on the default device: wb_load_pretrained("gpt2").
  * The folder has config.json and model.safetensors, or model.safetensors.index.json and the files
  * that it names; WB_PRETRAINED_SENTENCES also reads modules.json and what it names.  "model_type"
@@ -66,7 +63,8 @@ WB_API wb_layer *wb_load_pretrained_with(const char *folder, const wb_load_pretr
 #else
 #define wb_load_pretrained(...) WB_LOAD_PRETRAINED_(__VA_ARGS__, )
 #define WB_LOAD_PRETRAINED_(folder, ...) \
-    wb_load_pretrained_with((folder), WB_GET_(wb_load_pretrained_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_load_pretrained_with((folder), \
+                                          WB_GET_(wb_load_pretrained_options, __VA_ARGS__)))
 #endif
 
 #endif

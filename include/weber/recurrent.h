@@ -9,22 +9,20 @@ extern "C" {
 #endif
 
 /** Options of recurrent layers and cells. */
-typedef struct wb_Recurrent_options {
-    WB_OPTIONS_HEAD(wb_Recurrent_options)
-    bool no_bias WB_IS(false);
-    bool last WB_IS(false);                 /* only the last step's output; not for cells */
-    wb_initialiser init WB_IS(wb_glorot_uniform);
-    wb_dtype dtype WB_IS(WB_F32);
-    bool hidden_bias WB_IS(false);          /* for a GRU with a bias: adds bias_hidden [3 out] */
-    bool initial_state WB_IS(false);        /* adds initial_hidden, in an LSTM also initial_cell */
-    bool return_state WB_IS(false);         /* gives the last states too; not for cells */
-    int64_t layers WB_IS(1);                /* one behind the other; not for cells */
-    bool bidirectional WB_IS(false);        /* a second direction, from the last step; as above */
-    WB_BY_PLACE
-    int64_t in WB_REQUIRED, out WB_REQUIRED;
-    wb_function activation WB_IS(NULL);     /* for an RNN only; NULL: wb_tanh */
-    WB_NO_MORE
-} wb_Recurrent_options;
+#define wb_Recurrent_options_(OPT, ARG)                                                            \
+    OPT(bool, bias, true)                                                                          \
+    OPT(bool, last, false)                  /* only the last step's output; not for cells */       \
+    OPT(wb_initialiser, init, wb_glorot_uniform)                                                   \
+    OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    OPT(bool, hidden_bias, false)           /* for a GRU with a bias: adds bias_hidden [3 out] */  \
+    /* adds initial_hidden, in an LSTM also initial_cell */                                        \
+    OPT(bool, initial_state, false)                                                                \
+    OPT(bool, return_state, false)          /* gives the last states too; not for cells */         \
+    OPT(int64_t, layers, 1)                 /* one behind the other; not for cells */              \
+    OPT(bool, bidirectional, false)         /* a second direction, from the last step; as above */ \
+    ARG(int64_t, in, WB_REQUIRED(0)) ARG(int64_t, out, WB_REQUIRED(0))                             \
+    ARG(wb_function, activation, NULL)      /* for an RNN only; NULL: wb_tanh */
+WB_OPTIONS(wb_Recurrent_options);
 /** h' = activation(weight_input·x + weight_hidden·h + bias): wb_RNN(in, out, activation).
  *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
  *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
@@ -95,14 +93,11 @@ WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **
 WB_API int wb_initial_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **states);
 
 /** Options of wb_Recurrence. */
-typedef struct wb_Recurrence_options {
-    WB_OPTIONS_HEAD(wb_Recurrence_options)
-    bool last WB_IS(false);                 /* only the last step's output */
-    bool reverse WB_IS(false);              /* from the last step to the first one */
-    bool return_state WB_IS(false);         /* gives the last states too */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_Recurrence_options;
+#define wb_Recurrence_options_(OPT, ARG)                                                           \
+    OPT(bool, last, false)                  /* only the last step's output */                      \
+    OPT(bool, reverse, false)               /* from the last step to the first one */              \
+    OPT(bool, return_state, false)          /* gives the last states too */
+WB_OPTIONS(wb_Recurrence_options);
 /** Runs a cell over sequences: wb_Recurrence(cell), wb_Recurrence(cell, .return_state = true).
  *   x [N, T, ...]   y [N, T, ...]: the outputs of all steps; with .last [N, ...], the last one
  * The cell is one of the library, or a layer that is called with x of one step, [N, ...], and the
@@ -133,7 +128,7 @@ WB_API wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options 
 #define wb_GRUCell(...) WB_OPTIONS_(wb_GRUCell_with, wb_Recurrent_options, __VA_ARGS__)
 #define wb_Recurrence(...) WB_RECURRENCE_(__VA_ARGS__, )
 #define WB_RECURRENCE_(cell, ...) \
-    wb_Recurrence_with((cell), WB_GET_(wb_Recurrence_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_Recurrence_with((cell), WB_GET_(wb_Recurrence_options, __VA_ARGS__)))
 #endif
 
 #ifdef __cplusplus

@@ -58,25 +58,19 @@ WB_API wb_schedule *wb_SinDecay2(double range0, double range1, double period);
 /** w(t) of wb_Sin, times decay^(t - 1). */
 WB_API wb_schedule *wb_SinExp(double range0, double range1, double period, double decay);
 /** Options of wb_CosAnneal. */
-typedef struct wb_CosAnneal_options {
-    WB_OPTIONS_HEAD(wb_CosAnneal_options)
-    bool no_restart WB_IS(false);           /* it rises again after a period, without a jump */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_CosAnneal_options;
-/** w(t) = (1 + cos(pi u / period)) / 2, with u = (t - 1) mod period, or u = t - 1 with .no_restart:
+#define wb_CosAnneal_options_(OPT, ARG)                                                            \
+    OPT(bool, restart, true)                /* false: it rises again after a period */
+WB_OPTIONS(wb_CosAnneal_options);
+/** w(t) = (1 + cos(pi u / period)) / 2, with u = (t - 1) mod period, or u = t - 1 without .restart:
  * wb_CosAnneal(range0, range1, period).  w is 1 in step 1.  (Loshchilov & Hutter 2017) */
 WB_API wb_schedule *wb_CosAnneal_with(double range0, double range1, double period,
                                       const wb_CosAnneal_options *o);
 /** Options of wb_OneCycle. */
-typedef struct wb_OneCycle_options {
-    WB_OPTIONS_HEAD(wb_OneCycle_options)
-    double startval WB_IS(WB_DEFAULT);      /* default: maxval / 25 */
-    double endval WB_IS(WB_DEFAULT);        /* default: maxval / 1e5 */
-    double percent_start WB_IS(WB_DEFAULT); /* above 0 and below 1; default: 0.25 */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_OneCycle_options;
+#define wb_OneCycle_options_(OPT, ARG)                                                             \
+    OPT(double, startval, WB_DEFAULT)       /* default: maxval / 25 */                             \
+    OPT(double, endval, WB_DEFAULT)         /* default: maxval / 1e5 */                            \
+    OPT(double, percent_start, 0.25)        /* above 0 and below 1 */
+WB_OPTIONS(wb_OneCycle_options);
 /** Half a cosine from startval up to maxval in ceil(percent_start nsteps) steps, then another down
  * to endval in the steps that remain: wb_OneCycle(nsteps, maxval).  A step above nsteps is an
  * error.  (Smith & Topin 2017) */
@@ -119,10 +113,11 @@ WB_API wb_schedule *wb_schedule_from_function(double (*f)(double t, void *ctx), 
                   (const int64_t[]){__VA_ARGS__})
 #define wb_CosAnneal(...) WB_COSANNEAL_(__VA_ARGS__, )
 #define WB_COSANNEAL_(range0, range1, period, ...) \
-    wb_CosAnneal_with((range0), (range1), (period), WB_GET_(wb_CosAnneal_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_CosAnneal_with((range0), (range1), (period), \
+                                    WB_GET_(wb_CosAnneal_options, __VA_ARGS__)))
 #define wb_OneCycle(...) WB_ONECYCLE_(__VA_ARGS__, )
 #define WB_ONECYCLE_(nsteps, maxval, ...) \
-    wb_OneCycle_with((nsteps), (maxval), WB_GET_(wb_OneCycle_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_OneCycle_with((nsteps), (maxval), WB_GET_(wb_OneCycle_options, __VA_ARGS__)))
 #define wb_Sequence(...)                                                           \
     wb_Sequence_array((int)(sizeof((wb_stage[]){__VA_ARGS__}) / sizeof(wb_stage)), \
                       (const wb_stage[]){__VA_ARGS__})

@@ -13,14 +13,11 @@ extern "C" {
 #endif
 
 /** Options of wb_hann_window and wb_hamming_window. */
-typedef struct wb_window_options {
-    WB_OPTIONS_HEAD(wb_window_options)
-    bool symmetric WB_IS(false);            /* m = n - 1, not n: not periodic */
-    double alpha WB_IS(WB_DEFAULT);         /* of wb_hamming_window; default 0.54 */
-    double beta WB_IS(WB_DEFAULT);          /* of wb_hamming_window; default 0.46 */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_window_options;
+#define wb_window_options_(OPT, ARG)                                                               \
+    OPT(bool, symmetric, false)             /* m = n - 1, not n: not periodic */                   \
+    OPT(double, alpha, WB_DEFAULT)          /* of wb_hamming_window; default 0.54 */               \
+    OPT(double, beta, WB_DEFAULT)           /* of wb_hamming_window; default 0.46 */
+WB_OPTIONS(wb_window_options);
 /** The Hann window, [n], of a floating dtype: w[k] = (1 - cos(2 pi k / m)) / 2.  m is n, or with
  * .symmetric n - 1; a window of one element is 1.  Errors: n is below 1; .alpha or .beta is
  * given. */
@@ -29,25 +26,23 @@ WB_API wb_tensor *wb_hann_window_with(int64_t n, wb_dtype dtype, const wb_window
 WB_API wb_tensor *wb_hamming_window_with(int64_t n, wb_dtype dtype, const wb_window_options *o);
 
 /** Options of wb_stft, wb_istft and wb_spectrogram: wb_stft(x, .n_fft = 512, .window = w). */
-typedef struct wb_stft_options {
-    WB_OPTIONS_HEAD(wb_stft_options)
-    int64_t n_fft WB_REQUIRED;              /* elements of a frame, 1 or more */
-    int64_t hop_length WB_IS(0);            /* of frames; default: n_fft / 4, at least 1 */
-    wb_tensor *window WB_IS(NULL);          /* [n], n <= n_fft, of x's dtype, with zeros on both
-                                               sides if n < n_fft; default: ones */
-    bool no_center WB_IS(false);            /* x is not padded */
-    bool normalized WB_IS(false);           /* the transform is multiplied with n_fft^-1/2 */
-    int64_t length WB_IS(0);                /* of wb_istft: L; default: as many as there are */
-    int64_t pad WB_IS(0);                   /* of wb_spectrogram: zeros on both sides of x */
-    double power WB_IS(WB_DEFAULT);         /* of wb_spectrogram; default 2 */
-    bool window_normalized WB_IS(false);    /* of wb_spectrogram: divides by the norm of .window */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_stft_options;
+#define wb_stft_options_(OPT, ARG)                                                                 \
+    OPT(int64_t, n_fft, WB_REQUIRED(0))     /* elements of a frame, 1 or more */                   \
+    OPT(int64_t, hop_length, 0)             /* of frames; default: n_fft / 4, at least 1 */        \
+    /* [n], n <= n_fft, of x's dtype, with zeros on both sides if n < n_fft; default: ones */      \
+    OPT(wb_tensor *, window, NULL)                                                                 \
+    OPT(bool, center, true)                 /* x is padded on both sides */                        \
+    OPT(bool, normalized, false)            /* the transform is multiplied with n_fft^-1/2 */      \
+    OPT(int64_t, length, 0)                 /* of wb_istft: L; default: as many as there are */    \
+    OPT(int64_t, pad, 0)                    /* of wb_spectrogram: zeros on both sides of x */      \
+    OPT(double, power, WB_DEFAULT)          /* of wb_spectrogram; default 2 */                     \
+    /* of wb_spectrogram: divides by the norm of .window */                                        \
+    OPT(bool, window_normalized, false)
+WB_OPTIONS(wb_stft_options);
 /** The short-time Fourier transform, [..., L] -> [..., T, F, 2] with F = n_fft / 2 + 1:
  *   y[t, f] = sum over k of window[k] x[t hop_length + k] exp(-2 pi i f k / n_fft)
  * x is padded with n_fft / 2 elements on both sides by WB_PAD_REFLECT, so that frame t is centred
- * at t hop_length, unless .no_center is given.  T = (L - n_fft) / hop_length + 1, of the padded L.
+ * at t hop_length, unless .center is false.  T = (L - n_fft) / hop_length + 1, of the padded L.
  * Floating.  It is a product with a matrix, [n_fft, 2 F], or, if n_fft is above some 200 and has
  * factors n1 n2 that make this quicker, two products with matrices of n1 and n2 rows: numbers such
  * as 400, 512 and 1024 are quick, primes are not.  (NNlib has the same axes in the other
@@ -65,13 +60,10 @@ WB_API wb_tensor *wb_istft_with(wb_tensor *y, const wb_stft_options *o);
 WB_API wb_tensor *wb_spectrogram_with(wb_tensor *x, const wb_stft_options *o);
 
 /** Options of wb_melscale_filterbanks, in hertz. */
-typedef struct wb_mel_options {
-    WB_OPTIONS_HEAD(wb_mel_options)
-    double fmin WB_IS(WB_DEFAULT);          /* default 0 */
-    double fmax WB_IS(WB_DEFAULT);          /* default: sample_rate / 2, rounded down */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_mel_options;
+#define wb_mel_options_(OPT, ARG)                                                                  \
+    OPT(double, fmin, 0)                                                                          \
+    OPT(double, fmax, WB_DEFAULT)           /* default: sample_rate / 2, rounded down */
+WB_OPTIONS(wb_mel_options);
 /** Triangular filters on the mel scale, [n_mels, n_freqs] f32, the weight of a wb_linear:
  * wb_linear(wb_spectrogram(x, ...), banks, WB_NONE) is [..., T, n_mels].
  *   mel = 2595 log10(1 + hertz / 700)
@@ -90,14 +82,16 @@ WB_API wb_tensor *wb_db_to_power(wb_tensor *x, double ref);
 #ifndef __cplusplus
 #define wb_hann_window(...) WB_WINDOW_(wb_hann_window_with, __VA_ARGS__, )
 #define wb_hamming_window(...) WB_WINDOW_(wb_hamming_window_with, __VA_ARGS__, )
-#define WB_WINDOW_(f, n, dtype, ...) f((n), (dtype), WB_GET_(wb_window_options, __VA_ARGS__))
-#define wb_stft(x, ...) wb_stft_with((x), WB_GET_(wb_stft_options, __VA_ARGS__))
-#define wb_istft(y, ...) wb_istft_with((y), WB_GET_(wb_stft_options, __VA_ARGS__))
-#define wb_spectrogram(x, ...) wb_spectrogram_with((x), WB_GET_(wb_stft_options, __VA_ARGS__))
+#define WB_WINDOW_(f, n, dtype, ...) \
+    WB_CALL_WITH_(f((n), (dtype), WB_GET_(wb_window_options, __VA_ARGS__)))
+#define wb_stft(x, ...) WB_CALL_WITH_(wb_stft_with((x), WB_GET_(wb_stft_options, __VA_ARGS__)))
+#define wb_istft(y, ...) WB_CALL_WITH_(wb_istft_with((y), WB_GET_(wb_stft_options, __VA_ARGS__)))
+#define wb_spectrogram(x, ...) \
+    WB_CALL_WITH_(wb_spectrogram_with((x), WB_GET_(wb_stft_options, __VA_ARGS__)))
 #define wb_melscale_filterbanks(...) WB_MEL_(__VA_ARGS__, )
-#define WB_MEL_(n_freqs, n_mels, sample_rate, ...)              \
-    wb_melscale_filterbanks_with((n_freqs), (n_mels), (sample_rate), \
-                                 WB_GET_(wb_mel_options, __VA_ARGS__))
+#define WB_MEL_(n_freqs, n_mels, sample_rate, ...) \
+    WB_CALL_WITH_(wb_melscale_filterbanks_with((n_freqs), (n_mels), (sample_rate), \
+                                               WB_GET_(wb_mel_options, __VA_ARGS__)))
 #endif
 
 #ifdef __cplusplus

@@ -59,17 +59,15 @@ WB_API const char *wb_token_text(const wb_tokenizer *t, int64_t id);
 /* ---- encoding -------------------------------------------------------------------------------- */
 
 /** Options of wb_encode. */
-typedef struct wb_encode_options {
-    WB_OPTIONS_HEAD(wb_encode_options)
-    const char *pair WB_IS(NULL);           /* a second text, which follows the first one */
-    bool no_special WB_IS(false);           /* without [CLS], [SEP] and the like */
-    wb_tensor **offsets WB_IS(NULL);        /* is set to i32 [T, 2]: begin and end of each token in
-                                               its text, in bytes; 0, 0 of special tokens */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_encode_options;
-/** The tokens of a text, i32 [T], neither cut nor padded: wb_encode(t, "Hello!", .no_special =
- * true).  Errors: more than 2^26 bytes. */
+#define wb_encode_options_(OPT, ARG)                                                               \
+    OPT(const char *, pair, NULL)           /* a second text, which follows the first one */       \
+    OPT(bool, special, true)                /* with [CLS], [SEP] and the like */                   \
+    /* is set to i32 [T, 2]: begin and end of each token in its text, in bytes; 0, 0 of special
+     * tokens */                                                                                   \
+    OPT(wb_tensor **, offsets, NULL)
+WB_OPTIONS(wb_encode_options);
+/** The tokens of a text, i32 [T], neither cut nor padded: wb_encode(t, "Hello!", .special =
+ * false).  Errors: more than 2^26 bytes. */
 WB_API wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text,
                                  const wb_encode_options *o);
 
@@ -83,15 +81,12 @@ typedef struct {
 } wb_encoded;
 
 /** Options of wb_encode_batch. */
-typedef struct wb_encode_batch_options {
-    WB_OPTIONS_HEAD(wb_encode_batch_options)
-    const char *const *pairs WB_IS(NULL);   /* the second text of each pair, N of them */
-    bool no_special WB_IS(false);           /* without [CLS], [SEP] and the like */
-    int64_t most WB_IS(0);                  /* longer texts are cut to this number of tokens */
-    WB_BY_PLACE
-    int64_t length WB_IS(0);                /* T: longer texts are cut, others padded */
-    WB_NO_MORE
-} wb_encode_batch_options;
+#define wb_encode_batch_options_(OPT, ARG)                                                         \
+    OPT(const char *const *, pairs, NULL)   /* the second text of each pair, N of them */          \
+    OPT(bool, special, true)                /* with [CLS], [SEP] and the like */                   \
+    OPT(int64_t, most, 0)                   /* longer texts are cut to this number of tokens */    \
+    ARG(int64_t, length, 0)                 /* T: longer texts are cut, others padded */
+WB_OPTIONS(wb_encode_batch_options);
 /** The tokens of n texts: wb_encoded x = wb_encode_batch(t, 32, texts, .length = 128).  Rows are
  * padded to the longest one, or to .length.  Without .length and .most, truncation and padding of
  * tokenizer.json decide: the file may cut texts, pad all to a fixed length or to a multiple.  The
@@ -108,12 +103,9 @@ WB_API wb_encoded wb_encode_batch_with(const wb_tokenizer *t, int64_t n, const c
 /* ---- decoding -------------------------------------------------------------------------------- */
 
 /** Options of wb_decode and wb_decoder_begin. */
-typedef struct wb_decode_options {
-    WB_OPTIONS_HEAD(wb_decode_options)
-    bool keep_special WB_IS(false);         /* writes special tokens, which are left out else */
-    WB_BY_PLACE
-    WB_NO_MORE
-} wb_decode_options;
+#define wb_decode_options_(OPT, ARG)                                                               \
+    OPT(bool, keep_special, false)          /* writes special tokens, which are left out else */
+WB_OPTIONS(wb_decode_options);
 /** The text of tokens, i32 or i64 [T] (or another shape, read row by row), which the caller frees
  * with wb_free_text.  It ends at a token of a zero byte.  Bytes that are no UTF-8 become U+FFFD.
  * An added token with "normalized" gives its normal form, as in tokenizers since 0.23.  The call
@@ -138,15 +130,17 @@ WB_API const char *wb_decoder_end(wb_decoder *d);
 #ifndef __cplusplus
 #define wb_encode(...) WB_ENCODE_(__VA_ARGS__, )
 #define WB_ENCODE_(t, text, ...) \
-    wb_encode_with((t), (text), WB_GET_(wb_encode_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_encode_with((t), (text), WB_GET_(wb_encode_options, __VA_ARGS__)))
 #define wb_encode_batch(...) WB_ENCODE_BATCH_(__VA_ARGS__, )
 #define WB_ENCODE_BATCH_(t, n, texts, ...) \
-    wb_encode_batch_with((t), (n), (texts), WB_GET_(wb_encode_batch_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_encode_batch_with((t), (n), (texts), \
+                                       WB_GET_(wb_encode_batch_options, __VA_ARGS__)))
 #define wb_decode(...) WB_DECODE_(__VA_ARGS__, )
-#define WB_DECODE_(t, ids, ...) wb_decode_with((t), (ids), WB_GET_(wb_decode_options, __VA_ARGS__))
+#define WB_DECODE_(t, ids, ...) \
+    WB_CALL_WITH_(wb_decode_with((t), (ids), WB_GET_(wb_decode_options, __VA_ARGS__)))
 #define wb_decoder_begin(...) WB_DECODER_BEGIN_(__VA_ARGS__, )
 #define WB_DECODER_BEGIN_(t, ...) \
-    wb_decoder_begin_with((t), WB_GET_(wb_decode_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_decoder_begin_with((t), WB_GET_(wb_decode_options, __VA_ARGS__)))
 #endif
 
 #ifdef __cplusplus

@@ -12,8 +12,13 @@
 #include <math.h>
 #endif
 
-#ifdef __cplusplus
 /** An option with two numbers, such as .beta: {b1, b2}, or {b1} with the rule's default b2. */
+#ifndef __cplusplus
+typedef double wb_pair[2];
+/** The default of a wb_pair: that of the rule. */
+#define WB_DEFAULT_PAIR {WB_DEFAULT, WB_DEFAULT}
+#else
+#define WB_DEFAULT_PAIR {}
 struct wb_pair {
     double list[2];
     wb_pair() : list{WB_DEFAULT, WB_DEFAULT} {}
@@ -37,30 +42,19 @@ extern "C" {
  * that is given twice; NaN; an infinite eta; a beta of 1 or more; a rho above 1; a negative number
  * other than lambda; ell[0] above 1, or ell[1] below 1; gamma[0] above gamma[1]; .centred in a
  * rule other than wb_RMSProp. */
-typedef struct wb_Rule_options {
-    WB_OPTIONS_HEAD(wb_Rule_options)
-#ifndef __cplusplus
-    union {
-        double beta[2];                     /* {b1, b2}, or {b1} with the default b2 */
-        WB_FOREIGN_NUMBERS_
-    };
-    double ell[2];                          /* factors of step sizes: {shorter, longer} */
-    double gamma[2];                        /* bounds of step sizes: {lowest, highest} */
-#else
-    wb_pair beta = {};
-    wb_pair ell = {};
-    wb_pair gamma = {};
-#endif
-    double eps WB_IS(WB_DEFAULT);
-    double lambda WB_IS(WB_DEFAULT);
-    double delta WB_IS(WB_DEFAULT);
-    double omega WB_IS(WB_DEFAULT);
-    bool centred WB_IS(false);
-    WB_BY_PLACE
-    double eta WB_IS(WB_DEFAULT);           /* the learning rate */
-    double rho WB_IS(WB_DEFAULT);
-    WB_NO_MORE
-} wb_Rule_options;
+#define wb_Rule_options_(OPT, ARG)                                                                 \
+    OPT(wb_pair, beta, WB_DEFAULT_PAIR)     /* {b1, b2}, or {b1} with the default b2 */            \
+    OPT(wb_pair, ell, WB_DEFAULT_PAIR)      /* factors of step sizes: {shorter, longer} */         \
+    OPT(wb_pair, gamma, WB_DEFAULT_PAIR)    /* bounds of step sizes: {lowest, highest} */          \
+    OPT(double, eps, WB_DEFAULT)                                                                   \
+    OPT(double, lambda, WB_DEFAULT)                                                                \
+    OPT(double, delta, WB_DEFAULT)                                                                 \
+    OPT(double, omega, WB_DEFAULT)                                                                 \
+    OPT(bool, centred, false)                                                                      \
+    OPT(double, eta, WB_DEFAULT)            /* the learning rate */                                \
+    ARG(double, number, WB_DEFAULT)         /* eta, or the number that the rule takes by place */  \
+    ARG(double, rho, WB_DEFAULT)
+WB_OPTIONS_WITH_(wb_Rule_options, WB_FOREIGN_NUMBERS_);
 
 /* The rules of the library, and the number that each takes by place: wb_ClipNorm(1) is
  * wb_ClipNorm(.omega = 1), in C and in C++. */
@@ -241,14 +235,11 @@ typedef struct wb_rule_type {
 WB_API wb_rule *wb_Rule_with(const wb_rule_type *type, const wb_Rule_options *o);
 
 /** Options of wb_setup. */
-typedef struct wb_setup_options {
-    WB_OPTIONS_HEAD(wb_setup_options)
-    bool unguarded WB_IS(false);            /* updates are made even if the loss is not finite */
-    wb_schedule *schedule WB_IS(NULL);      /* as wb_set_schedule for all parameters */
-    WB_BY_PLACE
-    wb_dtype mixed WB_IS(WB_DTYPE_DEFAULT);  /* WB_BF16 or WB_F16; default: no mixed precision */
-    WB_NO_MORE
-} wb_setup_options;
+#define wb_setup_options_(OPT, ARG)                                                                \
+    OPT(bool, unguarded, false)             /* updates are made even if the loss is not finite */  \
+    OPT(wb_schedule *, schedule, NULL)      /* as wb_set_schedule for all parameters */            \
+    ARG(wb_dtype, mixed, WB_DTYPE_DEFAULT)  /* WB_BF16 or WB_F16; default: no mixed precision */
+WB_OPTIONS(wb_setup_options);
 /** The state of a rule for every trainable parameter of a layer or tree, on the parameter's device:
  * wb_setup(wb_Adam(), model).  Tied parameters share one state.  The rule is copied.  The state
  * does not hold the model: each wb_update takes it.  Errors: no trainable parameter; a tree has,
@@ -341,41 +332,42 @@ WB_API int wb_freeze(wb_opt_state *state, const char *path);
 /** Undoes wb_freeze for the parameters below a path.  Returns 0 or an error code, as wb_freeze. */
 WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #ifndef __cplusplus
-#define wb_Descent(...) wb_Descent_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_Momentum(...) wb_Momentum_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_Nesterov(...) wb_Nesterov_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_RMSProp(...) wb_RMSProp_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_Rprop(...) wb_Rprop_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_Lion(...) wb_Lion_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_OAdam(...) wb_OAdam_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_AdaBelief(...) wb_AdaBelief_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_RAdam(...) wb_RAdam_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_AdaMax(...) wb_AdaMax_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_NAdam(...) wb_NAdam_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_AMSGrad(...) wb_AMSGrad_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_AdaGrad(...) wb_AdaGrad_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_AdaDelta(...) wb_AdaDelta_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_SignDecay(...) wb_SignDecay_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_Adam(...) wb_Adam_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_AdamW(...) wb_AdamW_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_WeightDecay(...) wb_WeightDecay_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_ClipGrad(...) wb_ClipGrad_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_ClipNorm(...) wb_ClipNorm_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_LAMB(...) wb_LAMB_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_Adafactor(...) wb_Adafactor_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_Muon(...) wb_Muon_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_Descent(...) WB_OPTIONS_(wb_Descent_with, wb_Rule_options, __VA_ARGS__)
+#define wb_Momentum(...) WB_OPTIONS_(wb_Momentum_with, wb_Rule_options, __VA_ARGS__)
+#define wb_Nesterov(...) WB_OPTIONS_(wb_Nesterov_with, wb_Rule_options, __VA_ARGS__)
+#define wb_RMSProp(...) WB_OPTIONS_(wb_RMSProp_with, wb_Rule_options, __VA_ARGS__)
+#define wb_Rprop(...) WB_OPTIONS_(wb_Rprop_with, wb_Rule_options, __VA_ARGS__)
+#define wb_Lion(...) WB_OPTIONS_(wb_Lion_with, wb_Rule_options, __VA_ARGS__)
+#define wb_OAdam(...) WB_OPTIONS_(wb_OAdam_with, wb_Rule_options, __VA_ARGS__)
+#define wb_AdaBelief(...) WB_OPTIONS_(wb_AdaBelief_with, wb_Rule_options, __VA_ARGS__)
+#define wb_RAdam(...) WB_OPTIONS_(wb_RAdam_with, wb_Rule_options, __VA_ARGS__)
+#define wb_AdaMax(...) WB_OPTIONS_(wb_AdaMax_with, wb_Rule_options, __VA_ARGS__)
+#define wb_NAdam(...) WB_OPTIONS_(wb_NAdam_with, wb_Rule_options, __VA_ARGS__)
+#define wb_AMSGrad(...) WB_OPTIONS_(wb_AMSGrad_with, wb_Rule_options, __VA_ARGS__)
+#define wb_AdaGrad(...) WB_OPTIONS_(wb_AdaGrad_with, wb_Rule_options, __VA_ARGS__)
+#define wb_AdaDelta(...) WB_OPTIONS_(wb_AdaDelta_with, wb_Rule_options, __VA_ARGS__)
+#define wb_SignDecay(...) WB_OPTIONS_(wb_SignDecay_with, wb_Rule_options, __VA_ARGS__)
+#define wb_Adam(...) WB_OPTIONS_(wb_Adam_with, wb_Rule_options, __VA_ARGS__)
+#define wb_AdamW(...) WB_OPTIONS_(wb_AdamW_with, wb_Rule_options, __VA_ARGS__)
+#define wb_WeightDecay(...) WB_OPTIONS_(wb_WeightDecay_with, wb_Rule_options, __VA_ARGS__)
+#define wb_ClipGrad(...) WB_OPTIONS_(wb_ClipGrad_with, wb_Rule_options, __VA_ARGS__)
+#define wb_ClipNorm(...) WB_OPTIONS_(wb_ClipNorm_with, wb_Rule_options, __VA_ARGS__)
+#define wb_LAMB(...) WB_OPTIONS_(wb_LAMB_with, wb_Rule_options, __VA_ARGS__)
+#define wb_Adafactor(...) WB_OPTIONS_(wb_Adafactor_with, wb_Rule_options, __VA_ARGS__)
+#define wb_Muon(...) WB_OPTIONS_(wb_Muon_with, wb_Rule_options, __VA_ARGS__)
 #define wb_Rule(...) WB_RULE_(__VA_ARGS__, )
-#define WB_RULE_(type, ...) wb_Rule_with((type), WB_RULE_OPTIONS_(__VA_ARGS__))
+#define WB_RULE_(type, ...) \
+    WB_CALL_WITH_(wb_Rule_with((type), WB_GET_(wb_Rule_options, __VA_ARGS__)))
 #define wb_OptimiserChain(...)                        \
     wb_OptimiserChain_array(WB_NARGS_(__VA_ARGS__),   \
                             (wb_rule *[WB_NARGS_(__VA_ARGS__)]){__VA_ARGS__})
 #define wb_setup(...) WB_SETUP_(__VA_ARGS__, )
 #define WB_SETUP_(rule, model, ...) \
-    wb_setup_with((rule), (model), WB_GET_(wb_setup_options, __VA_ARGS__))
-#define wb_adjust(state, ...) wb_adjust_with((state), WB_RULE_OPTIONS_(__VA_ARGS__))
+    WB_CALL_WITH_(wb_setup_with((rule), (model), WB_GET_(wb_setup_options, __VA_ARGS__)))
+#define wb_adjust(state, ...) \
+    WB_CALL_WITH_(wb_adjust_with((state), WB_GET_(wb_Rule_options, __VA_ARGS__)))
 #define wb_adjust_at(state, path, ...) \
-    wb_adjust_at_with((state), (path), WB_RULE_OPTIONS_(__VA_ARGS__))
-#define WB_RULE_OPTIONS_(...) (WB_GET_(wb_Rule_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_adjust_at_with((state), (path), WB_GET_(wb_Rule_options, __VA_ARGS__)))
 #endif
 
 /* ---- copies and averages of parameters ------------------------------------------------------- */
@@ -395,13 +387,10 @@ WB_API int wb_copy(void *to, void *from);
  * wb_average_of(model) is the typed form. */
 WB_API void *wb_object_average_of(void *model);
 /** Options of wb_average. */
-typedef struct wb_average_options {
-    WB_OPTIONS_HEAD(wb_average_options)
-    int64_t count WB_IS(0);                 /* number of models in the mean; 0: .decay counts */
-    WB_BY_PLACE
-    double decay WB_IS(0.999);              /* from 0 to 1 */
-    WB_NO_MORE
-} wb_average_options;
+#define wb_average_options_(OPT, ARG)                                                              \
+    OPT(int64_t, count, 0)                  /* number of models in the mean; 0: .decay counts */   \
+    ARG(double, decay, WB_DEFAULT)          /* from 0 to 1; default: 0.999 */
+WB_OPTIONS(wb_average_options);
 /** a <- decay a + (1 - decay) x for each parameter x of a model and a of its average:
  * wb_average(average, model, 0.999), after wb_update.  With .count = n, decay is n / (n + 1): the
  * average is the mean of n + 1 models (SWA).  Tensors that are not trained, such as running
@@ -419,7 +408,7 @@ WB_API int wb_average_with(void *average, void *model, const wb_average_options 
 #define WB_AVERAGE_OF_(x, _) (__typeof__(x))wb_object_average_of(WB_MODEL_(x))
 #define wb_average(...) WB_AVERAGE_(__VA_ARGS__, )
 #define WB_AVERAGE_(average, model, ...) \
-    wb_average_with((average), (model), WB_GET_(wb_average_options, __VA_ARGS__))
+    WB_CALL_WITH_(wb_average_with((average), (model), WB_GET_(wb_average_options, __VA_ARGS__)))
 #endif
 
 /* ---- watching a number ----------------------------------------------------------------------- */
@@ -465,44 +454,44 @@ typedef wb_tensor *(*wb_loss)(wb_layer *model, wb_batch batch, void *ctx);
 WB_API wb_tensor *wb_withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads,
                                   void *ctx);
 
+/** Called by wb_train after each batch; epoch and batch count from 1.  If it returns a value other
+ * than 0, the training ends with success, without a checkpoint of that epoch. */
+typedef int (*wb_each_batch)(int epoch, int64_t batch, wb_tensor *loss, void *ctx);
+/** Returns the metric of an epoch of wb_train.  An error of it ends the training. */
+typedef double (*wb_epoch_metric)(wb_layer *model, int epoch, void *ctx);
 /** Options of wb_train. */
-typedef struct wb_train_options {
-    WB_OPTIONS_HEAD(wb_train_options)
-    bool progress WB_IS(false);             /* shows a progress bar on standard error */
+#define wb_train_options_(OPT, ARG)                                                                \
+    OPT(bool, progress, false)              /* shows a progress bar on standard error */           \
     /* Gets the "loss" of each update and, if there is .metric, the "metric" of each epoch.  The
-     * step is the number of updates of the state until then.  Of ranks, that of rank 0 counts. */
-    wb_logger *logger WB_IS(NULL);
-    void *ctx WB_IS(NULL);                  /* passed to the loss, .each and .metric */
-    /* Called after each batch; epoch and batch count from 1.  If it returns a value other than 0,
-     * the training ends with success, without a checkpoint of that epoch. */
-    int (*each)(int epoch, int64_t batch, wb_tensor *loss, void *ctx) WB_IS(NULL);
-    const char *checkpoint WB_IS(NULL);     /* a file, written after each epoch */
-    const char *folder WB_IS(NULL);         /* or a folder, for wb_checkpoint_keep; not both */
-    const char *name WB_IS(NULL);           /* of the checkpoints, as in wb_checkpoint */
-    int keep_last WB_IS(3);                 /* number of checkpoints to keep; negative: all */
-    bool keep_best WB_IS(false);            /* also keeps the one with the best metric */
-    bool higher WB_IS(false);               /* the best metric is the highest, not the lowest */
-    bool resume WB_IS(false);               /* continues from the checkpoint, if there is one */
-    wb_schedule *schedule WB_IS(NULL);      /* as wb_set_schedule for all parameters */
-    void *average WB_IS(NULL);              /* of wb_average_of(model): wb_average after updates */
-    double decay WB_IS(0.999);              /* of the average */
+     * step is the number of updates of the state until then.  Of ranks, that of rank 0 counts. */ \
+    OPT(wb_logger *, logger, NULL)                                                                 \
+    OPT(void *, ctx, NULL)                  /* passed to the loss, .each and .metric */            \
+    OPT(wb_each_batch, each, NULL)                                                                 \
+    OPT(const char *, checkpoint, NULL)     /* a file, written after each epoch */                 \
+    OPT(const char *, folder, NULL)         /* or a folder, for wb_checkpoint_keep; not both */    \
+    OPT(const char *, name, NULL)           /* of the checkpoints, as in wb_checkpoint */          \
+    OPT(int, keep_last, 3)                  /* number of checkpoints to keep; negative: all */     \
+    OPT(bool, keep_best, false)             /* also keeps the one with the best metric */          \
+    OPT(bool, higher, false)                /* the best metric is the highest, not the lowest */   \
+    OPT(bool, resume, false)                /* continues from the checkpoint, if there is one */   \
+    OPT(wb_schedule *, schedule, NULL)      /* as wb_set_schedule for all parameters */            \
+    /* of wb_average_of(model): wb_average after updates */                                        \
+    OPT(void *, average, NULL)                                                                     \
+    OPT(double, decay, 0.999)               /* of the average */                                   \
     /* Ends the training, with success, after the epoch in which wb_early_stopping of the metric is
-     * true.  Its .higher is the option .higher. */
-    wb_watch *stop WB_IS(NULL);
+     * true.  Its .higher is the option .higher. */                                                \
+    OPT(wb_watch *, stop, NULL)                                                                    \
     /* Multiplies eta by .factor after an epoch in which wb_early_stopping of the metric is true,
-     * and sets its .count to 0. */
-    wb_watch *reduce WB_IS(NULL);
-    double factor WB_IS(0.1);
-    /* Returns the metric of an epoch; default: the mean loss.  An error of it ends the training. */
-    double (*metric)(wb_layer *model, int epoch, void *ctx) WB_IS(NULL);
+     * and sets its .count to 0. */                                                                \
+    OPT(wb_watch *, reduce, NULL)                                                                  \
+    OPT(double, factor, 0.1)                                                                       \
+    OPT(wb_epoch_metric, metric, NULL)      /* default: the mean loss */                           \
     /* .epochs numbers: the mean loss of each epoch, in which the loss of a batch, with ranks the
-     * mean of an update, counts as often as the batch has observations on this rank */
-    double *losses WB_IS(NULL);
-    double *metrics WB_IS(NULL);            /* .epochs numbers: the metric of each epoch */
-    WB_BY_PLACE
-    int epochs WB_IS(1);                    /* 0 or more */
-    WB_NO_MORE
-} wb_train_options;
+     * mean of an update, counts as often as the batch has observations on this rank */            \
+    OPT(double *, losses, NULL)                                                                    \
+    OPT(double *, metrics, NULL)            /* .epochs numbers: the metric of each epoch */        \
+    ARG(int, epochs, 1)                     /* 0 or more */
+WB_OPTIONS(wb_train_options);
 /** Trains a model, a layer or tree: computes loss, gradient and update for each batch.
  * wb_train(loss, model, loader, state, .epochs = 5, .progress = true).  Returns 0 or an error
  * code.
@@ -560,9 +549,9 @@ WB_API int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_stat
 #define WB_WITHGRADIENT_5(...) wb_withgradient(__VA_ARGS__)
 #define WB_WITHGRADIENT_6(...) wb_withgradient(__VA_ARGS__)
 #define wb_train(...) WB_TRAIN_(__VA_ARGS__, )
-#define WB_TRAIN_(loss, model, data, state, ...)                \
-    wb_train_with((loss), (model), (data), (state),             \
-                  WB_GET_(wb_train_options, __VA_ARGS__))
+#define WB_TRAIN_(loss, model, data, state, ...) \
+    WB_CALL_WITH_(wb_train_with((loss), (model), (data), (state), \
+                                WB_GET_(wb_train_options, __VA_ARGS__)))
 #endif
 
 /* ---- progress bars and plots ----------------------------------------------------------------- */

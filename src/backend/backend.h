@@ -70,8 +70,8 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  * may mix levels; its result has the finest level of its operands.
  *
  *   LOAD        Reads view arg, whose ndim is the space's (stride 0 broadcasts).  Level FULL, or
- *               PER_ROW if the view does not vary along the columns.  a: -1; or, on a GPU, the
- *               index of the view's window, with which the view varies too.
+ *               PER_ROW if the view does not vary along the columns.  a: -1, or the index of the
+ *               view's window, with which the view varies too.
  *   NUMBER      Reads the plan's number `arg` (its field f).  Level ONE.  If scale is 1, the number
  *               is a constant of the plan, 0 or 1, which is also `shift`.
  *   IOTA        The index along dimension arg: scale * index + shift.
@@ -151,8 +151,8 @@ typedef struct {
     const wb__space *spaces;            /* one per segment */
     const wb__view *views;
     const wb__window *windows;          /* of padded views; a step that has any has one segment */
-    /* NULL; or, on a GPU, the arg of instruction i in segment s is args[s * n_instr + i]: segments
-     * may differ in their numbers */
+    /* NULL; or the arg of instruction i in segment s is args[s * n_instr + i]: segments differ in
+     * their numbers */
     const int32_t *args;
 } wb__fused;
 
@@ -296,8 +296,26 @@ typedef struct {
 struct wb__backend {
     const char *name;                       /* "CPU" */
     const char *tag;                        /* "cpu", as in messages: cpu:1 */
-    bool host_visible;          /* the host may read and write memory through the handle */
-    bool is_gpu;                /* the engine plans for a GPU: few launches, much parallel work */
+
+    /* Traits: what is true of the devices.  Whoever would ask whether a device is a GPU asks these;
+     * WB__GPU_TRAITS are those of GPUs.
+     *
+     * host_visible: the host may read and write memory through the handle.  Only then do tensors
+     *   borrow the host's memory, and elements are read one by one without a warning.
+     * dear_launches: a launch takes the time of moving megabytes.  Layers and plans then join
+     *   products, sums, slices and concats in fewer kernels, and avoid kernels that copy.
+     * free_operations: operations take no time beside a kernel's loads and stores.  Plans then
+     *   compute many values again rather than storing them (merge.c, remake.c).
+     * scarce_memory: nothing swaps memory out.  Arenas then are as small as possible (arena.c),
+     *   while others stay in caches, and a plan that needs more than is free fails before it runs.
+     * narrows_f64: moves to the device make f32 of f64, unless they name a dtype (wb_to, loaders).
+     * padded_views: fused kernels take windows (window.c and programs.c make them).
+     * segment_numbers: fused kernels take `args`, so that segments.c merges more kernels.
+     * part_align: kernels are slower on tensors at other multiples of bytes than of this, at least
+     *   1 (placement.c). */
+    bool host_visible, dear_launches, free_operations, scarce_memory, narrows_f64, padded_views,
+         segment_numbers;
+    int part_align;
 
     /* Looks for devices if the backend is not started yet.  An error's message names what is
      * missing and how to get it. */
@@ -398,6 +416,10 @@ struct wb__backend {
      * reached and with the device current for this thread (backend/collective.h). */
     int (*collect)(const wb_device *d, const struct wb__collective *c);
 };
+
+#define WB__GPU_TRAITS                                                                             \
+    .dear_launches = true, .free_operations = true, .scarce_memory = true, .narrows_f64 = true,    \
+    .padded_views = true, .segment_numbers = true, .part_align = 16
 
 extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend, wb__amd_backend,
     wb__mtl_backend;

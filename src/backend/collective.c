@@ -4,18 +4,17 @@
 
 #include "base/mutex.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 typedef struct {
     wb__mutex lock;                     /* guards the fields below */
-    pthread_cond_t changed;
+    wb__os_cond changed;
     wb__collective *waiting;            /* operations `performed` + 1 to `begun`, in order */
     int n, capacity;
     uint64_t begun, performed;
     int sleeping;                       /* threads that wait for `changed` */
     bool overlap, running, stop;        /* running: there is a thread */
-    pthread_t thread;
+    wb__os_thread thread;
     int status;                         /* error code of the first operation that failed, or 0 */
     char message[1024];
     wb__collective_totals totals;       /* since the last report */
@@ -49,7 +48,7 @@ static void in_child(void)
 {
     for (int i = 0; i <= WB__RANKS_HERE; i++) {
         queue *q = &queues[i];
-        pthread_cond_init(&q->changed, NULL);
+        wb__os_cond_init(&q->changed);
         q->sleeping = q->n = 0;
         q->running = q->stop = false;
         if (q->performed == q->begun || q->status) continue;
@@ -66,7 +65,7 @@ static void make_queues(void)
     wb__at_fork(&child);
     for (int i = 0; i <= WB__RANKS_HERE; i++) {
         wb__mutex_init(&queues[i].lock);
-        pthread_cond_init(&queues[i].changed, NULL);
+        wb__os_cond_init(&queues[i].changed);
         queues[i].rank = i;
     }
 }
@@ -125,7 +124,7 @@ static int64_t bytes_of(const wb__collective *c)
 /* With the lock held.  If no thread sleeps, sends no signal: small operations are faster so. */
 static void wake(queue *q)
 {
-    if (q->sleeping) pthread_cond_broadcast(&q->changed);
+    if (q->sleeping) wb__os_cond_wake(&q->changed);
 }
 
 static void sleep_until_change(queue *q)
@@ -189,7 +188,7 @@ static bool enqueue(queue *q, const wb__collective *c)
     if (!wb__reserve(&q->waiting, &q->capacity, q->n + 1, sizeof *c)) return false;
     if (!q->running) {
         q->stop = false;
-        if (pthread_create(&q->thread, NULL, perform_all, q)) return false;
+        if (!wb__os_thread_start(&q->thread, perform_all, q, false)) return false;
         q->running = true;
     }
     q->waiting[q->n] = *c;
@@ -266,11 +265,11 @@ static void stop(queue *q)
 {
     wb__mutex_lock(&q->lock);
     const bool joins = q->running;
-    const pthread_t thread = q->thread;
+    const wb__os_thread thread = q->thread;
     q->stop = true;
     wake(q);
     wb__mutex_unlock(&q->lock);
-    if (joins) pthread_join(thread, NULL);
+    if (joins) wb__os_thread_join(thread);
     wb__mutex_lock(&q->lock);
     wb__free(q->waiting);
     q->waiting = NULL;

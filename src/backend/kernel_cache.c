@@ -10,18 +10,12 @@
 #include "base/environment.h"
 #include "base/files/file.h"
 #include "base/mutex.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "base/table.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 static int64_t most = (int64_t)256 << 20;       /* the limit of the folder, in bytes */
 
@@ -55,14 +49,14 @@ static bool folder_path(const char **base, const char **below)
 }
 
 /* Reports once why no kernels are kept. */
-static void refuse(const char *folder, const struct stat *s)
+static void refuse(const char *folder, const wb__os_about *s)
 {
     static atomic_flag reported = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&reported)) return;
-    if (s->st_uid != geteuid())
-        wb__log(WB_LOG_WARN, "The folder of compiled kernels %s belongs to user %ld, and this is "
-                "user %ld, so no kernels are read or kept.\nWEBER_CACHE_DIR names another folder.",
-                folder, (long)s->st_uid, (long)geteuid());
+    if (s->owner != wb__os_user())
+        wb__log(WB_LOG_WARN, "The folder of compiled kernels %s belongs to user %lld, and this is "
+                "user %lld, so no kernels are read or kept.\nWEBER_CACHE_DIR names another folder.",
+                folder, (long long)s->owner, (long long)wb__os_user());
     else
         wb__log(WB_LOG_WARN, "Others can write into the folder of compiled kernels %s, so no "
                 "kernels are read or kept.\nAfter `rm -r` of it a new folder is private; "
@@ -72,9 +66,9 @@ static void refuse(const char *folder, const struct stat *s)
 /* Whether the folder is private, or there is none yet. */
 static bool is_private(const char *folder)
 {
-    struct stat s;
-    if (stat(folder, &s) || !S_ISDIR(s.st_mode)) return true;
-    if (s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH))) return true;
+    wb__os_about s;
+    if (!wb__os_look(folder, true, &s) || s.kind != WB__OS_FOLDER) return true;
+    if (s.owner == wb__os_user() && !(s.mode & 022)) return true;       /* group and others */
     refuse(folder, &s);
     return false;
 }
@@ -122,23 +116,27 @@ static bool find_data(char *all, uint64_t n, const char *kind, const char *key, 
     return true;
 }
 
+static bool is_old(const wb__os_about *s)
+{
+    return wb__os_clock(WB__OS_WALL) - s->changed > (int64_t)DAY * 1000000000;
+}
+
 void *wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes, size_t *bytes)
 {
-    const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
-    struct stat s;
+    wb__os_about s;
     int64_t n = 0;
     wb__error_kept before;              /* a kernel that cannot be read is no error */
     *bytes = 0;
     wb__error_keep(&before);
     char *path = file_path(kind, key, key_bytes), *all = NULL;
-    if (path && !stat(path, &s) && S_ISREG(s.st_mode) && s.st_uid == geteuid())
+    if (path && wb__os_look(path, true, &s) && s.kind == WB__OS_PLAIN && s.owner == wb__os_user())
         all = wb__file_read(path, &n);
     wb__error_restore(&before);
     if (all && !find_data(all, (uint64_t)n, kind, key, key_bytes, bytes)) {
         wb__free(all);
         all = NULL;
     }
-    if (all && time(NULL) - s.st_mtime > DAY) (void)!utimensat(AT_FDCWD, path, now, 0);
+    if (all && is_old(&s)) wb__os_touch(path);
     wb__free(path);
     return all;
 }
@@ -164,44 +162,45 @@ static bool ends_with(const char *name, const char *end)
 
 /* Lists the files of kernels, adds their number to *n and their sizes to *bytes.  Removes temporary
  * files older than a day, which an interrupted process left.  The caller frees the list. */
-static entry *list(DIR *folder, int *n, int64_t *bytes)
+static entry *list(const char *path, wb__os_folder *folder, int *n, int64_t *bytes)
 {
     entry *all = NULL;
     int room = 0;
-    for (struct dirent *e; (e = readdir(folder));) {
-        struct stat s;
-        if (fstatat(dirfd(folder), e->d_name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode))
+    for (const char *name; (name = wb__os_folder_next(folder));) {
+        wb__os_about s;
+        char file[WB__OS_PATH];
+        if (snprintf(file, sizeof file, "%s/%s", path, name) >= (int)sizeof file ||
+            !wb__os_look(file, false, &s) || s.kind != WB__OS_PLAIN)
             continue;
-        if (ends_with(e->d_name, unfinished) && time(NULL) - s.st_mtime > DAY)
-            unlinkat(dirfd(folder), e->d_name, 0);
-        if (strlen(e->d_name) != NAME + sizeof ending - 1 || !ends_with(e->d_name, ending))
-            continue;
+        if (ends_with(name, unfinished) && is_old(&s)) wb__os_remove(file);
+        if (strlen(name) != NAME + sizeof ending - 1 || !ends_with(name, ending)) continue;
         if (!wb__reserve(&all, &room, *n + 1, sizeof *all)) break;
         entry *to = &all[(*n)++];
-        memcpy(to->name, e->d_name, sizeof to->name);
-        to->bytes = s.st_size;
-        to->used = wb__system_changed(&s);       /* by wb__kernel_cache_get */
-        *bytes += s.st_size;
+        memcpy(to->name, name, sizeof to->name);
+        to->bytes = s.bytes;
+        to->used = s.changed;                /* by wb__kernel_cache_get */
+        *bytes += s.bytes;
     }
     return all;
 }
 
 static void shrink(const char *path)
 {
-    DIR *folder = opendir(path);
+    wb__os_folder *folder = wb__os_folder_open(path);
     if (!folder) return;
     int n = 0;
     int64_t bytes = 0;
-    entry *all = list(folder, &n, &bytes);
+    entry *all = list(path, folder, &n, &bytes);
     if (bytes > most) {
         qsort(all, (size_t)n, sizeof *all, by_use);
         for (int i = 0; i < n && bytes > most / 8 * 7; i++) {
-            if (unlinkat(dirfd(folder), all[i].name, 0)) continue;
-            bytes -= all[i].bytes;
+            char file[WB__OS_PATH];
+            snprintf(file, sizeof file, "%s/%s", path, all[i].name);
+            if (wb__os_remove(file)) bytes -= all[i].bytes;
         }
     }
     wb__free(all);
-    closedir(folder);
+    wb__os_folder_close(folder);
 }
 
 /* Whether to check the folder's size: at a process's first put, and then whenever it has written
@@ -225,7 +224,7 @@ static void make_folders(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
-        (void)!mkdir(path, 0700);
+        wb__os_make_folder(path, true);
         *slash = '/';
     }
 }

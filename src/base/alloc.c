@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "base/environment.h"
 #include "base/mutex.h"
-#include "base/system.h"
+#include "base/os.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -148,7 +148,7 @@ void *wb__alloc_aligned(size_t bytes)
         total < bytes || must_fail() ? NULL : reallocate(NULL, total);
     if (!base) return no_memory(bytes);
     if (total >= LARGE && allocator.reallocate == system_reallocate)
-        wb__system_huge_pages(base, total);
+        wb__os_huge_pages(base, total);
     uintptr_t first = ((uintptr_t)base + HEADER + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
     return finish(base, total, first - (uintptr_t)base);
 }

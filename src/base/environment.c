@@ -4,7 +4,7 @@
 #include "base/environment.h"
 
 #include "base/mutex.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -147,7 +147,7 @@ const char *wb__environment_path(const char *name)
 {
     static atomic_flag reported = ATOMIC_FLAG_INIT;
     const char *value = wb__environment_text(name);
-    if (!value || !wb__system_has_more_rights()) return value;
+    if (!value || !wb__os_has_more_rights()) return value;
     if (wb__begins(name, "WEBER_") && !atomic_flag_test_and_set(&reported))
         wb__log(WB_LOG_WARN, "%s has no effect: this program has rights that its caller lacks "
                 "(set-user-ID, set-group-ID or capabilities),\nso it reads no variables that name "

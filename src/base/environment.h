@@ -12,7 +12,7 @@ enum { WB__MOST_THREADS = 256, WB__MAX_CPU_DEVICES = 16 };
 const char *wb__environment_text(const char *name);
 
 /* The same of a variable that names a file, a folder or an address, or is a secret.  NULL too where
- * the program has rights that its caller lacks (wb__system_has_more_rights), since the caller
+ * the program has rights that its caller lacks (wb__os_has_more_rights), since the caller
  * chooses the value; a variable of Weber is then reported, once in the process. */
 const char *wb__environment_path(const char *name);
 

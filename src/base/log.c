@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -135,7 +134,5 @@ bool wb__debug(const char *topic)
 
 double wb__now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return 1e-9 * (double)wb__os_clock(WB__OS_STEADY);
 }

@@ -3,12 +3,9 @@
 
 #include "base/files/file.h"
 #include "base/files/file_calls.h"
+#include "base/os.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define AHEAD_MOST ((int64_t)1 << 30)
 
@@ -18,34 +15,35 @@
  * could end the process that writes to it. */
 static bool map_plain(wb__mapping *m, bool raw)
 {
-    struct stat about;
-    if (stat(m->path, &about) || !S_ISREG(about.st_mode)) return false;
-    int file = open(m->path, O_RDONLY | O_CLOEXEC);
+    wb__os_about about;
+    if (!wb__os_look(m->path, true, &about) || about.kind != WB__OS_PLAIN) return false;
+    const int file = wb__os_open(m->path, WB__OS_READ);
     if (file < 0) return false;
-    bool plain = fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > !raw;
-    void *map = MAP_FAILED;
-    if (plain) map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-    close(file);
-    if (map == MAP_FAILED) return false;
-    const uint8_t *data = map;
+    const bool plain =
+        wb__os_look_at(file, &about) && about.kind == WB__OS_PLAIN && about.bytes > !raw;
+    const uint8_t *data = plain ? wb__os_map(file, (size_t)about.bytes) : NULL;
+    wb__os_close(file);
+    if (!data) return false;
     if (!raw && data[0] == 0x1f && data[1] == 0x8b) {
-        munmap(map, (size_t)about.st_size);
+        wb__os_unmap(data, (size_t)about.bytes);
         return false;
     }
-    m->map = map;
+    m->mapped = true;
     m->data = data;
-    m->bytes = about.st_size;
+    m->bytes = about.bytes;
     return true;
 }
 
-wb__mapping *wb__map_begin(const char *path)
+static wb__mapping *begin(const char *path, bool raw)
 {
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "the path of a file to read is NULL");
     wb__mapping *m = wb__alloc_zero(1, sizeof *m);
     if (!m) return NULL;
     m->path = wb__strdup(path);
-    if (m->path && !wb__io_must_fail() && map_plain(m, false)) return m;
-    if (m->path && (m->rest = wb__reader_open(path))) {
+    if (m->path && !wb__io_must_fail() && map_plain(m, raw)) return m;
+    if (m->path && raw)
+        wb__fail(WB_ERROR_FILE, "%s: the file is missing, empty or not mappable", path);
+    else if (m->path && (m->rest = wb__reader_open(path))) {
         m->unpacked = wb__reader_unpacks(m->rest);
         return m;
     }
@@ -53,17 +51,8 @@ wb__mapping *wb__map_begin(const char *path)
     return NULL;
 }
 
-wb__mapping *wb__map_raw(const char *path)
-{
-    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "the path of a file to read is NULL");
-    wb__mapping *m = wb__alloc_zero(1, sizeof *m);
-    if (!m) return NULL;
-    m->path = wb__strdup(path);
-    if (m->path && !wb__io_must_fail() && map_plain(m, true)) return m;
-    if (m->path) wb__fail(WB_ERROR_FILE, "%s: the file is missing, empty or not mappable", path);
-    wb__unmap(m);
-    return NULL;
-}
+wb__mapping *wb__map_begin(const char *path) { return begin(path, false); }
+wb__mapping *wb__map_raw(const char *path) { return begin(path, true); }
 
 /* Ends reading: takes over the block of the reader, and closes the reader. */
 static int complete(wb__mapping *m)
@@ -93,7 +82,7 @@ int wb__map_more(wb__mapping *m, int64_t n)
 void wb__unmap(wb__mapping *m)
 {
     if (!m) return;
-    if (m->map) munmap(m->map, (size_t)m->bytes);
+    if (m->mapped) wb__os_unmap(m->data, (size_t)m->bytes);
     else if (m->rest) wb__reader_close(m->rest);
     else wb__free((void *)(uintptr_t)m->data);
     wb__free(m->path);
@@ -102,9 +91,7 @@ void wb__unmap(wb__mapping *m)
 
 void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes)
 {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)from & ~(page - 1);
-    const uintptr_t end = (uintptr_t)from + (uintptr_t)WB__MIN(bytes, AHEAD_MOST);
-    if (m->map) (void)posix_madvise((void *)first, end - first, POSIX_MADV_WILLNEED);
+    if (m->mapped) wb__os_map_ahead(from, (size_t)WB__MIN(bytes, AHEAD_MOST));
 }
 
 const uint8_t *wb__map_take(wb__mapping *m, int64_t *at, int64_t n, const char *what)

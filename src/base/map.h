@@ -11,8 +11,8 @@ typedef struct wb__mapping {
     char *path;
     const uint8_t *data;                /* NULL: nothing was read yet */
     int64_t bytes;                      /* number of bytes at `data` */
+    bool mapped;                        /* else the file is read */
     bool unpacked;                      /* the file is gzip: offsets count decompressed bytes */
-    void *map;                          /* the result of mmap; NULL: the file is read, not mapped */
     struct wb__reader *rest;            /* the reader of the remaining contents; NULL: all contents
                                            are in memory */
 } wb__mapping;

@@ -1,10 +1,6 @@
 /* Locks that fork knows; see mutex.h. */
 #include "base/mutex.h"
 
-#include "base/system.h"
-
-#include <time.h>
-
 _Thread_local WB__FAST_TLS int wb__mutexes_held;
 _Atomic int wb__forking;
 _Atomic int wb__fork_tries = 10 * 1000;
@@ -18,15 +14,10 @@ enum {
 };
 
 /* What follows is guarded by list_lock, which is held during fork and otherwise briefly. */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__os_mutex list_lock = WB__OS_MUTEX_INIT;
 static wb__mutex *all;
 static wb__fork_handler *before, *children;
 static bool registered;
-
-static void sleep_for(long nanoseconds)
-{
-    nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL);
-}
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
@@ -34,7 +25,7 @@ static void sleep_for(long nanoseconds)
 static void give_back(const wb__mutex *end)
 {
     for (wb__mutex *m = all; m != end; m = m->next) {
-        if (m->at_fork) pthread_mutex_unlock(&m->mutex);
+        if (m->at_fork) wb__os_mutex_unlock(&m->mutex);
         m->at_fork = false;
     }
 }
@@ -43,13 +34,13 @@ static void give_back(const wb__mutex *end)
  * keeps none and returns false; at the last try it leaves such a lock out. */
 static bool take_all(bool last)
 {
-    pthread_mutex_lock(&list_lock);
+    wb__os_mutex_lock(&list_lock);
     for (wb__mutex *m = all; m; m = m->next) {
         if (wb__mutex_is_mine(m)) continue;
-        m->at_fork = pthread_mutex_trylock(&m->mutex) == 0;
+        m->at_fork = wb__os_mutex_try(&m->mutex);
         if (m->at_fork || last) continue;
         give_back(m);
-        pthread_mutex_unlock(&list_lock);
+        wb__os_mutex_unlock(&list_lock);
         return false;
     }
     return true;
@@ -65,14 +56,14 @@ static void before_fork(void)
     atomic_fetch_add(&forks, 1);
     atomic_fetch_add(&wb__forking, 1);
     const int most = atomic_load(&wb__fork_tries);
-    for (int i = 0; !take_all(i == most); i++) sleep_for(i < 20 ? SHORT : LONG);
+    for (int i = 0; !take_all(i == most); i++) wb__os_sleep(i < 20 ? SHORT : LONG);
     call_all(before);
 }
 
 static void in_parent(void)
 {
     give_back(NULL);
-    pthread_mutex_unlock(&list_lock);
+    wb__os_mutex_unlock(&list_lock);
     atomic_fetch_sub(&wb__forking, 1);
 }
 
@@ -80,11 +71,11 @@ static void in_child(void)
 {
     for (wb__mutex *m = all; m; m = m->next) {
         if (m->at_fork || wb__mutex_is_mine(m)) continue;
-        pthread_mutex_init(&m->mutex, NULL);    /* its owner does not exist here */
+        wb__os_mutex_init(&m->mutex);   /* its owner does not exist here */
         atomic_store(&m->owner, NULL);
     }
     give_back(NULL);
-    pthread_mutex_unlock(&list_lock);
+    wb__os_mutex_unlock(&list_lock);
     atomic_store(&wb__forking, 0);
     call_all(children);
 }
@@ -92,20 +83,20 @@ static void in_child(void)
 /* With the list's lock held. */
 static void register_handlers(void)
 {
-    if (!registered) registered = pthread_atfork(before_fork, in_parent, in_child) == 0;
+    if (!registered) registered = wb__os_at_fork(before_fork, in_parent, in_child);
 }
 
 /* Adds a handler behind the others. */
 static void add(wb__fork_handler **to, wb__fork_handler *h)
 {
-    pthread_mutex_lock(&list_lock);
+    wb__os_mutex_lock(&list_lock);
     register_handlers();
     if (!h->added) {
         while (*to) to = &(*to)->next;
         *to = h;
         h->added = true;
     }
-    pthread_mutex_unlock(&list_lock);
+    wb__os_mutex_unlock(&list_lock);
 }
 
 void wb__at_fork(wb__fork_handler *in_child) { add(&children, in_child); }
@@ -115,7 +106,7 @@ void wb__before_fork(wb__fork_handler *h) { add(&before, h); }
 
 static void list(wb__mutex *m)
 {
-    pthread_mutex_lock(&list_lock);
+    wb__os_mutex_lock(&list_lock);
     register_handlers();
     if (!atomic_load(&m->listed)) {
         m->link = &all;
@@ -124,52 +115,52 @@ static void list(wb__mutex *m)
         all = m;
         atomic_store_explicit(&m->listed, true, memory_order_release);
     }
-    pthread_mutex_unlock(&list_lock);
+    wb__os_mutex_unlock(&list_lock);
 }
 
 void wb__mutex_enter(wb__mutex *m)
 {
     if (!atomic_load(&m->listed)) {
-        wb__system_stay_loaded();       /* handlers, threads and keys call this library's code */
+        wb__os_stay_loaded();       /* handlers, threads and keys call this library's code */
         list(m);
     }
     if (wb__mutexes_held || !atomic_load(&wb__forking)) return;
     const unsigned fork = atomic_load(&forks);
     for (int i = 0; waited_for != fork && atomic_load(&wb__forking) && i < WAITS; i++)
-        sleep_for(LONG);
+        wb__os_sleep(LONG);
     waited_for = fork;
 }
 
 int wb__mutex_init(wb__mutex *m)
 {
     *m = (wb__mutex){.listed = false};
-    return pthread_mutex_init(&m->mutex, NULL);
+    return !wb__os_mutex_init(&m->mutex);
 }
 
 void wb__mutex_destroy(wb__mutex *m)
 {
     if (atomic_load(&m->listed)) {
-        pthread_mutex_lock(&list_lock);
+        wb__os_mutex_lock(&list_lock);
         *m->link = m->next;
         if (m->next) m->next->link = m->link;
-        pthread_mutex_unlock(&list_lock);
+        wb__os_mutex_unlock(&list_lock);
     }
-    pthread_mutex_destroy(&m->mutex);
+    wb__os_mutex_destroy(&m->mutex);
 }
 
-void wb__mutex_wait(pthread_cond_t *changed, wb__mutex *m)
+void wb__mutex_wait(wb__os_cond *changed, wb__mutex *m)
 {
     wb__mutex_given(m);
-    pthread_cond_wait(changed, &m->mutex);
+    wb__os_cond_wait(changed, &m->mutex);
     wb__mutex_taken(m);
 }
 
-int wb__mutex_timedwait(pthread_cond_t *changed, wb__mutex *m, const struct timespec *until)
+bool wb__mutex_wait_for(wb__os_cond *changed, wb__mutex *m, double seconds)
 {
     wb__mutex_given(m);
-    const int status = pthread_cond_timedwait(changed, &m->mutex, until);
+    const bool in_time = wb__os_cond_wait_for(changed, &m->mutex, seconds);
     wb__mutex_taken(m);
-    return status;
+    return in_time;
 }
 
 void wb__once_now(wb__once *once, void (*f)(void))

@@ -20,17 +20,16 @@
 #define WB__MUTEX_H
 
 #include "base/base.h"
-
-#include <pthread.h>
+#include "base/os.h"
 
 typedef struct wb__mutex {
-    pthread_mutex_t mutex;
+    wb__os_mutex mutex;
     _Atomic(const void *) owner;        /* wb__mutex_me() of the thread that holds it, or NULL */
     atomic_bool listed;                 /* fork knows it; since its first use */
     bool at_fork;                       /* fork has taken it */
     struct wb__mutex *next, **link;     /* in the list of all locks */
 } wb__mutex;
-#define WB__MUTEX_INIT {PTHREAD_MUTEX_INITIALIZER, NULL, false, false, NULL, NULL}
+#define WB__MUTEX_INIT {WB__OS_MUTEX_INIT, NULL, false, false, NULL, NULL}
 
 /* Number of locks that this thread holds.  A thread of the library counts one more. */
 extern _Thread_local WB__FAST_TLS int wb__mutexes_held;
@@ -64,25 +63,25 @@ static inline void wb__mutex_lock(wb__mutex *m)
     if (wb__unlikely(!atomic_load_explicit(&m->listed, memory_order_acquire)
                      || atomic_load_explicit(&wb__forking, memory_order_relaxed)))
         wb__mutex_enter(m);
-    pthread_mutex_lock(&m->mutex);
+    wb__os_mutex_lock(&m->mutex);
     wb__mutex_taken(m);
 }
 
 static inline void wb__mutex_unlock(wb__mutex *m)
 {
     wb__mutex_given(m);
-    pthread_mutex_unlock(&m->mutex);
+    wb__os_mutex_unlock(&m->mutex);
 }
 
-/* A lock in memory that is freed: the owner calls wb__mutex_destroy before.  Returns 0 or the
- * system's error. */
+/* A lock in memory that is freed: the owner calls wb__mutex_destroy before.  Returns 0, or 1 if the
+ * system has no more locks. */
 int wb__mutex_init(wb__mutex *m);
 void wb__mutex_destroy(wb__mutex *m);
 
-/* Wait for a condition variable with the lock held; the second returns ETIMEDOUT after the time of
- * CLOCK_REALTIME. */
-void wb__mutex_wait(pthread_cond_t *changed, wb__mutex *m);
-int wb__mutex_timedwait(pthread_cond_t *changed, wb__mutex *m, const struct timespec *until);
+/* Wait for a condition variable with the lock held; the second returns false after so many
+ * seconds. */
+void wb__mutex_wait(wb__os_cond *changed, wb__mutex *m);
+bool wb__mutex_wait_for(wb__os_cond *changed, wb__mutex *m, double seconds);
 
 /* Called once by a thread that the library starts: others may wait for it while they hold locks, so
  * it does not wait while the process forks. */

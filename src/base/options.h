@@ -1,5 +1,4 @@
-/* Structs of options: their first fields are .size, the struct's size in the caller's header, and
- * .given, the text of the options in the program (include/weber/base.h). */
+/* Structs of options, whose fields are rows of a list (include/weber/base.h). */
 #ifndef WB__OPTIONS_H
 #define WB__OPTIONS_H
 
@@ -7,22 +6,13 @@
 
 #include <string.h>
 
-#define WB__ZERO (-1.0e-300)        /* the number 0, in fields in which 0 means "not given" */
+/* The source text of the options in a call of a macro, in which the library counts the numbers of a
+ * list in braces, and looks up whether an option that is NULL is named.  NULL: no macro of C made
+ * the struct. */
+typedef struct { const char *text; } wb__given;
 
-/* The options that a program gives, in the order in which it gives them. */
-typedef struct {
-    bool all;                       /* every field counts as given, as in C++ */
-    bool known;                     /* a macro or C++ has set .given; false: the program has set
-                                       .given by hand, or .given is NULL */
-    size_t size;                    /* of the program's struct: no field behind it is given */
-    int n;
-    struct {
-        const char *name;           /* not ended by 0; NULL: the option is given by position */
-        int length;                 /* of `name` */
-        int numbers;                /* length of the list in braces; -1: the value is no such
-                                       list */
-    } option[32];
-} wb__given;
+/* A guard of a struct of options: the option before it, and its place in the struct. */
+typedef struct { const char *name; size_t at; } wb__named_guard;
 
 /* Copies a caller's struct, whose first field is its size, to `to`, which has `capacity` bytes.
  * Fields that the struct of an older header lacks become zero, all of them if `from` is NULL; the
@@ -31,35 +21,42 @@ typedef struct {
 bool wb__read_struct(const char *what, void *to, size_t capacity, const void *from);
 /* Returns false, with the error set, if the reserve at the end of a caller's struct is not zero. */
 bool wb__reserve_is_empty(const char *what, const void *reserve, size_t bytes);
-/* Reads a struct of options as wb__read_struct does.  Also sets *given to the options that the
- * program gives, unless `given` is NULL.  `names` lists the options whose default is not 0,
- * separated by blanks: "eps momentum".  A program may name these in .given.  Returns false too if
- * the text of the options cannot be read, or if an option by position follows an option by name. */
-bool wb__read_options(const char *what, void *to, size_t capacity, const void *from,
-                      const char *names, wb__given *given);
+/* Reads a struct of options of the type T as wb__read_struct does, but an option that the caller's
+ * struct lacks has its default.  Also sets texts->text, unless `texts` is NULL.  Returns false too
+ * if an option by place follows one by name, or if an element of a list is given. */
+#define wb__read_options(what, T, to, from, texts)                                          \
+    __extension__({                                                                         \
+        typedef T wb__options_;                                                             \
+        static const wb__options_ wb__defaults_ = {.given = WB_CXX_MADE_, WB_DEFAULTS_(T)}; \
+        static const wb__named_guard wb__guards_[] = {                                      \
+            T##_(WB__GUARD_, WB_NO_ROW_){NULL, 0}};                                         \
+        wb__options_ *const wb__to_ = (to);                                                 \
+        const wb__options_ *const wb__from_ = (from);                                       \
+        wb__read_rows((what), wb__to_, wb__from_, &wb__defaults_, wb__guards_, (texts));    \
+    })
+/* A struct of options of the library's own: WB__OPTIONS(wb_conv_options, .groups = 2). */
+#define WB__OPTIONS(...) WB__OPTIONS_(__VA_ARGS__, )
+#define WB__OPTIONS_(T, ...) \
+    WB_CALL_WITH_((T){.given = WB_CXX_MADE_, WB_DEFAULTS_(T), __VA_ARGS__})
+#define WB__GUARD_(type, name, ...) {#name, offsetof(wb__options_, name##_guard_)},
+bool wb__read_rows(const char *what, void *to, const void *from, const void *defaults,
+                   const wb__named_guard *guards, wb__given *given);
 /* Whether an option that is an object is given by its name as NULL, as by a call that failed.  If
  * so, sets the error, unless that call has set one. */
 bool wb__is_given_null(const char *what, const wb__given *given, const char *name,
                        const void *object);
-/* Whether the option is given by its name, or as the argument number `position`, counted from 0.
- * With position -1 only the name counts. */
-bool wb__is_given(const wb__given *given, const char *name, int position);
-/* Returns the number of options given by position.  They precede those given by name. */
-int wb__by_place(const wb__given *given);
-/* Returns the length of the list in braces that is given for an option; -1: none is given. */
+/* Returns how many numbers in braces the call gives for an option; -1: it gives none. */
 int wb__numbers_given(const wb__given *given, const char *name);
-/* Returns the value of an option whose default is not 0: `value` if it is given, else
- * `by_default`. */
-int64_t wb__int_option(const wb__given *given, const char *name, int position, int64_t value,
-                       int64_t by_default);
-/* Returns the value of an option that is a number, as wb__real expects it: 0 if it is not given or
- * is WB_DEFAULT, WB__ZERO if it is given as 0, else `value`. */
-double wb__real_option(const wb__given *given, const char *name, int position, double value);
+/* Returns the number that an option means: WB_DEFAULT means `by_default`. */
+static inline double wb__or(double value, double by_default)
+{
+    return value == WB_DEFAULT ? by_default : value;
+}
 
 /* Reads an option that is a list of integers: list[0] becomes the length, at most `most`, and the
- * numbers follow.  An option that is not given is an empty list.  A list must be read only once.
- * Returns false, with the error set, if the list is too long, if the program names it without
- * numbers in braces, or if the program filled it without WB_INTS. */
+ * numbers follow.  `position` is that of a list that may be given by place, else -1.  A list is
+ * read only once.  Returns false, with the error set, if the list is too long, if the program names
+ * it without numbers in braces, or if the program filled it without WB_INTS. */
 bool wb__ints_read(const char *what, const wb__given *given, const char *name, int position,
                    wb_ints list, int most);
 /* Copies the list *passed to `list`, unless *passed is NULL, and sets *passed to NULL.  *passed is
@@ -68,12 +65,6 @@ static inline void wb__sizes_take(wb_ints list, const int64_t **passed)
 {
     if (*passed) memcpy(list, *passed, sizeof(wb_ints));
     *passed = NULL;
-}
-
-/* Returns the number that a value of an option means: 0 means the default, WB__ZERO means 0. */
-static inline double wb__real(double value, double by_default)
-{
-    return value == 0 ? by_default : value == WB__ZERO ? 0 : value;
 }
 
 #endif

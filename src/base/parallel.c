@@ -17,12 +17,9 @@
 #include "base/environment.h"
 #include "base/modes.h"
 #include "base/mutex.h"
-#include "base/system.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 /* ---- number of threads ----------------------------------------------------------------------- */
 
@@ -41,7 +38,7 @@ static int from_environment(void)
 
 static int count_cores(void)
 {
-    const int n = wb__system_processors();
+    const int n = wb__os_processors();
     return n < 1 ? 1 : n > WB__MOST_THREADS ? WB__MOST_THREADS : n;
 }
 
@@ -115,15 +112,15 @@ static job jobs[JOBS];
 
 static struct {
     wb__mutex lock;                     /* guards `workers`, `thread`, `wake` and `done` */
-    pthread_cond_t wake, done;          /* a job has been posted; the last worker has left a job */
-    pthread_t thread[WB__MOST_THREADS];     /* of the workers */
+    wb__os_cond wake, done;             /* a job has been posted; the last worker has left a job */
+    wb__os_thread thread[WB__MOST_THREADS]; /* of the workers */
     atomic_bool ending;                 /* they end */
     atomic_int workers;                 /* number of workers started */
     atomic_int asleep;                  /* number of workers that sleep */
     _Alignas(64) atomic_uint posted;    /* counts the jobs */
     _Alignas(64) atomic_int_fast64_t crowded_until;
-} pool = { .lock = WB__MUTEX_INIT, .wake = PTHREAD_COND_INITIALIZER,
-           .done = PTHREAD_COND_INITIALIZER };
+} pool = { .lock = WB__MUTEX_INIT, .wake = WB__OS_COND_INIT,
+           .done = WB__OS_COND_INIT };
 
 static _Thread_local bool inside;       /* this thread is running a body */
 
@@ -137,15 +134,8 @@ static _Thread_local struct {
     int64_t judged_after;               /* until then the workers are taken to be of use */
 } caller = { .alone = 1 };
 
-static int64_t clock_of(clockid_t id)
-{
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static int64_t now(void) { return clock_of(CLOCK_MONOTONIC); }
-static int64_t processor_time(void) { return clock_of(CLOCK_THREAD_CPUTIME_ID); }
+static int64_t now(void) { return wb__os_clock(WB__OS_STEADY); }
+static int64_t processor_time(void) { return wb__os_clock(WB__OS_WORK); }
 
 static bool is_crowded(int64_t t)
 {
@@ -171,7 +161,7 @@ static void check_preempted(int64_t t)
 {
     static _Thread_local int64_t next, seen;
     if (t < next) return;
-    const int64_t count = wb__system_preemptions();
+    const int64_t count = wb__os_preemptions();
     if (next && count > seen + 1) set_crowded(t);
     seen = count;
     next = t + CHECK_EVERY;
@@ -247,7 +237,7 @@ static void join(job *j, int worker)
     /* Another owner may have the job as soon as no worker is inside. */
     if (atomic_fetch_sub(&j->state, ONE_INSIDE) == ONE_INSIDE && atomic_load(&j->owner_sleeps)) {
         wb__mutex_lock(&pool.lock);
-        pthread_cond_broadcast(&pool.done);
+        wb__os_cond_wake(&pool.done);
         wb__mutex_unlock(&pool.lock);
     }
 }
@@ -274,8 +264,8 @@ static void *work(void *number)
  * needs them. */
 static void in_child(void)
 {
-    pthread_cond_init(&pool.wake, NULL);
-    pthread_cond_init(&pool.done, NULL);
+    wb__os_cond_init(&pool.wake);
+    wb__os_cond_init(&pool.done);
     atomic_store(&pool.workers, 0);
     atomic_store(&pool.asleep, 0);
     atomic_store(&pool.ending, false);
@@ -294,7 +284,7 @@ static void start_workers(int wanted)
     wb__mutex_lock(&pool.lock);
     for (int n = atomic_load(&pool.workers); n < wanted && !atomic_load(&pool.ending);
          atomic_store(&pool.workers, ++n)) {
-        if (pthread_create(&pool.thread[n], NULL, work, (void *)(intptr_t)(n + 1)))
+        if (!wb__os_thread_start(&pool.thread[n], work, (void *)(intptr_t)(n + 1), false))
             break;                      /* the caller does the rest */
     }
     wb__mutex_unlock(&pool.lock);
@@ -308,10 +298,10 @@ void wb__parallel_stop(void)
     const int n = inside || atomic_load(&pool.ending) ? 0 : atomic_load(&pool.workers);
     if (n) atomic_store(&pool.ending, true);
     atomic_fetch_add(&pool.posted, 1);
-    pthread_cond_broadcast(&pool.wake);
+    wb__os_cond_wake(&pool.wake);
     wb__mutex_unlock(&pool.lock);
     if (!n) return;
-    for (int i = 0; i < n; i++) pthread_join(pool.thread[i], NULL);
+    for (int i = 0; i < n; i++) wb__os_thread_join(pool.thread[i]);
     wb__mutex_lock(&pool.lock);
     atomic_store(&pool.workers, 0);
     atomic_store(&pool.ending, false);
@@ -346,7 +336,7 @@ static job *post(int64_t n, int threads, bool measured, void (*body)(void *ctx, 
         wb__mutex_lock(&pool.lock);     /* a worker that is about to sleep sleeps after this */
         wb__mutex_unlock(&pool.lock);
         for (asleep = WB__MIN(asleep, threads - 1); asleep; asleep--)
-            pthread_cond_signal(&pool.wake);
+            wb__os_cond_wake_one(&pool.wake);
     }
     return j;
 }

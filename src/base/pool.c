@@ -9,7 +9,6 @@
 #include "base/base.h"
 #include "base/mutex.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 enum { LONGEST = 16384 };
@@ -28,7 +27,7 @@ enum { LONGEST = 16384 };
 /* A thread's lists have no room until thread_end is sure to run. */
 _Thread_local WB__FAST_TLS wb__pool wb__pool_mine;
 
-static pthread_key_t key;
+static wb__os_key key;
 static wb__once key_once = WB__ONCE_INIT;
 
 void wb__pool_trim(void)
@@ -53,12 +52,12 @@ static void thread_end(void *set)
     wb__pool_trim();
 }
 
-static void make_key(void) { pthread_key_create(&key, thread_end); }
+static void make_key(void) { wb__os_key_make(&key, thread_end); }
 
 static bool note_thread(void)
 {
     wb__once_run(&key_once, make_key);
-    return wb__pool_mine.noted = pthread_setspecific(key, &wb__pool_mine) == 0;
+    return wb__pool_mine.noted = wb__os_key_set(key, &wb__pool_mine);
 }
 
 void *wb__pool_miss(size_t bytes)

@@ -5,13 +5,12 @@
 #include "base/base.h"
 #include "base/mutex.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 typedef struct { char text[WB__TEXT_ERROR][WB__THREAD_TEXT_BYTES], error[WB__ERROR_BYTES]; } texts;
 
 static _Thread_local texts *mine;
-static pthread_key_t key;
+static wb__os_key key;
 static wb__once once = WB__ONCE_INIT;
 
 /* Frees the buffers of a thread that ends.  If the destructor of another key asks for a text later,
@@ -22,7 +21,7 @@ static void thread_end(void *block)
     free(block);
 }
 
-static void make_key(void) { pthread_key_create(&key, thread_end); }
+static void make_key(void) { wb__os_key_make(&key, thread_end); }
 
 static char *find(texts *r, wb__thread_text_kind which)
 {
@@ -37,7 +36,7 @@ char *wb__thread_text(wb__thread_text_kind which)
         texts *block = calloc(1, sizeof *block);
         if (!block) return find(&spare, which);
         mine = block;
-        pthread_setspecific(key, block);
+        wb__os_key_set(key, block);
     }
     return find(mine, which);
 }

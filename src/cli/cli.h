@@ -54,6 +54,9 @@ int wb__cli_launch(int n, char **words);
 enum { PROBE_FILE = 3 };
 int wb__cli_probe(const char *backend);
 
+/* doctor_library.c: opens a library in this process and prints "+", or the message. */
+int wb__cli_open(const char *path);
+
 /* The result of a probing process. `state` is the result in words, or how the process ended if it
  * gave no answer. */
 typedef struct {

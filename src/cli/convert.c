@@ -158,7 +158,7 @@ static int convert_tensors(const conversion *c)
 
 int wb__cli_convert(int n, char **words)
 {
-    conversion c = {.save = {.size = sizeof c.save}};
+    conversion c = {.save = WB_OPTIONS_OF(wb_save_options)};
     if (parse(&c, n, words)) return -1;
     if (find_formats(&c)) return 1;
     /* --key names a top-level entry of a BSON file, both of IN and of OUT. A key with a dot is a

@@ -1,6 +1,6 @@
 /* `weber devices`: a line for each device, then the backends that do not work and how to get them.
  * probe.c probes each backend. */
-#include "base/system.h"
+#include "base/os.h"
 #include "cli/cli.h"
 #include "device/device.h"
 #include "device/registry.h"
@@ -81,7 +81,7 @@ int wb__cli_devices(int n, char **arguments, const char *self)
         else return -1;
     }
     char program[4096];
-    if (wb__system_program(program, sizeof program)) self = program;
+    if (wb__os_program(program, sizeof program)) self = program;
     for (int i = 0; i < WB__ROWS; i++)
         wb__cli_run_probe(&probes[i], self, wb__rows[i].name, seconds, verbose);
     print_table(probes);

@@ -7,8 +7,8 @@
 #include "backend/cpu/isa.h"
 #include "base/environment.h"
 #include "base/lapack.h"
+#include "base/os.h"
 #include "base/packages.h"
-#include "base/system.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 extern char **environ;
 
@@ -98,7 +97,8 @@ static void print_preferences(void)
     wb__registry_lock();
     const wb__preference *p = wb__preference_read();
     const bool failed = p->failed;
-    if (*p->path) printf("preferences: %s%s\n", p->path, access(p->path, F_OK) ? ", no file" : "");
+    const char *missing = wb__os_is_there(p->path) ? "" : ", no file";
+    if (*p->path) printf("preferences: %s%s\n", p->path, missing);
     wb__registry_unlock();
     if (failed) PROBLEM("the preferences cannot be read; the warning above has the reason\n");
 }
@@ -168,13 +168,13 @@ static void print_processor(void)
     int64_t total, free;
     read_line("/proc/cpuinfo", "model name", model, sizeof model);
     read_line("/sys/fs/cgroup/memory.max", "", limit, sizeof limit);
-    wb__system_memory(&total, &free);
-    const long all = sysconf(_SC_NPROCESSORS_ONLN);
-    const int usable = wb__system_processors();
+    wb__os_memory(&total, &free);
+    const int all = wb__os_all_processors();
+    const int usable = wb__os_processors();
     printf("\nprocessor: %s%sinstruction set %s%s\n", model, *model ? ", " : "",
            wb__cli_isa_name(wb__isa_here()),
            wb__environment_text("WEBER_ISA") ? " (WEBER_ISA limits it)" : "");
-    printf("  %d of %ld processors may be used%s, by %d thread%s%s\n", usable, all,
+    printf("  %d of %d processors may be used%s, by %d thread%s%s\n", usable, all,
            usable < all ? " (the rest is forbidden by affinity or a cgroup)" : "", wb_threads(),
            wb_threads() == 1 ? "" : "s", wb_threads() > usable ? ": more than processors" : "");
     if (total > 0)

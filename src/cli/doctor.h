@@ -3,6 +3,7 @@
 #define WB__DOCTOR_H
 
 #include "backend/cpu/isa.h"
+#include "base/os.h"
 
 /* doctor_library.c: loads the shared library beside this program, whose path is `self`, as a
  * program would, and prints the outcome.  `package` returns the package that has what a message of
@@ -12,6 +13,10 @@ int wb__cli_check_library(const char *self, const char *(*package)(const char *r
 /* doctor_program.c: compiles and runs a program of five lines, by pkg-config and by CMake, and
  * prints what fails and the cure.  Returns the number of problems. */
 int wb__cli_check_programs(const char *self);
+/* Runs a program in a folder; `text` gets what it prints, with `errors` also to standard error.
+ * false: it cannot be run. */
+bool wb__cli_capture(const char *const *words, const char *folder, bool errors, char *text,
+                     size_t size, wb__os_end *end);
 
 /* doctor_speed.c: times a small training and prints the result beside what is usual.  Sets
  * *threads_are_slow if it is much slower on all threads than on one.  Returns 0 or an error

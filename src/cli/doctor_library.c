@@ -1,62 +1,50 @@
 /* `weber doctor`: whether programs find what the installed libweber.so needs.  This program itself
  * is linked with the static library.  WB__SONAME is the soname of the other, which programs
  * load. */
-#define _XOPEN_SOURCE 700       /* realpath, strsignal */
 #include "base/base.h"
+#include "base/os.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
 
-#include <dlfcn.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { REASON = 512 };
 typedef enum { LOADED, REFUSED, UNKNOWN } outcome;
 
-/* Loads the library in a process of its own, since it has the names that this program has, and a
- * library may crash while it is loaded.  The process writes "+", or the dynamic linker's message.
- * REFUSED, UNKNOWN: `reason` has the cause. */
-static outcome load(const char *path, char *reason)
+int wb__cli_open(const char *path)
 {
-    int ends[2], status = 0;
-    snprintf(reason, REASON, "no process could be started");
-    if (pipe(ends)) return UNKNOWN;
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        const char *message = dlopen(path, RTLD_NOW | RTLD_LOCAL) ? "+" : dlerror();
-        const size_t n = WB__MIN(strlen(message), (size_t)REASON - 1);
-        _exit(write(ends[1], message, n) != (ssize_t)n);
-    }
-    close(ends[1]);
-    ssize_t got = 0;
-    size_t n = 0;
-    while (child > 0 && (got = read(ends[0], reason + n, REASON - 1 - n)) > 0) n += (size_t)got;
-    close(ends[0]);
-    if (child < 0 || waitpid(child, &status, 0) < 0) return UNKNOWN;
-    reason[n] = 0;
-    if (WIFSIGNALED(status)) {
-        snprintf(reason, REASON, "the process that loaded it ended with signal %d (%s)",
-                 WTERMSIG(status), strsignal(WTERMSIG(status)));
-        return REFUSED;
-    }
-    if (!n || status) {
-        snprintf(reason, REASON, "the process that loaded it ended with status %d",
-                 WEXITSTATUS(status));
-        return REFUSED;
-    }
-    return strcmp(reason, "+") ? REFUSED : LOADED;
+    fputs(wb__os_library_open(path, WB__OS_FOR_HANDLE) ? "+" : wb__os_library_reason(), stdout);
+    _Exit(fflush(stdout) != 0);         /* skips whatever the library does at exit */
 }
 
-static int check(const char *path, const char *(*package)(const char *reason))
+/* Loads the library in a process of its own, since it has the names that this program has, and a
+ * library may crash while it is loaded.  The process prints "+", or the dynamic linker's message.
+ * REFUSED, UNKNOWN: `reason` has the cause. */
+static outcome load(const char *self, const char *path, char *reason)
 {
-    char reason[REASON], real[PATH_MAX];
-    const outcome found = load(path, reason);
-    printf("  %s", realpath(path, real) ? real : path);
+    char program[WB__OS_PATH];
+    const char *const words[] = {
+        wb__os_program(program, sizeof program) ? program : self, "open", path, NULL};
+    wb__os_end end;
+    if (!wb__cli_capture(words, NULL, false, reason, REASON, &end)) {
+        snprintf(reason, REASON, "no process could be started");
+        return UNKNOWN;
+    }
+    if (end.signal)
+        snprintf(reason, REASON, "the process that loaded it ended with signal %d (%s)",
+                 end.signal, wb__os_signal_text(end.signal));
+    else if (!*reason || end.status)
+        snprintf(reason, REASON, "the process that loaded it ended with status %d", end.status);
+    else return strcmp(reason, "+") ? REFUSED : LOADED;
+    return REFUSED;
+}
+
+static int check(const char *self, const char *path, const char *(*package)(const char *reason))
+{
+    char reason[REASON], real[WB__OS_PATH];
+    const outcome found = load(self, path, reason);
+    printf("  %s", wb__os_real_path(path, real) ? real : path);
     if (found == LOADED) return printf(": programs can load it\n"), 0;
     if (found == UNKNOWN) return printf(": could not be checked: %s\n", reason), 0;
     const char *name = package(reason);
@@ -70,8 +58,8 @@ static int check(const char *path, const char *(*package)(const char *reason))
 
 int wb__cli_check_library(const char *self, const char *(*package)(const char *reason))
 {
-    char path[PATH_MAX];
-    if (wb__cli_installed(self, WB__SONAME, path, sizeof path)) return check(path, package);
+    char path[WB__OS_PATH];
+    if (wb__cli_installed(self, WB__SONAME, path, sizeof path)) return check(self, path, package);
     printf("  " WB__SONAME ": not beside this program\n");
     return 0;
 }

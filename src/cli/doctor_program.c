@@ -1,17 +1,13 @@
 /* `weber doctor`: whether pkg-config and CMake find what a program needs, and whether it runs. */
-#define _XOPEN_SOURCE 700       /* mkdtemp, setenv */
 #include "base/base.h"
 #include "base/environment.h"
 #include "base/files/file.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -44,39 +40,40 @@ static const char *const scripts[] = {
 static const char *const tools[] = {"pkg-config", "CMake"};
 
 /* What this command is installed with: "" where it is not there. */
-static char pc[PATH_MAX], cmake[PATH_MAX], library[PATH_MAX];
+static char pc[WB__OS_PATH], cmake[WB__OS_PATH], library[WB__OS_PATH];
 static int problems;
+
+bool wb__cli_capture(const char *const *words, const char *folder, bool errors, char *text,
+                     size_t size, wb__os_end *end)
+{
+    int ends[2];
+    bool executed;
+    size_t n = 0;
+    int64_t got = 0;
+    char rest[512];
+    *text = 0;
+    if (!wb__os_pipe(ends)) return false;
+    const wb__os_program_start s = {.words = words, .folder = folder,
+                                    .files = {0, ends[1], errors ? ends[1] : 2, -1}};
+    const long child = wb__os_start(&s, &executed);
+    wb__os_close(ends[1]);
+    do {                                /* what does not fit is read too */
+        const bool fits = n < size - 1;
+        got = wb__os_read(ends[0], fits ? text + n : rest, fits ? size - 1 - n : sizeof rest);
+        if (fits && got > 0) n += (size_t)got;
+    } while (got > 0);
+    wb__os_close(ends[0]);
+    text[n] = 0;
+    return child && wb__os_wait(child, end);
+}
 
 /* Runs a script in a folder, which is its $1; `text` gets what it prints.  Returns its exit
  * status, or -1. */
 static int run(const char *folder, const char *script, char *text, size_t size)
 {
-    int ends[2], status = 0;
-    size_t n = 0;
-    ssize_t got = 0;
-    char rest[512];
-    *text = 0;
-    if (pipe(ends)) return -1;
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        const bool ready = !chdir(folder) && dup2(ends[1], 1) == 1 && dup2(ends[1], 2) == 2;
-        close(ends[0]);
-        close(ends[1]);
-        if (ready) execl("/bin/sh", "sh", "-c", script, "sh", folder, (char *)NULL);
-        _exit(127);
-    }
-    close(ends[1]);
-    do {                                /* what does not fit is read too */
-        const bool fits = n < size - 1;
-        got = child < 0 ? 0 : read(ends[0], fits ? text + n : rest, fits ? size - 1 - n
-                                                                         : sizeof rest);
-        if (fits && got > 0) n += (size_t)got;
-    } while (got > 0);
-    close(ends[0]);
-    text[n] = 0;
-    if (child < 0 || waitpid(child, &status, 0) < 0) return -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    wb__os_end end;
+    const char *const words[] = {"/bin/sh", "-c", script, "sh", folder, NULL};
+    return wb__cli_capture(words, folder, true, text, size, &end) && !end.signal ? end.status : -1;
 }
 
 /* Prints the first lines of what a tool has printed. */
@@ -140,7 +137,7 @@ static bool check(int tool, const char *folder)
     }
     if (status == NOT_FOUND) {
         print_not_found(tool);
-        setenv(tool ? "weber_DIR" : "PKG_CONFIG_PATH", tool ? cmake : pc, 1);
+        wb__os_set_variable(tool ? "weber_DIR" : "PKG_CONFIG_PATH", tool ? cmake : pc);
         status = run(folder, scripts[tool], text, sizeof text);
     }
     text[status ? strlen(text) : strcspn(text, "\n")] = 0;
@@ -162,7 +159,7 @@ static bool check(int tool, const char *folder)
 int wb__cli_check_programs(const char *self)
 {
     const char *temporary = wb__environment_path("TMPDIR");
-    char folder[PATH_MAX], path[PATH_MAX + 32];
+    char folder[WB__OS_PATH], path[WB__OS_PATH + 32];
     if (!wb__cli_installed(self, WB__SONAME, library, sizeof library)) *library = 0;
     if (!wb__cli_installed(self, "pkgconfig/weber.pc", pc, sizeof pc)) *pc = 0;
     if (!wb__cli_installed(self, "cmake/weber/weber-config.cmake", cmake, sizeof cmake)) *cmake = 0;
@@ -170,7 +167,7 @@ int wb__cli_check_programs(const char *self)
     printf("\nprograms that are compiled here\n");
     snprintf(folder, sizeof folder, "%s/weber-doctor-XXXXXX",
              temporary && *temporary ? temporary : "/tmp");
-    if (!mkdtemp(folder)) {
+    if (!wb__os_make_temporary(folder)) {
         printf("  not tried, since %s cannot be made\n", folder);
         return 0;
     }

@@ -1,28 +1,27 @@
 /* Where the files are that are installed with this program. */
-#define _XOPEN_SOURCE 700       /* realpath */
 #include "base/base.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "cli/cli.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 bool wb__cli_installed(const char *self, const char *name, char *path, size_t size)
 {
     static const char *const folders[] = {".", WB__LIBDIR};
-    char program[PATH_MAX], at[PATH_MAX], real[PATH_MAX], folder[2 * PATH_MAX];
-    if (wb__system_program(program, sizeof program)) self = program;
-    char *slash = realpath(self, at) ? strrchr(at, '/') : NULL;       /* /proc/self/exe is a link */
+    char program[WB__OS_PATH], at[WB__OS_PATH], real[WB__OS_PATH], folder[2 * WB__OS_PATH];
+    if (wb__os_program(program, sizeof program)) self = program;
+    /* /proc/self/exe is a link */
+    char *slash = wb__os_real_path(self, at) ? strrchr(at, '/') : NULL;
     if (!slash) return false;
     *slash = 0;
     for (size_t i = 0; i < WB__COUNT(folders); i++) {
         const bool whole = *folders[i] == '/';
         snprintf(folder, sizeof folder, "%s%s%s", whole ? "" : at, whole ? "" : "/", folders[i]);
-        const int n = realpath(folder, real) ? snprintf(path, size, "%s/%s", real, name) : -1;
-        if (n >= 0 && (size_t)n < size && !access(path, F_OK)) return true;
+        if (wb__os_real_path(folder, real) &&
+            (size_t)snprintf(path, size, "%s/%s", real, name) < size && wb__os_is_there(path))
+            return true;
     }
     return false;
 }

@@ -1,28 +1,14 @@
 /* `weber launch -np N PROGRAM ...` starts N processes of a program on this machine, the ranks of a
  * training. Each rank is the leader of a process group, so that what it starts ends with it. */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE             /* waitid of strict C */
-#endif
 #include "base/environment.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "cli/cli.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
 enum {
     MOST_RANKS = 4096,
@@ -44,9 +30,9 @@ typedef struct {
 typedef enum { RUNS, HAS_SIGTERM, HAS_SIGKILL } stage;
 
 typedef struct {
-    pid_t pid;                  /* also the process group; reaped last, so that the number stays */
+    long pid;                   /* also the process group; reaped last, so that the number stays */
     bool ended;
-    int status, signal;         /* of the process that has ended; signal 0: it ended by itself */
+    wb__os_end end;             /* of the process that has ended */
     stage stage;
     double until;               /* when the next stage begins, unless the stage is RUNS */
     stream out, err;
@@ -57,77 +43,19 @@ typedef struct {
     int n, started;
     char **program;             /* with its arguments; ends with NULL */
     process *ranks;
-    struct pollfd *polled;      /* 2 n + 1 */
+    wb__os_watched *polled;     /* 2 n + 1 */
     int failed;                 /* the rank that failed first; -1: none */
+    int signals;                /* a file that notes the end of a rank, and signals */
     int passed;                 /* the first signal that was passed on to the ranks, or 0 */
 } launch;
 
-/* ---- signals --------------------------------------------------------------------------------- */
-
-static int signals[2] = {-1, -1};       /* a pipe: signals that arrive, a byte for each */
-
-static void on_signal(int number)
-{
-    const int kept = errno;
-    const unsigned char byte = (unsigned char)number;
-    (void)!write(signals[1], &byte, 1);
-    errno = kept;
-}
-
-/* A signal that is ignored, as in a background job of a shell, stays ignored. */
-static void catch_signal(int number)
-{
-    struct sigaction old, new = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&new.sa_mask);
-    if (number != SIGCHLD && !sigaction(number, NULL, &old) && old.sa_handler == SIG_IGN) return;
-    sigaction(number, &new, NULL);
-}
-
-static bool set_flags(int file, bool wait)
-{
-    return fcntl(file, F_SETFD, FD_CLOEXEC) != -1 &&
-           (wait || fcntl(file, F_SETFL, O_NONBLOCK) != -1);
-}
-
-/* A pipe whose two ends are not passed on. */
-static bool make_pipe(int ends[2], bool wait)
-{
-    return !pipe(ends) && set_flags(ends[0], wait) && set_flags(ends[1], wait);
-}
-
-static bool catch_signals(void)
-{
-    if (!make_pipe(signals, false)) return false;
-    catch_signal(SIGCHLD);
-    catch_signal(SIGINT);
-    catch_signal(SIGTERM);
-    catch_signal(SIGHUP);
-    signal(SIGPIPE, SIG_IGN);           /* write fails with EPIPE instead */
-    return true;
-}
-
-static const char *signal_name(int number)
-{
-    static const struct { int number; const char *name; } names[] = {
-        {SIGABRT, "SIGABRT"}, {SIGALRM, "SIGALRM"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
-        {SIGHUP, "SIGHUP"},   {SIGILL, "SIGILL"},   {SIGINT, "SIGINT"},   {SIGKILL, "SIGKILL"},
-        {SIGPIPE, "SIGPIPE"}, {SIGQUIT, "SIGQUIT"}, {SIGSEGV, "SIGSEGV"}, {SIGSYS, "SIGSYS"},
-        {SIGTERM, "SIGTERM"}, {SIGTRAP, "SIGTRAP"}, {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"},
-        {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"}};
-    static char other[32];
-    for (size_t i = 0; i < WB__COUNT(names); i++)
-        if (names[i].number == number) return names[i].name;
-    snprintf(other, sizeof other, "signal %d", number);
-    return other;
-}
-
 /* ---- output ---------------------------------------------------------------------------------- */
 
-static int output_error;                /* errno of writing to standard output; 0: none */
+static int output_error;                /* the error of writing to standard output; 0: none */
 
 static void note_error(FILE *to, bool failed)
 {
-    if (failed && to == stdout && !output_error) output_error = errno;
+    if (failed && to == stdout && !output_error) output_error = wb__os_error();
 }
 
 static void flush(FILE *to) { note_error(to, fflush(to) != 0); }
@@ -172,7 +100,7 @@ static void add_output(process *p, int rank, stream *s, const char *bytes, size_
 static void close_stream(process *p, int rank, stream *s)
 {
     if (s->file < 0) return;
-    close(s->file);
+    wb__os_close(s->file);
     s->file = -1;
     if (s->length) write_line(p, rank, s);
     flush(s->to);
@@ -182,8 +110,7 @@ static void close_stream(process *p, int rank, stream *s)
 static void read_stream(process *p, int rank, stream *s)
 {
     static char bytes[1 << 16];
-    const ssize_t got = read(s->file, bytes, sizeof bytes);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    const int64_t got = wb__os_read(s->file, bytes, sizeof bytes);
     if (got <= 0) {
         close_stream(p, rank, s);
         return;
@@ -194,24 +121,11 @@ static void read_stream(process *p, int rank, stream *s)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-/* A free port of the loopback interface; 0: none. */
-static int free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof at;
-    const int file = socket(AF_INET, SOCK_STREAM, 0);
-    if (file < 0) return 0;
-    const bool found = !bind(file, (struct sockaddr *)&at, size) &&
-                       !getsockname(file, (struct sockaddr *)&at, &size);
-    close(file);
-    return found ? ntohs(at.sin_port) : 0;
-}
-
 static bool set_number(const char *name, int value)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", value);
-    return !setenv(name, text, 1);
+    return wb__os_set_variable(name, text);
 }
 
 static bool is_set(const char *name)
@@ -225,9 +139,9 @@ static bool set_token(void)
 {
     unsigned char number[16];
     char text[2 * sizeof number + 1];
-    if (!wb__system_random(number, sizeof number)) return false;
+    if (!wb__os_random(number, sizeof number)) return false;
     for (size_t i = 0; i < sizeof number; i++) snprintf(text + 2 * i, 3, "%02x", number[i]);
-    return !setenv("WEBER_RENDEZVOUS_TOKEN", text, 1);
+    return wb__os_set_variable("WEBER_RENDEZVOUS_TOKEN", text);
 }
 
 /* The variables that are the same for all ranks. */
@@ -235,85 +149,52 @@ static bool set_environment(int n)
 {
     if (!is_set("WEBER_RENDEZVOUS")) {
         char address[32];
-        const int port = free_port();
+        const int port = wb__os_free_port();
         if (!port) return false;
         snprintf(address, sizeof address, "127.0.0.1:%d", port);
-        if (setenv("WEBER_RENDEZVOUS", address, 1)) return false;
+        if (!wb__os_set_variable("WEBER_RENDEZVOUS", address)) return false;
     }
     if (!is_set("WEBER_RENDEZVOUS_TOKEN") && !set_token()) return false;
     if (!is_set("WEBER_NUM_THREADS") && !is_set("OMP_NUM_THREADS") &&
-        !set_number("WEBER_NUM_THREADS", WB__MAX(1, wb__system_processors() / n)))
+        !set_number("WEBER_NUM_THREADS", WB__MAX(1, wb__os_processors() / n)))
         return false;
     return set_number("WEBER_SIZE", n) && set_number("WEBER_LOCAL_SIZE", n);
 }
 
-/* The new process: becomes the program.  If that fails, it writes errno to `report`. */
-static void become(const launch *l, int rank, pid_t launcher, int out, int err, int report)
-{
-    const int nothing = open("/dev/null", O_RDONLY);
-    setpgid(0, 0);
-    signal(SIGPIPE, SIG_DFL);
-#ifdef __linux__
-    prctl(PR_SET_PDEATHSIG, SIGTERM);           /* if the launcher is killed */
-    if (getppid() != launcher) _exit(STATUS_SIGNAL + SIGTERM);
-#else
-    (void)launcher;
-#endif
-    const bool ready = nothing >= 0 && dup2(nothing, 0) >= 0 && dup2(out, 1) >= 0 &&
-                       dup2(err, 2) >= 0 && set_number("WEBER_RANK", rank) &&
-                       set_number("WEBER_LOCAL_RANK", rank);
-    if (ready) {
-        close(nothing);
-        execvp(l->program[0], l->program);
-    }
-    const int why = errno;
-    (void)!write(report, &why, sizeof why);
-    _exit(STATUS_NO_PROGRAM);
-}
-
-/* Starts one rank.  0, or errno; *executed: whether it failed in the new process. */
-static int start_rank(launch *l, int rank, bool *executed)
+/* Starts one rank.  false: the error is set; *executed: it began, and is not executed. */
+static bool start_rank(launch *l, int rank, bool *executed)
 {
     process *p = &l->ranks[rank];
-    int out[2], err[2], report[2], why = 0;
-    const pid_t self = getpid();
+    int out[2], err[2];
     *executed = false;
-    if (!make_pipe(out, true) || !make_pipe(err, true) || !make_pipe(report, true)) return errno;
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) become(l, rank, self, out[1], err[1], report[1]);
-    why = child < 0 ? errno : 0;
-    close(out[1]);
-    close(err[1]);
-    close(report[1]);
-    p->out.file = out[0];
-    p->err.file = err[0];
-    if (child > 0) {
-        setpgid(child, child);          /* here too: whichever process is first */
-        p->pid = child;
+    if (!set_number("WEBER_RANK", rank) || !set_number("WEBER_LOCAL_RANK", rank) ||
+        !wb__os_pipe(out) || !wb__os_pipe(err))
+        return false;
+    const wb__os_program_start s = {.words = (const char *const *)l->program,
+                                    .files = {-1, out[1], err[1], -1}, .leads = true};
+    p->pid = wb__os_start(&s, executed);
+    const int why = wb__os_error();
+    wb__os_close(out[1]);
+    wb__os_close(err[1]);
+    if (p->pid) {
+        p->out.file = out[0];
+        p->err.file = err[0];
         l->started++;
-        ssize_t got;
-        while ((got = read(report[0], &why, sizeof why)) < 0 && errno == EINTR) continue;
-        if (got != sizeof why) why = 0;
-        *executed = true;
+    } else {
+        wb__os_close(out[0]);
+        wb__os_close(err[0]);
+        wb__os_set_error(why);
     }
-    close(report[0]);
-    return why;
+    return p->pid;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
-
-static void signal_rank(process *p, int number)
-{
-    if (p->pid) kill(-p->pid, number);
-}
 
 /* Ends the processes of a rank: by SIGTERM, and by SIGKILL if that is not enough. */
 static void end_rank(process *p)
 {
     if (p->stage != RUNS) return;
-    signal_rank(p, SIGTERM);
-    signal_rank(p, SIGCONT);                   /* a stopped process would not act on SIGTERM */
+    if (p->pid) wb__os_end_group(p->pid);
     p->stage = HAS_SIGTERM;
     p->until = wb__now() + GRACE;
 }
@@ -321,7 +202,7 @@ static void end_rank(process *p)
 static void kill_rank(process *p)
 {
     if (p->stage == HAS_SIGKILL) return;
-    signal_rank(p, SIGKILL);
+    if (p->pid) wb__os_kill_group(p->pid);
     p->stage = HAS_SIGKILL;
     p->until = wb__now() + CLOSING;
 }
@@ -336,15 +217,10 @@ static void find_ended(launch *l)
 {
     for (int i = 0; i < l->n; i++) {
         process *p = &l->ranks[i];
-        siginfo_t about = {0};
-        if (!p->pid || p->ended || waitid(P_PID, (id_t)p->pid, &about, WEXITED | WNOHANG | WNOWAIT)
-            || about.si_pid != p->pid)
-            continue;
+        if (!p->pid || p->ended || !wb__os_has_ended(p->pid, &p->end)) continue;
         p->ended = true;
-        if (about.si_code == CLD_EXITED) p->status = about.si_status;
-        else p->signal = about.si_status;
         end_rank(p);
-        if (l->failed < 0 && !output_error && (p->status || p->signal)) l->failed = i;
+        if (l->failed < 0 && !output_error && (p->end.status || p->end.signal)) l->failed = i;
     }
     if (l->failed >= 0) end_all(l);
 }
@@ -352,12 +228,10 @@ static void find_ended(launch *l)
 /* Passes the signals that have arrived on to the ranks.  The second one kills them. */
 static void pass_signals(launch *l)
 {
-    unsigned char number;
-    while (read(signals[0], &number, 1) == 1) {
-        if (number == SIGCHLD) continue;
+    for (int number; (number = wb__os_next_signal());) {
         for (int i = 0; i < l->n; i++) {
             if (l->passed) kill_rank(&l->ranks[i]);
-            else signal_rank(&l->ranks[i], number);
+            else if (l->ranks[i].pid) wb__os_signal_group(l->ranks[i].pid, number);
         }
         if (!l->passed) l->passed = number;
     }
@@ -368,9 +242,9 @@ static bool is_over(const process *p)
     return (p->ended || !p->pid) && p->out.file < 0 && p->err.file < 0;
 }
 
-/* Begins the next stages whose time has come.  Returns the milliseconds until the next one; -1:
+/* Begins the next stages whose time has come.  Returns the seconds until the next one; -1:
  * none. */
-static int next_stages(launch *l)
+static double next_stages(launch *l)
 {
     double soonest = -1;
     for (int i = 0; i < l->n; i++) {
@@ -387,7 +261,7 @@ static int next_stages(launch *l)
         }
         if (soonest < 0 || p->until < soonest) soonest = p->until;
     }
-    return soonest < 0 ? -1 : (int)(WB__MAX(0, soonest - wb__now()) * 1000) + 1;
+    return soonest < 0 ? -1 : WB__MAX(0, soonest - wb__now());
 }
 
 static bool all_over(const launch *l)
@@ -403,18 +277,18 @@ static void watch(launch *l)
     const int n = l->started;           /* poll refuses more than the process may open */
     for (;;) {
         find_ended(l);
-        const int wait = next_stages(l);
+        const double wait = next_stages(l);
         if (all_over(l)) return;
         for (int i = 0; i < n; i++) {
-            l->polled[2 * i] = (struct pollfd){.fd = l->ranks[i].out.file, .events = POLLIN};
-            l->polled[2 * i + 1] = (struct pollfd){.fd = l->ranks[i].err.file, .events = POLLIN};
+            l->polled[2 * i] = (wb__os_watched){.file = l->ranks[i].out.file};
+            l->polled[2 * i + 1] = (wb__os_watched){.file = l->ranks[i].err.file};
         }
-        l->polled[2 * n] = (struct pollfd){.fd = signals[0], .events = POLLIN};
-        if (poll(l->polled, (nfds_t)(2 * n + 1), wait) < 0) continue;
+        l->polled[2 * n] = (wb__os_watched){.file = l->signals};
+        if (wb__os_poll(l->polled, 2 * n + 1, wait) < 0) continue;
         for (int i = 0; i < n; i++) {
             process *p = &l->ranks[i];
-            if (l->polled[2 * i].revents) read_stream(p, i, &p->out);
-            if (l->polled[2 * i + 1].revents) read_stream(p, i, &p->err);
+            if (l->polled[2 * i].ready) read_stream(p, i, &p->out);
+            if (l->polled[2 * i + 1].ready) read_stream(p, i, &p->err);
         }
         pass_signals(l);
         if (output_error) end_all(l);           /* main prints the error */
@@ -427,10 +301,9 @@ static void reap(launch *l)
     for (int i = 0; i < l->n; i++) {
         process *p = &l->ranks[i];
         if (!p->pid) continue;
-        while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR) continue;
-        while (!kill(-p->pid, 0)) {
-            while (waitpid(-p->pid, NULL, WNOHANG) > 0) continue;
-            if (wb__now() < p->until) poll(NULL, 0, 10);
+        wb__os_wait(p->pid, NULL);
+        while (wb__os_group_runs(p->pid)) {
+            if (wb__now() < p->until) wb__os_sleep(10 * 1000 * 1000);
             else if (p->stage == HAS_SIGTERM) kill_rank(p);
             else break;
         }
@@ -443,10 +316,11 @@ static int report_failure(const launch *l)
 {
     const process *p = &l->ranks[l->failed];
     fputs("weber launch: ", stderr);
-    if (l->passed) fprintf(stderr, "%s was passed on to all ranks; ", signal_name(l->passed));
+    if (l->passed)
+        fprintf(stderr, "%s was passed on to all ranks; ", wb__os_signal_name(l->passed));
     fprintf(stderr, "rank %d of %d ", l->failed, l->n);
-    if (p->signal) fprintf(stderr, "was ended by %s", signal_name(p->signal));
-    else fprintf(stderr, "ended with status %d", p->status);
+    if (p->end.signal) fprintf(stderr, "was ended by %s", wb__os_signal_name(p->end.signal));
+    else fprintf(stderr, "ended with status %d", p->end.status);
     if (l->n > 1 && !l->passed) fputs(", so all ranks were ended", stderr);
     if (*p->last) {
         wb__text last = {0};
@@ -457,27 +331,24 @@ static int report_failure(const launch *l)
     } else {
         fputs("; it wrote nothing to stderr\n", stderr);
     }
-    return p->signal ? STATUS_SIGNAL + p->signal : p->status;
+    return p->end.signal ? STATUS_SIGNAL + p->end.signal : p->end.status;
 }
 
 static int run(launch *l)
 {
     int status = 0;
-    if (!catch_signals() || !set_environment(l->n)) {
-        fprintf(stderr, "weber launch: %s\n", strerror(errno));
+    l->signals = wb__os_lead();
+    if (l->signals < 0 || !set_environment(l->n)) {
+        fprintf(stderr, "weber launch: %s\n", wb__os_reason());
         return 1;
     }
-#ifdef __linux__
-    prctl(PR_SET_CHILD_SUBREAPER, 1);   /* the first process of a container may not reap in time */
-#endif
     for (int i = 0; i < l->n && !status; i++) {
         bool executed;
-        const int why = start_rank(l, i, &executed);
-        if (!why) continue;
+        if (start_rank(l, i, &executed)) continue;
+        const char *why = wb__os_reason();
         if (executed)
-            fprintf(stderr, "weber launch: %s cannot be executed: %s\n", l->program[0],
-                    strerror(why));
-        else fprintf(stderr, "weber launch: rank %d cannot be started: %s\n", i, strerror(why));
+            fprintf(stderr, "weber launch: %s cannot be executed: %s\n", l->program[0], why);
+        else fprintf(stderr, "weber launch: rank %d cannot be started: %s\n", i, why);
         status = executed ? STATUS_NO_PROGRAM : 1;
         l->failed = i;
     }
@@ -554,6 +425,6 @@ int wb__cli_launch(int n, char **words)
     }
     wb__free(l.ranks);
     wb__free(l.polled);
-    if (output_error) errno = output_error;     /* for main */
+    if (output_error) wb__os_set_error(output_error);   /* for main */
     return status;
 }

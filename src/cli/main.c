@@ -1,14 +1,12 @@
 /* The command-line program `weber`. */
+#include "base/os.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "device/device.h"
 #include "device/registry.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static int help(FILE *to, int status)
 {
@@ -67,7 +65,8 @@ static bool is_command(const char *word)
 {
     for (const char *const *c = commands; *c; c++)
         if (!strcmp(word, *c)) return true;
-    return !strcmp(word, "-h") || !strcmp(word, "probe");       /* the latter is for probe.c */
+    /* the latter two are for probe.c and doctor_library.c */
+    return !strcmp(word, "-h") || !strcmp(word, "probe") || !strcmp(word, "open");
 }
 
 static int unknown(const char *word)
@@ -84,23 +83,11 @@ static int unknown(const char *word)
     return 2;
 }
 
-/* Keeps the numbers of standard files that a program was started without, so that no other file of
- * this program gets them.  Reading from or writing to such a file stays an error.  false: errno. */
-static bool keep_standard_files(void)
-{
-    for (int file = 0; file < 3; file++) {
-        if (fcntl(file, F_GETFD) != -1) continue;
-        const int kept = open("/dev/null", file ? O_RDONLY : O_WRONLY);
-        if (kept != file) return false;
-    }
-    return true;
-}
-
 int main(int argc, char **argv)
 {
-    if (!keep_standard_files()) {
+    if (!wb__os_keep_standard_files()) {
         fprintf(stderr, "weber: a standard file is closed, and /dev/null cannot be opened: %s\n",
-                strerror(errno));
+                wb__os_reason());
         return 1;
     }
     const char *command = argc > 1 ? argv[1] : "help";
@@ -120,6 +107,7 @@ int main(int argc, char **argv)
     else if (!strcmp(command, "explain")) status = wb__cli_explain(argc - 2, argv + 2);
     else if (!strcmp(command, "launch")) status = wb__cli_launch(argc - 2, argv + 2);
     else if (!strcmp(command, "probe") && argc == 3) status = wb__cli_probe(argv[2]);
+    else if (!strcmp(command, "open") && argc == 3) status = wb__cli_open(argv[2]);
     else if ((!strcmp(command, "version") || !strcmp(command, "--version")) && argc == 2)
         status = printf("weber %s\n", wb_version()) < 0;
     else if (!strcmp(command, "help") || !strcmp(command, "--help") || !strcmp(command, "-h"))
@@ -127,7 +115,7 @@ int main(int argc, char **argv)
     else status = -1;
     if (status < 0) status = help(stderr, 2);
     if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "weber: standard output: %s\n", strerror(errno));
+        fprintf(stderr, "weber: standard output: %s\n", wb__os_reason());
         status = status ? status : 1;
     }
     wb_shutdown();

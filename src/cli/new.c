@@ -1,16 +1,14 @@
 /* `weber new`: writes a program of the user's own and what builds it.  The files are those of
  * src/cli/new/, which CMake puts into this program; words such as @NAME@ in them are replaced. */
 #include "base/files/file.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "cli/cli.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 extern const char wb__cli_new_main_c[], wb__cli_new_main_cpp[], wb__cli_new_CMakeLists_txt[],
     wb__cli_new_Makefile[], wb__cli_new_README_md[];
@@ -59,7 +57,7 @@ static const char *refuse(const char *name)
 typedef struct {
     const char *name;
     bool cxx;
-    char pkg_config[PATH_MAX + 64], cmake[PATH_MAX + 64];
+    char pkg_config[WB__OS_PATH + 64], cmake[WB__OS_PATH + 64];
 } program;
 
 static bool is_word(const char *text, size_t n, const char *word)
@@ -81,9 +79,9 @@ static const char *value_of(const char *word, size_t n, const program *p)
 
 /* Writes the folder of a file that is installed with this command, unless it is below a prefix that
  * is searched anyway or has a character that means something to make, the shell or CMake. */
-static bool folder_of(const char *self, const char *file, char folder[PATH_MAX])
+static bool folder_of(const char *self, const char *file, char folder[WB__OS_PATH])
 {
-    if (!wb__cli_installed(self, file, folder, PATH_MAX)) return false;
+    if (!wb__cli_installed(self, file, folder, WB__OS_PATH)) return false;
     *strrchr(folder, '/') = 0;
     for (const char *c = folder; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("/._+-@~, ", *c) && !(*c & 0x80)) return false;
@@ -92,7 +90,7 @@ static bool folder_of(const char *self, const char *file, char folder[PATH_MAX])
 
 static void find_installation(program *p, const char *self)
 {
-    char folder[PATH_MAX];
+    char folder[WB__OS_PATH];
     if (folder_of(self, "pkgconfig/weber.pc", folder))
         snprintf(p->pkg_config, sizeof p->pkg_config, "PKG_CONFIG_PATH=\"$(PKG_CONFIG_PATH):%s\" ",
                  folder);
@@ -147,7 +145,7 @@ int wb__cli_new(int n, char **words, const char *self)
     const char *reason = refuse(p.name);
     if (reason) return fail(folder, reason);
     find_installation(&p, self);
-    if (mkdir(folder, 0777)) return fail(folder, strerror(errno));
+    if (!wb__os_make_folder(folder, false)) return fail(folder, wb__os_reason());
     if (write_files(folder, &p)) return wb__cli_print_error();
     printf("%s has main.%s, CMakeLists.txt, a Makefile and a README.md.  Build and run it:\n"
            "    cd %s && make && ./%s\n", folder, p.cxx ? "cpp" : "c", folder, p.name);

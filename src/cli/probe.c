@@ -1,19 +1,14 @@
 /* Probes each backend in a process of its own, so that a driver that crashes or hangs affects no
  * other process. Drivers that conflict are never loaded together. */
 #include "base/mistakes.h"
+#include "base/os.h"
 #include "cli/cli.h"
 #include "device/registry.h"
 #include "tree/tree.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* ---- the probing process ------------------------------------------------------------------- */
 
@@ -85,7 +80,7 @@ int wb__cli_probe(const char *backend)
     const int row = wb__row_exact(backend);
     FILE *to = row < 0 ? NULL : fdopen(PROBE_FILE, "w");
     if (!to) return 2;
-    unsetenv("WEBER_BACKENDS");         /* probe this backend only */
+    wb__os_set_variable("WEBER_BACKENDS", NULL);        /* probe this backend only */
     wb_using(backend);
     wb__registry_lock();
     if (wb__row_loaded(row)) put_lines(to, "loaded", "yes");
@@ -104,18 +99,6 @@ int wb__cli_probe(const char *backend)
 }
 
 /* ---- the parent process -------------------------------------------------------------------- */
-
-static void exec_probe(const char *self, const char *backend, int pipe_end, bool noisy)
-{
-    const int nowhere = open("/dev/null", O_RDWR);
-    dup2(nowhere, 0);
-    dup2(noisy ? 2 : nowhere, 1);
-    if (!noisy) dup2(nowhere, 2);
-    if (pipe_end != PROBE_FILE) dup2(pipe_end, PROBE_FILE);
-    else fcntl(pipe_end, F_SETFD, 0);
-    execl(self, self, "probe", backend, (char *)NULL);
-    _Exit(127);
-}
 
 static void add_line(wb__text *t, const char *text) { wb__text_add(t, "%s\n", text); }
 
@@ -143,14 +126,11 @@ static bool read_answer(int file, wb__probe *p, answer *a, double seconds)
     size_t n = 0;
     while (!p->answered) {
         const double left = until - wb__now();
-        struct pollfd end = {.fd = file, .events = POLLIN};
-        const int ready = left > 0 ? poll(&end, 1, (int)(left * 1000) + 1) : 0;
-        if (ready < 0 && errno == EINTR) continue;
-        if (ready <= 0) return false;
+        wb__os_watched end = {.file = file};
+        if (left <= 0 || wb__os_poll(&end, 1, left) < 0) return false;
+        if (!end.ready) continue;
         char c;
-        const ssize_t got = read(file, &c, 1);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return true;
+        if (wb__os_read(file, &c, 1) <= 0) return true;
         if (c == '\n') {
             line[n] = 0;
             n = 0;
@@ -162,37 +142,38 @@ static bool read_answer(int file, wb__probe *p, answer *a, double seconds)
     return true;
 }
 
-static void set_state(wb__probe *p, bool in_time, int status, double seconds)
+static void set_state(wb__probe *p, bool in_time, const wb__os_end *end, double seconds)
 {
     const char *state = p->works ? "works" : p->loaded ? "no device" : "not built in";
     if (p->answered) snprintf(p->state, sizeof p->state, "%s", state);
     else if (!in_time) snprintf(p->state, sizeof p->state, "no answer in %g s", seconds);
-    else if (WIFSIGNALED(status))
-        snprintf(p->state, sizeof p->state, "crashed (%s)", strsignal(WTERMSIG(status)));
-    else snprintf(p->state, sizeof p->state, "ended the process (%d)", WEXITSTATUS(status));
+    else if (end->signal)
+        snprintf(p->state, sizeof p->state, "crashed (%s)", wb__os_signal_text(end->signal));
+    else snprintf(p->state, sizeof p->state, "ended the process (%d)", end->status);
     if (!p->answered) p->works = false;
 }
 
 void wb__cli_run_probe(wb__probe *p, const char *self, const char *backend, double seconds,
                        bool noisy)
 {
-    int ends[2], status = 0;
+    const char *const words[] = {self, "probe", backend, NULL};
+    int ends[2];
+    bool executed;
     answer a = {0};
     *p = (wb__probe){.state = "cannot be looked at"};
-    if (pipe(ends)) return;
-    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) exec_probe(self, backend, ends[1], noisy);
-    close(ends[1]);
-    if (child > 0) {
+    if (!wb__os_pipe(ends)) return;
+    const int output = noisy ? 2 : -1;
+    const long child = wb__os_start(
+        &(wb__os_program_start){.words = words, .files = {-1, output, output, ends[1]}}, &executed);
+    wb__os_close(ends[1]);
+    if (child) {
+        wb__os_end end = {0};
         const bool in_time = read_answer(ends[0], p, &a, seconds);
-        if (!in_time) kill(child, SIGKILL);
-        while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-        set_state(p, in_time, status, seconds);
+        if (!in_time) wb__os_kill(child);
+        wb__os_wait(child, &end);
+        set_state(p, in_time, &end, seconds);
     }
-    close(ends[0]);
+    wb__os_close(ends[0]);
     p->devices = wb__text_take(&a.devices);
     p->libraries = wb__text_take(&a.libraries);
     p->reason = wb__text_take(&a.reason);

@@ -1,11 +1,10 @@
 /* The libraries that connect ranks, for `weber devices`. */
 #include "base/mistakes.h"
+#include "base/os.h"
 #include "cli/cli.h"
 #include "dist/dist.h"
 #include "weber/distributed.h"
 
-#include <dlfcn.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,21 +25,21 @@ static const char *const libraries[] = {LIBRARY("mpi"), LIBRARY("mpi-openmpi"),
 static void *open_library(const char *name, const char *program, char *path, size_t size)
 {
     if (!wb__cli_installed(program, name, path, size)) snprintf(path, size, "%s", name);
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return wb__os_library_open(path, WB__OS_FOR_HANDLE);
 }
 
 /* Whether the dynamic linker has not found the library itself: its message begins with the name of
  * the file that is missing, or, on macOS, has the name of the library that was asked for. */
 static bool is_missing(const char *path, const char *message)
 {
-    return !strchr(path, '/') && (!message || strstr(message, path));
+    return !strchr(path, '/') && strstr(message, path);
 }
 
 /* The table of functions, or NULL if the library has none. */
 static const wb_distributed_backend *table_of(void *library)
 {
     const wb_distributed_backend *(*get)(void) = NULL;
-    void *symbol = dlsym(library, "wb_distributed_mpi");
+    void *symbol = wb__os_library_find(library, "wb_distributed_mpi");
     memcpy(&get, &symbol, sizeof get);          /* ISO C has no conversion between the two */
     return get ? get() : NULL;
 }
@@ -66,11 +65,11 @@ static void print_nccl(void)
 
 void wb__cli_print_ranks(const char *program)
 {
-    char path[PATH_MAX];
+    char path[WB__OS_PATH];
     int found = 0;
     for (size_t i = 0; i < WB__COUNT(libraries); i++) {
         void *library = open_library(libraries[i], program, path, sizeof path);
-        const char *reason = library ? NULL : dlerror();
+        const char *reason = library ? NULL : wb__os_library_reason();
         if (!library && is_missing(path, reason)) continue;
         found++;
         const wb_distributed_backend *b = library ? table_of(library) : NULL;

@@ -165,7 +165,7 @@ int wb_splitobs_parts_with(wb_dataset *d, int n, const double *sizes, wb_dataset
     wb__given g;
     const bool fits = n >= 1 && n < WB_SPLIT_PARTS && sizes && parts;
     for (int k = 0; fits && k <= n; k++) parts[k] = NULL;
-    if (!wb__read_options("splitobs_parts", &o, sizeof o, given, "", &g) ||
+    if (!wb__read_options("splitobs_parts", wb_splitobs_parts_options, &o, given, &g) ||
         !wb__is_dataset(d, "splitobs_parts"))
         return wb__error_or(WB_ERROR_ARGUMENT);
     if (!fits)
@@ -278,7 +278,7 @@ int wb_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
     wb__given g;
     const int status = check_fold("kfolds", d, i, k, train, validation);
     if (status) return status;
-    if (!wb__read_options("kfolds", &o, sizeof o, given, "", &g)) return wb_error_code();
+    if (!wb__read_options("kfolds", wb_kfolds_options, &o, given, &g)) return wb_error_code();
     if (k < 2 || k > d->n)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "kfolds: %lld folds of %lld observations; there are at least 2 folds, and "
@@ -308,7 +308,7 @@ int wb_timeseries_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **
     wb__given g;
     const int status = check_fold("timeseries_kfolds", d, i, k, train, validation);
     if (status) return status;
-    if (!wb__read_options("timeseries_kfolds", &o, sizeof o, given, "", &g))
+    if (!wb__read_options("timeseries_kfolds", wb_timeseries_kfolds_options, &o, given, &g))
         return wb_error_code();
     if (k < 2 || k >= d->n || o.gap < 0 || o.max_train_size < 0)
         return wb__fail(WB_ERROR_ARGUMENT,
@@ -361,10 +361,8 @@ static wb_dataset *repeat_groups(wb_dataset *d, wb__grouping *g, int64_t most, b
 static int read_resample(const char *what, wb_dataset *d, const wb_resample_options *given,
                          wb_resample_options *o, wb__grouping *g)
 {
-    wb__given named;
     if (!wb__is_dataset(d, what)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__read_options(what, o, sizeof *o, given, "fraction", &named)) return wb_error_code();
-    o->fraction = wb__real(wb__real_option(&named, "fraction", -1, o->fraction), 1);
+    if (!wb__read_options(what, wb_resample_options, o, given, NULL)) return wb_error_code();
     if (!(o->fraction >= 0 && o->fraction <= 1e6))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .fraction = %g", what, o->fraction);
     const int status = too_many(what, d);
@@ -380,7 +378,7 @@ wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *given)
     int64_t most = 0;
     for (int64_t k = 0; k < g.groups; k++) most = WB__MAX(most, size_of(&g, k));
     most = (int64_t)nearbyint(o.fraction * (double)most);
-    wb_dataset *view = repeat_groups(d, &g, most, !o.no_shuffle);
+    wb_dataset *view = repeat_groups(d, &g, most, o.shuffle);
     wb__group_free(&g);
     return view;
 }
@@ -400,6 +398,6 @@ wb_dataset *wb_undersample_with(wb_dataset *d, const wb_resample_options *given)
         add_some(&l, &g, k, least);
     }
     wb__group_free(&g);
-    if (ok && !o.no_shuffle) mix_list(&l);
-    return ok ? list_view(d, &l, o.no_shuffle) : NULL;
+    if (ok && o.shuffle) mix_list(&l);
+    return ok ? list_view(d, &l, !o.shuffle) : NULL;
 }

@@ -4,6 +4,7 @@
 
 #include "base/files/file.h"
 #include "base/options.h"
+#include "base/os.h"
 #include "io/image/image.h"
 
 #include "weber/images.h"
@@ -11,10 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 /* A list of texts, which it owns. */
-typedef struct { int64_t n, capacity; char **text; } list;
+typedef struct { int64_t n; int capacity; char **text; } list;
 
 typedef struct {
     list classes, files;                /* names of folders; paths of images */
@@ -25,18 +25,10 @@ typedef struct {
 
 static int list_add(list *l, char *text)
 {
-    if (l->n == l->capacity) {
-        const int64_t capacity = 2 * l->capacity + 16;
-        char **grown = wb__realloc(l->text, (size_t)capacity * sizeof *grown);
-        if (grown) {
-            l->text = grown;
-            l->capacity = capacity;
-        }
-        if (!grown) wb__free(text);
-        if (!grown) return WB_ERROR_MEMORY;
-    }
-    l->text[l->n] = text;
-    return text ? (l->n++, 0) : WB_ERROR_MEMORY;
+    if (text && wb__reserve(&l->text, &l->capacity, (int)l->n + 1, sizeof *l->text))
+        return l->text[l->n++] = text, 0;
+    wb__free(text);
+    return WB_ERROR_MEMORY;
 }
 
 static void list_free(list *l)
@@ -76,12 +68,12 @@ static bool is_image(const char *name)
 static int visit(const char *name, void *ctx)
 {
     const search *s = ctx;
-    struct stat about;
+    wb__os_about about;
     if (name[0] == '.' || (!s->folders && !is_image(name))) return 0;
     char *path = wb__printf("%s/%s", s->path, name);
     if (!path) return WB_ERROR_MEMORY;
-    const bool fits = stat(path, &about) == 0 &&
-                      (s->folders ? S_ISDIR(about.st_mode) : S_ISREG(about.st_mode));
+    const bool fits = wb__os_look(path, true, &about) &&
+                      about.kind == (s->folders ? WB__OS_FOLDER : WB__OS_PLAIN);
     if (fits && !s->folders) return list_add(s->found, path);
     wb__free(path);
     return fits ? list_add(s->found, wb__strdup(name)) : 0;
@@ -170,12 +162,9 @@ static int measure(image_folder *f, const wb_load_images_options *o)
 wb_dataset *wb_load_images_with(const char *path, const wb_load_images_options *given)
 {
     wb_load_images_options o;
-    wb__given g;
     if (WB__NULL(path) ||
-        !wb__read_options("load_images", &o, sizeof o, given, "channels exif", &g))
+        !wb__read_options("load_images", wb_load_images_options, &o, given, NULL))
         return NULL;
-    o.exif = wb__int_option(&g, "exif", -1, o.exif, true);
-    o.channels = (int)wb__int_option(&g, "channels", -1, o.channels, 3);
     if (o.channels < 1 || o.channels > 4 || o.height < 0 || o.width < 0 ||
         !o.height != !o.width || (o.width && o.height > WB__IMAGE_MOST / 4 / o.width))
         return wb__fail_null(WB_ERROR_ARGUMENT, "load_images: %d channels, %lld x %lld pixels; "

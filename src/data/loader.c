@@ -202,14 +202,9 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 {
     if (!wb__is_any_dataset(d, "dataloader")) return NULL;
     wb_dataloader_options o;
-    wb__given g;
-    if (!wb__read_options("dataloader", &o, sizeof o, given, "batchsize ahead seed workers", &g))
+    if (!wb__read_options("dataloader", wb_dataloader_options, &o, given, NULL))
         return NULL;
-    o.batchsize = wb__int_option(&g, "batchsize", 0, o.batchsize, 1);
-    o.ahead = (int)wb__int_option(&g, "ahead", -1, o.ahead, 2);
-    o.workers = (int)wb__int_option(&g, "workers", -1, o.workers, 1);
     if (o.batchsize == -1 && !wb__is_stream(d)) o.batchsize = WB__MAX(d->n, 1);
-    if (!o.seed && !wb__is_given(&g, "seed", -1)) o.seed = UINT64_MAX;
     if (check(&o, d)) return NULL;
     if (o.seed == UINT64_MAX && (o.shuffle || o.collate || wb__dataset_mapped(d)))
         o.seed = share_of(d) ? share_of(d)->seed : draw_seed();
@@ -229,7 +224,7 @@ static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype req
     const bool there = loader_device((void *)(uintptr_t)l) == d;
     t.device = d;
     if (requested && requested != WB_KEEP) t.dtype = requested;
-    else if (!requested && !there && d->backend->is_gpu) t.narrow = true;
+    else if (!requested && !there && d->backend->narrows_f64) t.narrow = true;
     return t;
 }
 

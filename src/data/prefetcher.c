@@ -16,13 +16,9 @@
 #include "base/numbers/philox.h"
 #include "data/stream.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 typedef struct {
     enum { EMPTY, BUSY, READY } state;  /* busy: a thread is preparing the batch */
@@ -32,7 +28,7 @@ typedef struct {
 typedef struct {
     wb__prefetcher *of;
     bool started, alive;                /* started: the thread must be joined */
-    pthread_t thread;
+    wb__os_thread thread;
     int64_t *index;                     /* observation indices of one batch */
 } worker;
 
@@ -58,10 +54,10 @@ struct wb__prefetcher {
     bool quit;
     int n_workers, alive;               /* alive: threads that have not ended */
     worker *workers;                    /* after the last one: the indices of the loader's thread */
-    pid_t process;                      /* the process that started the threads */
+    long process;                       /* the process that started the threads */
     int rank;                           /* wb__thread_rank of the threads */
     wb__modes modes;                    /* in which the batches of this epoch are computed */
-    pthread_cond_t work, news;
+    wb__os_cond work, news;
     wb__prefetcher *next_alive;
 };
 
@@ -163,7 +159,7 @@ static int read_stream(wb__prefetcher *f, wb__prefetched *fetched)
     wb__data_lock();
     if (n < f->batchsize) f->last = WB__MIN(f->last, fetched->index + (fetched->n > 0));
     f->turn++;
-    pthread_cond_broadcast(&f->news);
+    wb__os_cond_wake(&f->news);
     wb__data_unlock();
     return 0;
 }
@@ -221,7 +217,7 @@ static void prepare(wb__prefetcher *f, int64_t *index, int64_t number, bool para
         fetched = (wb__prefetched){.index = number, .code = status, .message = f->message};
     }
     *slot_of(f, number) = (slot){READY, fetched};
-    pthread_cond_broadcast(&f->news);
+    wb__os_cond_wake(&f->news);
     wb__data_unlock();
 }
 
@@ -286,7 +282,7 @@ static void *run(void *given)
         wb__data_lock();
     }
     f->alive--;
-    pthread_cond_broadcast(&f->news);
+    wb__os_cond_wake(&f->news);
     wb__data_unlock();
     return NULL;
 }
@@ -295,50 +291,37 @@ static void *run(void *given)
 static void join_all(wb__prefetcher *f)
 {
     for (int i = 0; i < f->n_workers; i++) {
-        if (f->workers[i].started) pthread_join(f->workers[i].thread, NULL);
+        if (f->workers[i].started) wb__os_thread_join(f->workers[i].thread);
         f->workers[i].started = false;
     }
 }
 
 /* False in a child of fork: its parent has them, and has left the conditions with waiters that do
  * not exist here, for which a broadcast would wait. */
-static bool has_threads(const wb__prefetcher *f) { return f->process == getpid(); }
+static bool has_threads(const wb__prefetcher *f) { return f->process == wb__os_process(); }
 
 static void at_exit(void)
 {
     if (is_prefetcher) return;      /* a function of the program called exit on this thread */
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 1;
+    const double until = wb__now() + 1;
     wb__data_lock();
     exiting = true;
     for (wb__prefetcher *f = all_alive; f; f = f->next_alive) {
         if (!has_threads(f)) continue;
         f->quit = true;
-        pthread_cond_broadcast(&f->work);
+        wb__os_cond_wake(&f->work);
     }
     for (wb__prefetcher *f = all_alive; f; f = f->next_alive) {
         if (!has_threads(f)) continue;
         while (f->alive)
-            if (wb__mutex_timedwait(&f->news, &wb__data_mutex, &until)) break;
+            if (!wb__mutex_wait_for(&f->news, &wb__data_mutex, until - wb__now())) break;
         if (f->alive) continue;
-        /* The lock is not held during pthread_join. `exiting` keeps the list from growing. */
+        /* The lock is not held while it waits for them. `exiting` keeps the list from growing. */
         wb__data_unlock();
         join_all(f);
         wb__data_lock();
     }
     wb__data_unlock();
-}
-
-/* Starts a thread with all signals blocked, so that only the program's threads get signals. */
-static bool start_thread(worker *w)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    bool started = pthread_create(&w->thread, NULL, run, w) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return started;
 }
 
 static void unlist(wb__prefetcher *f)
@@ -358,9 +341,9 @@ static void end_threads(void)
     wb__data_lock();
     for (wb__prefetcher *f; (f = all_alive);) {
         unlist(f);
-        if (f->process != getpid()) continue;
+        if (f->process != wb__os_process()) continue;
         f->quit = true;
-        pthread_cond_broadcast(&f->work);
+        wb__os_cond_wake(&f->work);
         wb__data_unlock();
         join_all(f);
         wb__data_lock();
@@ -373,8 +356,8 @@ static void end_threads(void)
  * preparing are prepared here again, except those of a stream, which may have been read. */
 static void forget_threads(wb__prefetcher *f)
 {
-    pthread_cond_init(&f->work, NULL);
-    pthread_cond_init(&f->news, NULL);
+    wb__os_cond_init(&f->work);
+    wb__os_cond_init(&f->news);
     for (int i = 0; i < f->n_workers; i++) f->workers[i].started = false;
     f->alive = 0;
     for (int64_t i = f->head; i < f->head + f->capacity; i++) {
@@ -395,9 +378,9 @@ static void forget_threads(wb__prefetcher *f)
 static void ensure_threads(wb__prefetcher *f)
 {
     static bool registered;
-    if (f->process != getpid()) {
+    if (f->process != wb__os_process()) {
         if (f->process) forget_threads(f);
-        f->process = getpid();
+        f->process = wb__os_process();
     }
     if (exiting || f->quit) return;
     wb__before_shutdown = end_threads;
@@ -406,7 +389,7 @@ static void ensure_threads(wb__prefetcher *f)
         worker *w = &f->workers[i];
         if (w->started) continue;
         if (!registered) registered = atexit(at_exit) == 0;
-        w->started = start_thread(w);
+        w->started = wb__os_thread_start(&w->thread, run, w, true);
         if (!w->started) break;
         f->alive++;
         unlist(f);
@@ -435,8 +418,8 @@ wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, const wb_dataloader_opti
 {
     wb__prefetcher *f = wb__alloc_zero(1, sizeof *f);
     if (!f) return NULL;
-    pthread_cond_init(&f->work, NULL);
-    pthread_cond_init(&f->news, NULL);
+    wb__os_cond_init(&f->work);
+    wb__os_cond_init(&f->news);
     f->dataset = d;
     f->root = wb__dataset_root(d);
     f->collate = o->collate;
@@ -471,8 +454,8 @@ void wb__prefetcher_free(wb__prefetcher *f)
     f->quit = true;
     f->last = f->head;
     if (ours) {
-        pthread_cond_broadcast(&f->work);
-        pthread_cond_broadcast(&f->news);
+        wb__os_cond_wake(&f->work);
+        wb__os_cond_wake(&f->news);
     }
     unlist(f);
     wb__data_unlock();
@@ -483,8 +466,8 @@ void wb__prefetcher_free(wb__prefetcher *f)
     /* In a child process of fork the condition variables are neither signalled nor destroyed:
      * both might wait for the parent's thread. */
     if (ours) {
-        pthread_cond_destroy(&f->work);
-        pthread_cond_destroy(&f->news);
+        wb__os_cond_destroy(&f->work);
+        wb__os_cond_destroy(&f->news);
     }
     wb__buffer_pool_close(f->pool);
     for (int i = 0; f->workers && i <= f->n_workers; i++) wb__free(f->workers[i].index);
@@ -519,7 +502,7 @@ int wb__prefetcher_start(wb__prefetcher *f, const wb__epoch *e)
     f->failed = INT64_MAX;
     drop_thrown(f);
     ensure_threads(f);
-    pthread_cond_broadcast(&f->work);
+    wb__os_cond_wake(&f->work);
     wb__data_unlock();
     return 0;
 }
@@ -536,7 +519,7 @@ void wb__prefetcher_stop(wb__prefetcher *f)
     wb__data_lock();
     ensure_threads(f);
     f->last = f->head;
-    pthread_cond_broadcast(&f->news);           /* for those that wait for a turn */
+    wb__os_cond_wake(&f->news);           /* for those that wait for a turn */
     while (any_busy(f) && f->alive) wb__mutex_wait(&f->news, &wb__data_mutex);
     for (int i = 0; i < f->capacity; i++) {
         wb__prefetched fetched = f->slot[i].fetched;
@@ -560,7 +543,7 @@ wb__prefetched wb__prefetcher_next(wb__prefetcher *f)
             fetched = s->fetched;
             *s = (slot){.state = EMPTY};
             f->head++;
-            pthread_cond_broadcast(&f->work);
+            wb__os_cond_wake(&f->work);
             break;
         }
         if (f->alive && (s->state == BUSY || !f->quit)) {

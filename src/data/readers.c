@@ -125,11 +125,11 @@ wb_dataset *wb_load_cifar10(int n, const char *const *paths)
 /* Checks options that exclude each other. */
 static int check_csv(const wb_load_csv_options *o, const wb__given *g)
 {
-    if (!o->separator && wb__is_given(g, "separator", -1))
+    if (!o->separator)
         return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .separator is 0");
     if (o->separator == '"' || o->separator == '\n')
         return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .separator is a quotation mark or newline");
-    if (!o->has_label && (o->label || (!g->all && wb__is_given(g, "label", -1))))
+    if (!o->has_label && o->label != INT32_MIN)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "load_csv: .label = %d without .has_label = true: is column %d the "
                         "label?", o->label, o->label);
@@ -144,12 +144,8 @@ static int check_csv(const wb_load_csv_options *o, const wb__given *g)
     if (wb__is_given_null("load_csv", g, "like", o->like)) return wb_error_code();
     if (!o->like) return 0;
     if (!wb__expect("load_csv: .like", o->like, &wb__columns_class)) return wb_error_code();
-    /* In C++ these two always have a value, most often the default. */
-    const bool dtype = o->label_dtype == WB_F32 || (o->label_dtype && !g->all);
-    const bool texts = o->missing_texts &&
-                       (!g->all || strcmp(o->missing_texts, WB_MISSING_TEXTS) != 0);
-    if (o->has_label || o->label_name || dtype || o->header || o->skip || o->one_hot ||
-        o->numbered || o->missing || texts)
+    if (o->has_label || o->label_name || o->label_dtype || o->header > 0 || o->skip ||
+        o->one_hot || o->numbered || o->missing || o->missing_texts)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "load_csv: options beside .like, which has them already; only .separator "
                         "and .columns may be there");
@@ -157,14 +153,13 @@ static int check_csv(const wb_load_csv_options *o, const wb__given *g)
 }
 
 /* Makes the dataset and, unless o->columns is NULL, the columns, in the current scope. */
-static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o, bool asked_header)
+static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o)
 {
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_tensor *x, *y;
     wb_columns *columns;
-    wb_dataset *d = wb__csv_read(path, o, asked_header, &x, &y, &columns)
-                        ? NULL : wb_dataset_of(x, y);
+    wb_dataset *d = wb__csv_read(path, o, &x, &y, &columns) ? NULL : wb_dataset_of(x, y);
     if (d && o->columns && !o->like) columns = wb_object_keep(columns);
     d = columns ? close_keeping(s, d) : close_keeping(s, NULL);
     if (d && o->columns) *o->columns = columns;
@@ -176,10 +171,10 @@ wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *given)
     WB__EDGE;
     wb_load_csv_options o;
     wb__given g;
-    const bool read = wb__read_options("load_csv", &o, sizeof o, given,
-                                       "header label separator label_dtype missing_texts", &g);
+    const bool read = wb__read_options("load_csv", wb_load_csv_options, &o, given, &g);
     if (o.columns && !o.like) *o.columns = NULL;        /* .like may be *columns */
     if (!read || check_csv(&o, &g)) return NULL;
     if (!o.missing_texts) o.missing_texts = WB_MISSING_TEXTS;
-    return csv_dataset(path, &o, wb__is_given(&g, "header", 0));
+    if (o.label == INT32_MIN) o.label = 0;
+    return csv_dataset(path, &o);
 }

@@ -3,8 +3,8 @@
 #define WB__DEVICE_H
 
 #include "backend/backend.h"
+#include "base/os.h"
 
-#include <limits.h>
 
 /* Returns the device that wb_gpu moves objects to. NULL: wb_gpu moves nothing, since the CPU is
  * preferred or there is no GPU. A missing GPU is logged once. */
@@ -23,7 +23,7 @@ typedef struct {
     int row;                            /* row in the registry; -1: no backend is called `name` */
     char name[64];                      /* the value in the file */
     char table[32];                     /* the table of the file in which the value is */
-    char path[PATH_MAX];                /* the file that was read, or "" */
+    char path[WB__OS_PATH];             /* the file that was read, or "" */
 } wb__preference;
 
 /* Returns the preference, never NULL. Call with the registry's lock held. */

@@ -4,32 +4,30 @@
 #include "device/registry.h"
 
 #include "base/files/file.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "base/toml.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static const char key[] = "gpu_backend";
 static const char *const tables[] = {"Flux", "MLDataDevices", "LuxDeviceUtils"};
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-typedef struct { char path[PATH_MAX]; bool exists; } location;
+typedef struct { char path[WB__OS_PATH]; bool exists; } location;
 
 static bool join(char *path, const char *folder, const char *name)
 {
     const char *between = folder[strlen(folder) - 1] == '/' ? "" : "/";
-    return snprintf(path, PATH_MAX, "%s%s%s", folder, between, name) < PATH_MAX;
+    return snprintf(path, WB__OS_PATH, "%s%s%s", folder, between, name) < WB__OS_PATH;
 }
 
 static bool is_there(char *path, const char *folder, const char *name)
 {
-    return join(path, folder, name) && access(path, F_OK) == 0;
+    return join(path, folder, name) && wb__os_is_there(path);
 }
 
 /* Finds the preferences file. Searches from the working directory upwards, and stops at the first
@@ -37,10 +35,10 @@ static bool is_there(char *path, const char *folder, const char *name)
  * in the folder with Project.toml, or else in the working directory. Returns 0 or an error code. */
 static int find(location *p)
 {
-    char folder[PATH_MAX], here[PATH_MAX];
-    if (!getcwd(here, sizeof here))
+    char folder[WB__OS_PATH], here[WB__OS_PATH];
+    if (!wb__os_working_folder(here))
         return wb__fail(WB_ERROR_FILE, "the working directory cannot be found: %s",
-                        strerror(errno));
+                        wb__os_reason());
     strcpy(folder, here);
     for (;;) {
         p->exists = is_there(p->path, folder, "JuliaLocalPreferences.toml") ||
@@ -95,14 +93,14 @@ static int look(wb__preference *p, const char *path, const char *text, size_t by
 /* Refuses files that are too large, and pipes and devices, whose reading may never end. */
 static int check_file(const char *path)
 {
-    struct stat about;
-    if (stat(path, &about) != 0)
-        return wb__fail(WB_ERROR_FILE, "%s: cannot be read: %s", path, strerror(errno));
-    if (!S_ISREG(about.st_mode))
+    wb__os_about about;
+    if (!wb__os_look(path, true, &about))
+        return wb__fail(WB_ERROR_FILE, "%s: cannot be read: %s", path, wb__os_reason());
+    if (about.kind != WB__OS_PLAIN)
         return wb__fail(WB_ERROR_FILE, "%s: is not a plain file", path);
-    if (about.st_size > WB__TOML_MOST_BYTES)
+    if (about.bytes > WB__TOML_MOST_BYTES)
         return wb__fail(WB_ERROR_FORMAT, "%s: %lld bytes; the limit is %d KiB", path,
-                        (long long)about.st_size, WB__TOML_MOST_BYTES >> 10);
+                        (long long)about.bytes, WB__TOML_MOST_BYTES >> 10);
     return 0;
 }
 
@@ -204,7 +202,7 @@ static int write_file(const location *where, const char *text, int64_t bytes, co
     char *changed = wb__toml_edit((wb__toml){where->path, text, (size_t)bytes}, tables[0], key,
                                   value, &changed_bytes);
     if (!changed) return wb_error_code();
-    char real[PATH_MAX];                /* path without symbolic links, so that no link is
+    char real[WB__OS_PATH];             /* path without symbolic links, so that no link is
                                            replaced */
     int e = look(after, where->path, changed, changed_bytes);
     const bool ours = after->set && !strcmp(after->table, tables[0]);
@@ -212,7 +210,7 @@ static int write_file(const location *where, const char *text, int64_t bytes, co
         e = wb__fail(WB_ERROR_FORMAT, "%s: %s.%s cannot be changed there", where->path, tables[0],
                      key);
     if (!e)
-        e = wb__file_write(realpath(where->path, real) ? real : where->path, changed,
+        e = wb__file_write(wb__os_real_path(where->path, real) ? real : where->path, changed,
                            (int64_t)changed_bytes);
     wb__free(changed);
     return e;

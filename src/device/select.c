@@ -82,7 +82,7 @@ static int first_working(int from, int to)
 const wb_device *wb_get_device_with(const wb_get_device_options *given)
 {
     wb_get_device_options o;
-    if (!wb__read_options("get_device", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__read_options("get_device", wb_get_device_options, &o, given, NULL)) return NULL;
     wb__registry_lock();
     int row = preferred(wb__preference_read(), o.verbose, false);
     const wb_device *d = row < 0 ? NULL : first_of(row);
@@ -152,7 +152,7 @@ static void *no_gpu(void)
 const wb_device *wb_gpu_device_with(const wb_gpu_device_options *given)
 {
     wb_gpu_device_options o;
-    if (!wb__read_options("gpu_device", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__read_options("gpu_device", wb_gpu_device_options, &o, given, NULL)) return NULL;
     wb__registry_lock();
     const wb_device *d = gpu();
     if (!d && !prefers_cpu()) preferred(wb__preference_read(), false, true);
@@ -259,7 +259,7 @@ const char *wb_device_backend(const wb_device *d)
 }
 bool wb_device_is_gpu(const wb_device *d)
 {
-    return is_device(d, "device_is_gpu") && d->backend->is_gpu;
+    return is_device(d, "device_is_gpu") && !d->backend->host_visible;
 }
 
 const char *wb_device_name(const wb_device *d)

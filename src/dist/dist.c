@@ -5,7 +5,7 @@
 #include "base/mutex.h"
 #include "base/options.h"
 #include "base/parallel.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "device/device.h"
 #include "engine/request.h"
 #include "engine/tensor.h"
@@ -15,14 +15,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static wb__mutex lock = WB__MUTEX_INIT;    /* guards the fields below */
 static const wb_distributed_backend *backend;               /* NULL: the ranks are not connected */
 static wb__communicator communicator;                       /* of the process */
 static wb__communicator ranks[WB__RANKS_HERE];              /* of its ranks that are threads */
 static int n_ranks;
-static pid_t process;                                       /* the one that connected the ranks */
+static long process;                                        /* the one that connected the ranks */
 static wb__dist_services services;
 
 /* ---- the end of the process ------------------------------------------------------------------ */
@@ -32,7 +31,7 @@ static wb__dist_services services;
  * rank, and its end does not concern the others. */
 static void at_exit(bool failed)
 {
-    if (!wb__world() || process != getpid() || wb__collective_busy()) return;
+    if (!wb__world() || process != wb__os_process() || wb__collective_busy()) return;
     if (!failed) {
         wb_distributed_finalise();
         return;
@@ -61,7 +60,7 @@ static bool register_end(void) { return !atexit(on_end); }
 static bool has_spare_processor(void)
 {
     return wb__environment_switch("WEBER_DISTRIBUTED_OVERLAP",
-                      (wb__threads() + 1) * communicator.local_size <= wb__system_processors());
+                      (wb__threads() + 1) * communicator.local_size <= wb__os_processors());
 }
 
 /* What follows is called with the lock held. */
@@ -140,7 +139,7 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     status = o->devices ? start_threads(b) : b->start(&services, &communicator);
     if (status) return status;
     backend = b;
-    process = getpid();
+    process = wb__os_process();
     if (!registered) registered = register_end();
     wb__collective_overlap(has_spare_processor());
     wb__world_set(&communicator, ranks, n_ranks);
@@ -155,11 +154,9 @@ int wb_distributed_initialise_with(const wb_distributed_backend *b,
                                    const wb_distributed_options *given)
 {
     wb_distributed_options o;
-    wb__given g;
     if (WB__NULL(b)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__read_options("distributed_initialise", &o, sizeof o, given, "timeout", &g))
+    if (!wb__read_options("distributed_initialise", wb_distributed_options, &o, given, NULL))
         return wb_error_code();
-    if (!wb__is_given(&g, "timeout", -1)) o.timeout = 300;
     if (!(o.timeout > 0) || !isfinite(o.timeout))
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .timeout is %g; it is a number"
                         " of seconds above 0", o.timeout);

@@ -12,26 +12,15 @@
  * bytes, and the token itself is not sent.  Who reads the network can send a greeting once more,
  * and so takes a place in a rendezvous with the same token.  A connection whose greeting has
  * another version or seal, or is not whole in time, is dropped without an answer. */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE             /* getaddrinfo and MSG_NOSIGNAL of strict C */
-#endif
 #include "dist/rendezvous.h"
 
 #include "base/environment.h"
 #include "base/sha256.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "base/text.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     NUMBER = 16,                    /* bytes of a random number */
@@ -43,12 +32,6 @@ enum {
     MOST_STRANGERS = 64             /* connections that have not greeted */
 };
 static const char magic[] = "weber-rv";     /* 8 characters */
-
-#ifdef MSG_NOSIGNAL
-enum { SEND_FLAGS = MSG_NOSIGNAL };
-#else
-enum { SEND_FLAGS = 0 };            /* SO_NOSIGPIPE is set */
-#endif
 
 /* ---- shared ---------------------------------------------------------------------------------- */
 
@@ -66,8 +49,8 @@ uint32_t wb__rendezvous_get(const unsigned char *from)
 
 int wb__rendezvous_random(unsigned char *number, size_t n)
 {
-    if (wb__system_random(number, n)) return 0;
-    return wb__fail(WB_ERROR_FILE, "rendezvous: /dev/urandom cannot be read: %s", strerror(errno));
+    if (wb__os_random(number, n)) return 0;
+    return wb__fail(WB_ERROR_FILE, "rendezvous: /dev/urandom cannot be read: %s", wb__os_reason());
 }
 
 static void begin_seal(wb__hmac *h)
@@ -157,47 +140,23 @@ static int read_address(const char *text, address *a)
     return 0;
 }
 
-static bool is_numeric(const char *host)
-{
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
-    struct addrinfo *found = NULL;
-    const bool numeric = !getaddrinfo(host, NULL, &hints, &found);
-    if (found) freeaddrinfo(found);
-    return numeric;
-}
-
 /* ---- sockets --------------------------------------------------------------------------------- */
 
-static void prepare(int file)
-{
-    fcntl(file, F_SETFD, FD_CLOEXEC);
-    fcntl(file, F_SETFL, O_NONBLOCK);
-#ifdef SO_NOSIGPIPE
-    const int yes = 1;
-    setsockopt(file, SOL_SOCKET, SO_NOSIGPIPE, &yes, sizeof yes);
-#endif
-}
-
 /* Waits until the socket is ready; false: the time is over. */
-static bool wait_for(int file, short events, double until)
+static bool wait_for(int file, bool writes, double until)
 {
-    for (;;) {
+    for (wb__os_watched w = {.file = file, .writes = writes}; !w.ready;) {
         const double left = until - wb__now();
-        struct pollfd p = {.fd = file, .events = events};
-        if (left <= 0) return false;
-        const int ready = poll(&p, 1, (int)(WB__MIN(left, 1000) * 1000) + 1);
-        if (ready > 0) return true;
-        if (ready < 0 && errno != EINTR) return false;
+        if (left <= 0 || wb__os_poll(&w, 1, left) < 0) return false;
     }
+    return true;
 }
-
-static bool again(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 static bool send_all(int file, const void *bytes, size_t n, double until)
 {
     for (const char *at = bytes; n;) {
-        const ssize_t done = send(file, at, n, SEND_FLAGS);
-        if (done < 0 && !(again() && wait_for(file, POLLOUT, until))) return false;
+        const int64_t done = wb__os_send(file, at, n);
+        if (done < 0 && !(done == WB__OS_NOT_NOW && wait_for(file, true, until))) return false;
         if (done > 0) at += done, n -= (size_t)done;
     }
     return true;
@@ -206,8 +165,8 @@ static bool send_all(int file, const void *bytes, size_t n, double until)
 static bool receive_all(int file, void *bytes, size_t n, double until)
 {
     for (char *at = bytes; n;) {
-        const ssize_t done = recv(file, at, n, 0);
-        if (!done || (done < 0 && !(again() && wait_for(file, POLLIN, until)))) return false;
+        const int64_t done = wb__os_receive(file, at, n);
+        if (done <= 0 && !(done == WB__OS_NOT_NOW && wait_for(file, false, until))) return false;
         if (done > 0) at += done, n -= (size_t)done;
     }
     return true;
@@ -228,52 +187,12 @@ typedef struct {
     size_t n;
     int listener;
     connection *connections;
-    struct pollfd *polled;              /* one more than connections; the last is the listener */
+    wb__os_watched *polled;             /* one more than connections; the last is the listener */
     int count, capacity, polled_capacity;
     bool *come;
     int missing;
     bool refused;                       /* a greeting had another version or seal */
 } host;
-
-static int listen_at(const struct addrinfo *a, bool every_address)
-{
-    const int yes = 1, no = 0;
-    const int file = socket(a->ai_family, SOCK_STREAM, 0);
-    if (file < 0) return -1;
-    prepare(file);
-    setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (every_address && a->ai_family == AF_INET6)
-        setsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-    if (!bind(file, a->ai_addr, a->ai_addrlen) && !listen(file, 128)) return file;
-    const int why = errno;
-    close(file);
-    errno = why;
-    return -1;
-}
-
-/* A host that is a name may be known under another address to this machine than to the others, so
- * rank 0 then listens at all addresses of this machine. */
-static int open_listener(host *h, const address *a)
-{
-    const bool every = !is_numeric(a->host) && strcmp(a->host, "localhost");
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
-    if (every) hints.ai_family = AF_INET6;
-    for (;;) {
-        const int failed = getaddrinfo(every ? NULL : a->host, a->port, &hints, &found);
-        const char *why = failed ? gai_strerror(failed) : "";
-        for (struct addrinfo *at = failed ? NULL : found; at && h->listener < 0; at = at->ai_next) {
-            h->listener = listen_at(at, every);
-            if (h->listener < 0) why = strerror(errno);
-        }
-        if (found) freeaddrinfo(found);
-        found = NULL;
-        if (h->listener >= 0) return 0;
-        if (hints.ai_family != AF_INET6)
-            return wb__fail(WB_ERROR_DEVICE, "rendezvous: rank 0 cannot listen at %s: %s",
-                            h->o->address, why);
-        hints.ai_family = AF_INET;      /* a machine without IPv6 */
-    }
-}
 
 static void drop(host *h, int i)
 {
@@ -282,7 +201,7 @@ static void drop(host *h, int i)
         h->come[c->rank] = false;
         h->missing++;
     }
-    close(c->file);
+    wb__os_hang_up(c->file);
     *c = h->connections[--h->count];
 }
 
@@ -310,12 +229,11 @@ static void drop_strangers(host *h, int most)
 static int accept_connections(host *h)
 {
     for (;;) {
-        const int file = accept(h->listener, NULL, NULL);
+        const int file = wb__os_accept(h->listener);
         if (file < 0) return 0;
-        prepare(file);
         drop_strangers(h, MOST_STRANGERS - 1);
         if (!wb__reserve(&h->connections, &h->capacity, h->count + 1, sizeof(connection))) {
-            close(file);
+            wb__os_hang_up(file);
             return wb_error_code();
         }
         h->connections[h->count++] = (connection){
@@ -374,9 +292,10 @@ static int read_connection(host *h, int i)
     connection *c = &h->connections[i];
     char more;
     bool ours = true;
-    const ssize_t got = c->rank > 0 ? recv(c->file, &more, 1, 0)
-                      : recv(c->file, c->greeting + c->length, (size_t)(GREETING - c->length), 0);
-    if (got < 0 && again()) return 0;
+    const int64_t got =
+        c->rank > 0 ? wb__os_receive(c->file, &more, 1)
+        : wb__os_receive(c->file, c->greeting + c->length, (size_t)(GREETING - c->length));
+    if (got == WB__OS_NOT_NOW) return 0;
     if (got <= 0 || c->rank > 0) {
         drop(h, i);
         return 0;
@@ -402,13 +321,12 @@ static int gather(host *h, double until)
             return wb_error_code();
         const int count = h->count;
         for (int i = 0; i < count; i++)
-            h->polled[i] = (struct pollfd){.fd = h->connections[i].file, .events = POLLIN};
-        h->polled[count] = (struct pollfd){.fd = h->listener, .events = POLLIN};
-        const int wait = (int)(WB__MIN(left, 1000) * 1000) + 1;
-        if (poll(h->polled, (nfds_t)count + 1, wait) <= 0) continue;
+            h->polled[i] = (wb__os_watched){.file = h->connections[i].file};
+        h->polled[count] = (wb__os_watched){.file = h->listener};
+        if (wb__os_poll(h->polled, count + 1, WB__MAX(left, 0)) <= 0) continue;
         for (int i = count - 1; i >= 0 && !status; i--)     /* drop() moves later ones only */
-            if (h->polled[i].revents) status = read_connection(h, i);
-        if (!status && h->polled[count].revents) status = accept_connections(h);
+            if (h->polled[i].ready) status = read_connection(h, i);
+        if (!status && h->polled[count].ready) status = accept_connections(h);
     }
     return status;
 }
@@ -451,13 +369,18 @@ static int host_ranks(const wb__rendezvous_options *o, const address *a, const v
     h.come = wb__alloc_zero((size_t)o->size, sizeof *h.come);
     if (!h.come) return wb_error_code();
     h.come[0] = true;
-    int status = open_listener(&h, a);
-    if (!status) {
+    const char *why;
+    int status = 0;
+    h.listener = wb__os_listen(a->host, a->port, &why);
+    if (h.listener < 0)
+        status = wb__fail(WB_ERROR_DEVICE, "rendezvous: rank 0 cannot listen at %s: %s",
+                          o->address, why);
+    else {
         status = gather(&h, until);
         status = answer_all(&h, status, bytes, WB__MAX(until, wb__now() + WB__RENDEZVOUS_GRACE));
     }
-    for (int i = 0; i < h.count; i++) close(h.connections[i].file);
-    if (h.listener >= 0) close(h.listener);
+    for (int i = 0; i < h.count; i++) wb__os_hang_up(h.connections[i].file);
+    if (h.listener >= 0) wb__os_hang_up(h.listener);
     wb__free(h.connections);
     wb__free(h.polled);
     wb__free(h.come);
@@ -468,25 +391,6 @@ static int host_ranks(const wb__rendezvous_options *o, const address *a, const v
 
 /* How an attempt ended.  CONNECTED: rank 0 has been reached and has not answered. */
 typedef enum { DONE, FAILED, UNREACHED, CONNECTED } outcome;
-
-static int connect_to(const struct addrinfo *a, double until)
-{
-    const int file = socket(a->ai_family, SOCK_STREAM, 0);
-    int why = 0;
-    socklen_t size = sizeof why;
-    if (file < 0) return -1;
-    prepare(file);
-    if (!connect(file, a->ai_addr, a->ai_addrlen)) return file;
-    why = errno;
-    if (why == EINPROGRESS || why == EINTR) {
-        if (!wait_for(file, POLLOUT, until)) why = ETIMEDOUT;
-        else if (getsockopt(file, SOL_SOCKET, SO_ERROR, &why, &size)) why = errno;
-        if (!why) return file;
-    }
-    close(file);
-    errno = why;
-    return -1;
-}
 
 /* Greets rank 0 and reads its answer. */
 static outcome talk(const wb__rendezvous_options *o, int file, void *bytes, size_t n, double until)
@@ -520,22 +424,22 @@ static outcome talk(const wb__rendezvous_options *o, int file, void *bytes, size
 static outcome attempt(const wb__rendezvous_options *o, const address *a, void *bytes, size_t n,
                        double until, char *why, size_t capacity)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *found = NULL;
+    const char *unknown;
     outcome end = UNREACHED;
-    const int failed = getaddrinfo(a->host, a->port, &hints, &found);
-    if (failed) snprintf(why, capacity, "%s", gai_strerror(failed));
-    for (struct addrinfo *at = failed ? NULL : found; at && end == UNREACHED; at = at->ai_next) {
-        const double soon = WB__MIN(until, wb__now() + 5);      /* the next address may work */
-        const int file = connect_to(at, soon);
+    wb__os_address *const first = wb__os_addresses(a->host, a->port, &unknown);
+    if (!first) snprintf(why, capacity, "%s", unknown);
+    for (wb__os_address *at = first; at && end == UNREACHED; at = wb__os_next_address(at)) {
+        const double left = until - wb__now();
+        const int file = wb__os_connect(at, WB__MIN(left, 5));  /* the next address may work */
         if (file < 0) {                 /* an attempt that time has cut short has no new reason */
-            if (errno != ETIMEDOUT || !*why) snprintf(why, capacity, "%s", strerror(errno));
+            if (wb__os_error() != WB__OS_LATE || !*why)
+                snprintf(why, capacity, "%s", wb__os_reason());
             continue;
         }
         end = talk(o, file, bytes, n, until + WB__RENDEZVOUS_GRACE);
-        close(file);
+        wb__os_hang_up(file);
     }
-    if (found) freeaddrinfo(found);
+    if (first) wb__os_free_addresses(first);
     return end;
 }
 
@@ -554,7 +458,7 @@ static int join(const wb__rendezvous_options *o, const address *a, void *bytes, 
         if (left <= 0)
             return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank %d of %d has waited %g s for"
                             " rank 0: %s", o->address, o->rank, o->size, o->timeout, why);
-        poll(NULL, 0, (int)WB__MIN(pause, left * 1000 + 1));
+        wb__os_sleep((int64_t)(WB__MIN(pause, left * 1000 + 1) * 1e6));
     }
 }
 

@@ -9,19 +9,12 @@
  *
  * A rank that finds its own number in the result takes the bytes and removes its answer; then rank
  * 0 removes the call and the result.  Files are renamed when they are complete. */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE             /* O_NOFOLLOW of strict C */
-#endif
 #include "dist/rendezvous.h"
 
 #include "base/files/file.h"
+#include "base/os.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 enum {
     NUMBER = 16,                        /* bytes of a random number */
@@ -57,18 +50,18 @@ static const char *path_of(const meeting *m, int rank, char to[MOST_PATH])
 static int cannot(const meeting *m, const char *what, const char *path)
 {
     return wb__fail(WB_ERROR_FILE, "rendezvous: rank %d of %d cannot %s %s: %s", m->o->rank,
-                    m->o->size, what, path, strerror(errno));
+                    m->o->size, what, path, wb__os_reason());
 }
 
 /* Whatever else has this name is neither removed nor replaced.  0 or an error code. */
 static int check_own(const meeting *m, const char *path)
 {
     char head[sizeof magic - 1];
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) return errno == ENOENT ? 0 : cannot(m, "read", path);
-    const ssize_t n = read(file, head, sizeof head);
-    close(file);
-    if (n == (ssize_t)sizeof head && !memcmp(head, magic, sizeof head)) return 0;
+    const int file = wb__os_open(path, WB__OS_READ_NOW);
+    if (file < 0) return wb__os_error() == WB__OS_ABSENT ? 0 : cannot(m, "read", path);
+    const int64_t n = wb__os_read(file, head, sizeof head);
+    wb__os_close(file);
+    if (n == (int64_t)sizeof head && !memcmp(head, magic, sizeof head)) return 0;
     return wb__fail(WB_ERROR_FILE, "rendezvous: %s is there, and is not a file of a rendezvous:"
                     " give WEBER_RENDEZVOUS another path", path);
 }
@@ -81,7 +74,7 @@ static int check_folder(const meeting *m)
     snprintf(folder, sizeof folder, "%.*s", end ? (int)(end - m->path) + 1 : 1,
              end ? m->path : ".");
     if (wb__is_folder(folder)) return 0;
-    errno = access(folder, F_OK) ? errno : ENOTDIR;
+    if (wb__os_is_there(folder)) wb__os_set_error(WB__OS_NO_FOLDER);
     return cannot(m, "find", folder);
 }
 
@@ -90,7 +83,7 @@ static int remove_file(const meeting *m, int rank)
     char path[MOST_PATH];
     const int status = check_own(m, path_of(m, rank, path));
     if (status) return status;
-    return unlink(path) && errno != ENOENT ? cannot(m, "remove", path) : 0;
+    return wb__os_remove(path) || wb__os_error() == WB__OS_ABSENT ? 0 : cannot(m, "remove", path);
 }
 
 static int write_file(const meeting *m, int rank, const void *bytes, size_t n)
@@ -101,16 +94,12 @@ static int write_file(const meeting *m, int rank, const void *bytes, size_t n)
     if (taken) return taken;
     snprintf(part, sizeof part, "%s.%02x%02x%02x%02x.tmp", path, m->number[0], m->number[1],
              m->number[2], m->number[3]);
-    const int file = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int file = wb__os_open(part, WB__OS_REPLACE);
     if (file < 0) return cannot(m, "write", path);
-    ssize_t done = 0;
-    for (; n && done >= 0; at += done, n -= (size_t)done) {
-        while ((done = write(file, at, n)) < 0 && errno == EINTR) continue;
-        if (done < 0) break;
-    }
-    if (close(file) || n || rename(part, path)) {
+    for (int64_t done; n && (done = wb__os_write(file, at, n)) >= 0; n -= (size_t)done) at += done;
+    if (!wb__os_close(file) || n || !wb__os_rename(part, path)) {
         const int status = cannot(m, "write", path);
-        unlink(part);
+        wb__os_remove(part);
         return status;
     }
     return 0;
@@ -121,15 +110,11 @@ static size_t read_file(const meeting *m, int rank, void *bytes, size_t capacity
 {
     char path[MOST_PATH];
     size_t n = 0;
-    const int file = open(path_of(m, rank, path), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int file = wb__os_open(path_of(m, rank, path), WB__OS_READ_NOW);
     if (file < 0) return 0;
-    for (;;) {
-        const ssize_t got = read(file, (char *)bytes + n, capacity - n);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) break;
+    for (int64_t got; (got = wb__os_read(file, (char *)bytes + n, capacity - n)) > 0;)
         n += (size_t)got;
-    }
-    close(file);
+    wb__os_close(file);
     return n;
 }
 
@@ -137,7 +122,7 @@ static size_t read_file(const meeting *m, int rank, void *bytes, size_t capacity
 static bool pause_until(double until, int *milliseconds)
 {
     if (wb__now() >= until) return false;
-    poll(NULL, 0, *milliseconds);
+    wb__os_sleep(*milliseconds * (int64_t)1000000);
     *milliseconds = WB__MIN(2 * *milliseconds, 200);
     return true;
 }

@@ -6,7 +6,6 @@
 #include "engine/object.h"
 #include "weber/distributed.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 static struct {
@@ -26,7 +25,7 @@ typedef struct {
     bool seeded;                        /* wb_seed has been called */
 } run;
 
-typedef struct { const run *run; int index; pthread_t thread; } rank_thread;
+typedef struct { const run *run; int index; wb__os_thread thread; } rank_thread;
 
 bool wb__ranks_running(void)
 {
@@ -109,12 +108,12 @@ static void run_all(const run *r, int n)
     int begun = 0;
     for (; begun < n; begun++) {
         all[begun] = (rank_thread){.run = r, .index = begun};
-        if (pthread_create(&all[begun].thread, NULL, run_rank, &all[begun])) break;
+        if (!wb__os_thread_start(&all[begun].thread, run_rank, &all[begun], false)) break;
     }
     if (begun < n)
         end_with(r, wb_distributed_rank() + begun, WB_ERROR_MEMORY, WB_ERROR_MEMORY,
                  "its thread cannot be created");
-    for (int i = 0; i < begun; i++) pthread_join(all[i].thread, NULL);
+    for (int i = 0; i < begun; i++) wb__os_thread_join(all[i].thread);
 }
 
 int wb_distributed_run(int (*rank)(void *ctx), void *ctx)

@@ -263,10 +263,10 @@ int wb_distributed_synchronise_with(void *object, const wb_distributed_synchroni
 {
     WB__EDGE;
     wb_distributed_synchronise_options o;
-    wb__given g;
     contents c = {0};
     if (WB__NULL(object)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__read_options(what, &o, sizeof o, given, "root", &g)) return wb_error_code();
+    if (!wb__read_options(what, wb_distributed_synchronise_options, &o, given, NULL))
+        return wb_error_code();
     if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
     if (o.root < 0 || o.root >= wb_distributed_size())
         return wb__fail(WB_ERROR_ARGUMENT, "%s: there is no rank %d of %d", what, o.root,

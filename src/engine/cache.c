@@ -228,7 +228,7 @@ int wb__plan_check_memory(const wb__plan *p)
 {
     const wb_device *d = p->device;
     wb_device_memory m;
-    if (p->runs || !d->backend->is_gpu) return 0;
+    if (p->runs || !d->backend->scarce_memory) return 0;
     const int status = d->backend->memory(d, &m);
     if (status || m.free < 0) return status;
     const int64_t have = m.free + WB__MAX(m.cached, 0) + idle_bytes(d);
@@ -240,7 +240,7 @@ int wb__plan_check_memory(const wb__plan *p)
 
 void wb__plan_report_memory(const wb__plan *p)
 {
-    if (!p->device->backend->is_gpu) return;
+    if (!p->device->backend->scarce_memory) return;
     wb__fail(WB_ERROR_MEMORY,
              "%s\nthis evaluation needs %.1f MiB: intermediates %.1f, results %.1f, besides "
              "parameters and inputs of %.1f (wb_memory_estimate returns this before)",

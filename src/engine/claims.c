@@ -12,11 +12,7 @@
  * A child of fork has one thread of its parent.  The first use of a variable there forgets the
  * claims and the readers of the others (`settle`). */
 #include "base/mutex.h"
-#include "base/system.h"
 #include "engine/request.h"
-
-#include <sched.h>
-#include <time.h>
 
 double wb__claim_waits = 20;            /* seconds for which a claim waits for readers */
 
@@ -80,13 +76,13 @@ void wb__claims_thread(void)
     static atomic_bool any;
     if (!atomic_exchange(&any, true)) {
         atomic_store(&first, wb__this_thread()->number);
-        if (!wb__system_barrier(true)) atomic_store(&wb__several, true);
+        if (!wb__os_barrier(true)) atomic_store(&wb__several, true);
         return;
     }
     if (atomic_exchange(&wb__several, true)) return;
-    wb__system_barrier(false);
+    wb__os_barrier(false);
     const double begun = wb__now();
-    while (atomic_load(&wb__alone) && wb__now() - begun < 1) sched_yield();
+    while (atomic_load(&wb__alone) && wb__now() - begun < 1) wb__os_yield();
 }
 
 /* ---- readers --------------------------------------------------------------------------------- */
@@ -142,15 +138,15 @@ static bool wait_for_readers(const wb_tensor *v)
 {
     enum { TURNS = 100, SHORT = 50 * 1000, LONG = 1000 * 1000 };      /* nanoseconds */
     const double begun = wb__now();
-    struct timespec pause = {.tv_nsec = SHORT};
+    int64_t pause = SHORT;
     for (int i = 0; is_read(v); i++) {
         if (wb__now() - begun > wb__claim_waits) return false;
         if (i < TURNS) {
-            sched_yield();
+            wb__os_yield();
             continue;
         }
-        nanosleep(&pause, NULL);
-        pause.tv_nsec = WB__MIN(2 * pause.tv_nsec, LONG);
+        wb__os_sleep(pause);
+        pause = WB__MIN(2 * pause, LONG);
     }
     return true;
 }

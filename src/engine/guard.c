@@ -109,8 +109,7 @@ bool wb__guard_may_be_late(const wb_tensor *guard, const wb_device *d)
 {
     const wb__thread *t = wb__this_thread();
     return d && guard && guard == t->guard && !t->guard_at_once && !t->eager && !guard->storage &&
-           wb__device_of(guard) == d && d->backend->is_gpu && d->backend->begin_read &&
-           !writes_rows(t);
+           wb__device_of(guard) == d && d->backend->begin_read && !writes_rows(t);
 }
 
 static bool alike(const wb_tensor *x, const wb_device *d, const wb_tensor *like)

@@ -90,7 +90,7 @@ wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted)
     wb_dtype t = from;
     if (wb__dtype_float(from) && wanted != WB_KEEP) {
         if (wanted) t = wanted;
-        else if (from == WB_F64 && d->backend->is_gpu) t = WB_F32;
+        else if (from == WB_F64 && d->backend->narrows_f64) t = WB_F32;
     }
     if (d->backend->has_dtype(d, t)) return t;
     wb__fail(WB_ERROR_UNSUPPORTED, "to: %s:%d has no %s; without .dtype = %s it becomes f32",

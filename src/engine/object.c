@@ -4,15 +4,13 @@
 #include "base/environment.h"
 #include "base/mutex.h"
 #include "base/parallel.h"
-#include "base/system.h"
 #include "engine/tensor.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 _Thread_local wb__thread *wb__thread_now;
-static pthread_key_t thread_key;
+static wb__os_key thread_key;
 static wb__once thread_once = WB__ONCE_INIT;
 
 static void close_all(wb__thread *t)
@@ -36,7 +34,7 @@ static void thread_end(void *memory)
 
 static void start(void)
 {
-    pthread_key_create(&thread_key, thread_end);
+    wb__os_key_make(&thread_key, thread_end);
     static wb__fork_handler child = {.f = wb__claims_in_child};
     wb__at_fork(&child);
     wb__backend_calls = wb__call_program;
@@ -49,11 +47,11 @@ wb__thread *wb__thread_start(void)
     wb__once_run(&thread_once, start);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
-    t->number = wb__system_thread();
+    t->number = wb__os_thread_number();
     t->eager = wb__environment_switch("WEBER_EAGER", false);
     if (wb__debug("check")) wb__checks = true;
     wb__thread_now = t;
-    pthread_setspecific(thread_key, t);
+    wb__os_key_set(thread_key, t);
     wb__environment_check();
     wb__claims_thread();
     return t;

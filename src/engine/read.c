@@ -100,7 +100,7 @@ static double element(const wb_tensor *bound, int64_t index)
  * decides.  False: the error is set. */
 static bool scalar_allowed(const wb_tensor *bound)
 {
-    if (!bound->storage->device->backend->is_gpu || scalar_reads == 2) return true;
+    if (bound->storage->device->backend->host_visible || scalar_reads == 2) return true;
     if (!scalar_reads) {
         wb__fail(WB_ERROR_DEVICE,
                  "Scalar indexing is disallowed: one element of %s was asked for; read the whole "

@@ -185,8 +185,6 @@ const wb_device *wb__device_of(const wb_tensor *x)
     return x->device ? x->device : x->storage ? x->storage->device : wb_default_device();
 }
 
-bool wb__on_gpu(const wb_tensor *x) { return wb__device_of(x)->backend->is_gpu; }
-
 void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *offset)
 {
     const wb__storage *s = x->storage;
@@ -490,7 +488,7 @@ wb_tensor *(wb_borrow)(void *data, wb_dtype dtype, int ndim, const int64_t *dims
     int64_t size;
     if (!host_data("borrow", data, dtype, ndim, dims, &size)) return NULL;
     const wb_device *d = wb_default_device();
-    if (d->backend->is_gpu) d = &wb__cpu;
+    if (!d->backend->host_visible) d = &wb__cpu;
     return wb__borrow_on(d, data, dtype, ndim, dims, release, context);
 }
 

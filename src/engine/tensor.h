@@ -309,8 +309,6 @@ static inline int wb__own_memory(wb_tensor *variable)
 
 /* The device of x, or the device on which it would be evaluated. */
 const wb_device *wb__device_of(const wb_tensor *x);
-/* Whether x is on a GPU, where a kernel's launch costs more than a copy of a few values. */
-bool wb__on_gpu(const wb_tensor *x);
 /* Sets the device of this thread's new tensors and returns the previous one (NULL: the CPU). */
 const wb_device *wb__use_device(const wb_device *d);
 /* Returns the memory handle of x, a known tensor or a variable.  Sets *offset to the position, in

@@ -47,7 +47,8 @@ static void delete_unversioned(struct DLManagedTensor *self) { give_back(self->c
 static wb__shared shared(const wb__storage *s, size_t at)
 {
     wb__shared place = {.kind = WB__DL_CPU, .data = (char *)s->data + at};
-    if (s->device->backend->is_gpu) s->device->backend->share(s->device, s->data, at, &place);
+    const wb__backend *b = s->device->backend;
+    if (!b->host_visible) b->share(s->device, s->data, at, &place);
     return place;
 }
 
@@ -74,12 +75,12 @@ static lent *lend(const wb_tensor *x)
 {
     wb__storage *s = x->storage;
     const wb__backend *backend = s->device->backend;
-    if (backend->is_gpu && !backend->share)
+    if (!backend->host_visible && !backend->share)
         return wb__fail_null(WB_ERROR_UNSUPPORTED,
                              "to_dlpack: %s:%d has no memory that other libraries know; move it "
                              "first (wb_cpu)",
                              backend->tag, s->device->ordinal);
-    if (backend->is_gpu && backend->wait(s->device)) return NULL;
+    if (!backend->host_visible && backend->wait(s->device)) return NULL;
     lent *l = wb__alloc_zero(1, sizeof *l);
     if (!l) return NULL;
     l->storage = s;
@@ -184,7 +185,7 @@ static const wb_device *device_of(const wb__dl_device *requested)
     wb__registry_lock();
     for (int row = 0; row < WB__ROWS && !found; row++) {
         const wb__backend *b = wb__row_loaded(row) ? wb__row_backend(row) : NULL;
-        if (!b || !b->is_gpu || !b->share || !b->adopt || !wb__row_works(row)) continue;
+        if (!b || b->host_visible || !b->share || !b->adopt || !wb__row_works(row)) continue;
         const wb_device_list list = wb__row_devices(row);
         for (int i = 0; i < list.n && !found; i++) {
             wb__shared s;

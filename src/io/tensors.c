@@ -16,7 +16,7 @@ static wb_tensor *tensor_of(wb__entry *e)
         e->data = NULL;
     }
     if (!block) return wb_from(values, e->dtype, e->ndim, e->dims);
-    if (!wb_default_device()->backend->is_gpu)
+    if (wb_default_device()->backend->host_visible)
         return wb__borrow_block(block, e->dtype, e->ndim, e->dims);
     wb_tensor *x = wb_from(block, e->dtype, e->ndim, e->dims);
     wb__free(block);

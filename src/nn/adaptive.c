@@ -90,7 +90,7 @@ static wb_layer *adaptive(const wb__layer_type *type, const wb_AdaptivePool_opti
 {
     wb_AdaptivePool_options o;
     wb__given g;
-    if (!wb__read_options(type->name, &o, sizeof o, given, "", &g)) return NULL;
+    if (!wb__read_options(type->name, wb_AdaptivePool_options, &o, given, &g)) return NULL;
     wb__sizes_take(o.out, &o.sizes_);
     if (!wb__ints_read(type->name, &g, "out", 0, o.out, 3)) return NULL;
     for (int i = 0; i < o.out[0] || i < 1; i++)

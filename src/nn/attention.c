@@ -296,21 +296,16 @@ wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *given)
     WB__EDGE;
     static const char *const names[4] = {"q_proj", "k_proj", "v_proj", "out_proj"};
     wb_MultiHeadAttention_options o;
-    wb__given g;
-    if (!wb__read_options("MultiHeadAttention", &o, sizeof o, given, "heads", &g)) return NULL;
-    o.heads = wb__int_option(&g, "heads", 1, o.heads, 8);
+    if (!wb__read_options("MultiHeadAttention", wb_MultiHeadAttention_options, &o, given, NULL))
+        return NULL;
     if (!read_sizes(&o) || !wb__layer_dtype("MultiHeadAttention", &o.dtype)) return NULL;
     const int64_t in[4] = {o.dim, o.k_in, o.v_in, o.v_dim},
                   out[4] = {o.qk_dim, o.qk_dim / o.heads * o.kv_heads,
                             o.v_dim / o.heads * o.kv_heads, o.out};
     wb_layer *l = wb__layer_new(&wb__attention_type, &o, 4);
     for (int i = 0; l && i < 4; i++) {
-        wb_layer *dense = wb_Dense_with(&(wb_Dense_options){.size = sizeof(wb_Dense_options),
-                                                            .in = in[i],
-                                                            .out = out[i],
-                                                            .no_bias = !o.bias,
-                                                            .init = o.init,
-                                                            .dtype = o.dtype});
+        wb_layer *dense = wb_Dense(in[i], out[i], .bias = o.bias, .init = o.init,
+                                   .dtype = o.dtype);
         if (!wb__layer_put(l, i, names[i], dense)) return NULL;
     }
     return l;

@@ -6,11 +6,11 @@
 
 #define OPTIONS(X)                                                                              \
     X(wb_Conv_options, in, INT, 1) X(wb_Conv_options, out, INT, 1)                              \
-    X(wb_Conv_options, kernel, INTS, 0) X(wb_Conv_options, activation, FUNCTION, 1)              \
-    X(wb_Conv_options, stride, INTS, 0) X(wb_Conv_options, pad, INTS, 0)                          \
-    X(wb_Conv_options, dilation, INTS, 0) X(wb_Conv_options, groups, INT, 1)                     \
+    X(wb_Conv_options, kernel, INTS, 0) X(wb_Conv_options, activation, FUNCTION, 1)             \
+    X(wb_Conv_options, stride, INTS, 0) X(wb_Conv_options, pad, INTS, 0)                        \
+    X(wb_Conv_options, dilation, INTS, 0) X(wb_Conv_options, groups, INT, 1)                    \
     X(wb_Conv_options, same, BOOL, 1) X(wb_Conv_options, flip, BOOL, 1)                         \
-    X(wb_Conv_options, no_bias, BOOL, 1) X(wb_Conv_options, init, INITIALISER, 1)               \
+    X(wb_Conv_options, bias, BOOL, 1) X(wb_Conv_options, init, INITIALISER, 1)                  \
     X(wb_Conv_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {
     OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_Conv_options, pad_mode, INT, 1)};
@@ -53,10 +53,10 @@ static wb_tensor *call_with(wb_layer *l, int n, wb_tensor *const *inputs, operat
     if (!wb__one_input(l, n) || !wb__window_fits(l->type->name, x, o->kernel, o->in)) return NULL;
     int64_t pad[6];
     wb__padding(l->type, o, pad);
-    wb_conv_options s = {.size = sizeof s, .groups = o->groups};
+    wb_conv_options s = WB__OPTIONS(wb_conv_options, .groups = o->groups);
     x = wb__layer_input(l, x, weight);
     if (o->pad_mode != WB_PAD_CONSTANT) {
-        const wb_pad_options mode = {.size = sizeof mode, .mode = (wb_pad_mode)o->pad_mode};
+        const wb_pad_options mode = WB__OPTIONS(wb_pad_options, .mode = (wb_pad_mode)o->pad_mode);
         for (int a = 0; x && a < axes; a++)
             x = wb_pad_with(x, 2 + a, pad[2 * a], pad[2 * a + 1], &mode);
         memset(pad, 0, sizeof pad);
@@ -98,7 +98,7 @@ static void print(const wb_layer *l, wb__text *t)
     wb__print_axes(", outpad=", o->outpad, 0, t);
     if (o->groups != 1) wb__text_add(t, ", groups=%lld", (long long)o->groups);
     if (o->flip) wb__text_add(t, ", flip=true");
-    wb__text_add(t, o->no_bias ? ", bias=false)" : ")");
+    wb__text_add(t, o->bias ? ")" : ", bias=false)");
 }
 
 #define CONV(id, Name, table, caller)                                                           \
@@ -111,7 +111,6 @@ CONV(conv_transpose1d, ConvTranspose1d, transpose_table, call_transpose)
 
 static bool check(const char *what, wb_Conv_options *o, const wb__given *g, bool one)
 {
-    o->groups = wb__int_option(g, "groups", -1, o->groups, 1);
     const int axes = wb__window_axes(what, g, "kernel", 2, o->kernel, one);
     if (!axes || !wb__axes(what, g, "stride", o->stride, axes, 1) ||
         !wb__axes(what, g, "dilation", o->dilation, axes, 1) ||
@@ -147,7 +146,7 @@ static wb_layer *layer_of(const wb__layer_type *type, const wb_Conv_options *o, 
     memcpy(dims + 2, o->kernel + 1, (size_t)axes * sizeof *dims);
     wb_layer *l = wb__layer_new(type, o, 2);
     return wb__layer_put_parameter(l, 0, "weight", true, init, o->dtype, 2 + axes, dims) &&
-                   wb__layer_put_parameter(l, 1, "bias", !o->no_bias, wb_init_zeros, o->dtype, 1,
+                   wb__layer_put_parameter(l, 1, "bias", o->bias, wb_init_zeros, o->dtype, 1,
                                            &o->out)
                ? l : NULL;
 }
@@ -156,9 +155,9 @@ static bool read_options(const char *what, wb_Conv_options *o, const wb_Conv_opt
                          bool depthwise, bool one)
 {
     wb__given g;
-    if (!wb__read_options(what, o, sizeof *o, given, "groups", &g)) return false;
+    if (!wb__read_options(what, wb_Conv_options, o, given, &g)) return false;
     wb__sizes_take(o->kernel, &o->sizes_);
-    if (depthwise && wb__is_given(&g, "groups", -1))
+    if (depthwise && o->groups != 1)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: each channel is a group: .groups is not an option",
                         what),
                false;

@@ -67,7 +67,7 @@ static bool read_operands(ctc *l, const wb_ctc_loss_options *given)
     wb_tensor *x = l->yhat, *y = l->y;
     if (!x || !y) return !wb__null(what, x ? "y" : "yhat");
     if (!wb__floating(what, x) || !wb__operand(what, y) ||
-        !wb__read_options(what, &l->o, sizeof l->o, given, "", &g) ||
+        !wb__read_options(what, wb_ctc_loss_options, &l->o, given, &g) ||
         !wb__read_agg(what, l->o.agg) ||
         !wb__read_tensor_option(what, "input_lengths", &g, &l->o.input_lengths) ||
         !wb__read_tensor_option(what, "target_lengths", &g, &l->o.target_lengths) ||

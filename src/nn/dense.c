@@ -7,7 +7,7 @@ extern const wb__layer_type wb__dense_type;
 
 #define OPTIONS(X)                                                                              \
     X(wb_Dense_options, in, INT, 1) X(wb_Dense_options, out, INT, 1)                            \
-    X(wb_Dense_options, activation, FUNCTION, 1) X(wb_Dense_options, no_bias, BOOL, 1)          \
+    X(wb_Dense_options, activation, FUNCTION, 1) X(wb_Dense_options, bias, BOOL, 1)             \
     X(wb_Dense_options, init, INITIALISER, 1) X(wb_Dense_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
@@ -61,7 +61,8 @@ bool wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x, wb_tensor *
         bias[i] = wb__layer_child(dense[i], 1);
     }
     const wb_Dense_options *o = dense[0]->options;
-    if (!wb__on_gpu(weight[0]) || x->size / o->in < FEW_ROWS) return false;
+    const wb__backend *backend = wb__device_of(weight[0])->backend;
+    if (!backend->dear_launches || x->size / o->in < FEW_ROWS) return false;
     for (int i = 0; i < n; i++) wb__branch_used(&dense[i]->node);
     wb_tensor *w = wb_concat_array(n, weight, 0);
     wb_tensor *b = wb_is_none(bias[0]) ? WB_NONE : wb_concat_array(n, bias, 0);
@@ -74,7 +75,7 @@ static void print(const wb_layer *l, wb__text *t)
     const wb_Dense_options *o = l->options;
     wb__text_add(t, "Dense(%lld => %lld", (long long)o->in, (long long)o->out);
     wb__print_activation(o->activation, t);
-    wb__text_add(t, o->no_bias ? "; bias=false)" : ")");
+    wb__text_add(t, o->bias ? ")" : "; bias=false)");
 }
 
 WB__PLAIN_LAYER(dense, "Dense", wb_Dense_options, option_table, wb_Dense_with,
@@ -84,7 +85,7 @@ wb_layer *wb_Dense_with(const wb_Dense_options *given)
 {
     WB__EDGE;
     wb_Dense_options o;
-    if (!wb__read_options("Dense", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__read_options("Dense", wb_Dense_options, &o, given, NULL)) return NULL;
     if (o.in < 1 || o.out < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Dense: sizes are positive, got %lld => %lld",
                              (long long)o.in, (long long)o.out);
@@ -93,7 +94,7 @@ wb_layer *wb_Dense_with(const wb_Dense_options *given)
     wb_layer *l = wb__layer_new(&wb__dense_type, &o, 2);
     const int64_t dims[2] = {o.out, o.in};
     return wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 2, dims) &&
-                   wb__layer_put_parameter(l, 1, "bias", !o.no_bias, wb_init_zeros, o.dtype, 1,
+                   wb__layer_put_parameter(l, 1, "bias", o.bias, wb_init_zeros, o.dtype, 1,
                                            &o.out)
                ? l : NULL;
 }

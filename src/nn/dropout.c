@@ -54,9 +54,9 @@ static void print(const wb_layer *l, wb__text *t)
 WB__PLAIN_LAYER(dropout, "Dropout", wb_Dropout_options, option_table, wb_Dropout_with,
                 .call = call, .print = print);
 
-static bool valid_p(const char *what, const wb__given *g, double p)
+static bool valid_p(const char *what, double p)
 {
-    if (g->known && p == 0 && !wb__is_given(g, "p", 0))
+    if (p == WB_DEFAULT)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: no probability is given", what), false;
     if (!(p >= 0 && p <= 1))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: p is %g; it must be in [0, 1]", what, p), false;
@@ -68,8 +68,8 @@ wb_layer *wb_Dropout_with(const wb_Dropout_options *given)
     WB__EDGE;
     wb_Dropout_options o;
     wb__given g;
-    if (!wb__read_options("Dropout", &o, sizeof o, given, "p", &g)) return NULL;
-    if (!valid_p("Dropout", &g, o.p)) return NULL;
+    if (!wb__read_options("Dropout", wb_Dropout_options, &o, given, &g)) return NULL;
+    if (!valid_p("Dropout", o.p)) return NULL;
     if (!wb__ints_read("Dropout", &g, "axes", -1, o.axes, WB_MAX_DIMS)) return NULL;
     for (int i = 1; i <= o.axes[0]; i++)
         if (o.axes[i] < -WB_MAX_DIMS || o.axes[i] >= WB_MAX_DIMS)
@@ -117,9 +117,8 @@ wb_layer *wb_AlphaDropout_with(const wb_AlphaDropout_options *given)
 {
     WB__EDGE;
     wb_AlphaDropout_options o;
-    wb__given g;
-    if (!wb__read_options("AlphaDropout", &o, sizeof o, given, "p", &g) ||
-        !valid_p("AlphaDropout", &g, o.p))
+    if (!wb__read_options("AlphaDropout", wb_AlphaDropout_options, &o, given, NULL) ||
+        !valid_p("AlphaDropout", o.p))
         return NULL;
     return wb__layer_new(&wb__alphadropout_type, &o, 0);
 }

@@ -9,12 +9,10 @@
     X(wb_Embedding_options, init, INITIALISER, 1) X(wb_Embedding_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-/* Returns the index of the padding; -1: none.  In the options of a layer 0 means none, and a
- * negative number counts from n. */
+/* Returns the index of the padding; -1: none.  In the options of a layer it counts from n. */
 static int64_t padding_of(const wb_Embedding_options *o)
 {
-    return !o->padding_index ? -1 : o->padding_index < 0 ? o->padding_index + o->n
-                                                         : o->padding_index;
+    return o->padding_index == INT64_MIN ? -1 : o->padding_index + o->n;
 }
 
 static bool integers(const wb_layer *l, const wb_tensor *x)
@@ -56,7 +54,7 @@ static void print(const wb_layer *l, wb__text *t)
 {
     const wb_Embedding_options *o = l->options;
     wb__text_add(t, "Embedding(%lld => %lld", (long long)o->n, (long long)o->dim);
-    if (o->padding_index)
+    if (padding_of(o) >= 0)
         wb__text_add(t, "; padding_index=%lld", (long long)padding_of(o));
     wb__text_add(t, ")");
 }
@@ -84,20 +82,19 @@ wb_layer *wb_Embedding_with(const wb_Embedding_options *given)
 {
     WB__EDGE;
     wb_Embedding_options o;
-    wb__given g;
-    if (!wb__read_options("Embedding", &o, sizeof o, given, "padding_index", &g)) return NULL;
+    if (!wb__read_options("Embedding", wb_Embedding_options, &o, given, NULL)) return NULL;
     if (!positive("Embedding", o.n, o.dim)) return NULL;
-    const int64_t index = wb__int_option(&g, "padding_index", -1, o.padding_index, INT64_MIN);
+    const int64_t index = o.padding_index;
     if (index != INT64_MIN && (index >= o.n || index < -o.n))
         return wb__fail_null(WB_ERROR_ARGUMENT, "Embedding: .padding_index is %lld; it is in %lld "
                              ".. %lld", (long long)index, (long long)-o.n, (long long)o.n - 1);
-    o.padding_index = index == INT64_MIN ? 0 : index >= 0 ? index - o.n : index;
+    if (index >= 0) o.padding_index -= o.n;
     if (!wb__layer_dtype("Embedding", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__embedding_type, &o, 1);
     wb_initialiser init = o.init ? o.init : wb_init_normal;
     const int64_t dims[2] = {o.n, o.dim};
     if (!wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 2, dims)) return NULL;
-    if (!o.padding_index || init == wb__init_empty || clear_row(l, padding_of(&o))) return l;
+    if (index == INT64_MIN || init == wb__init_empty || clear_row(l, padding_of(&o))) return l;
     wb_object_free(l);
     return NULL;
 }
@@ -190,7 +187,7 @@ wb_layer *wb_EmbeddingBag_with(const wb_EmbeddingBag_options *given)
 {
     WB__EDGE;
     wb_EmbeddingBag_options o;
-    if (!wb__read_options("EmbeddingBag", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__read_options("EmbeddingBag", wb_EmbeddingBag_options, &o, given, NULL)) return NULL;
     if (!positive("EmbeddingBag", o.n, o.dim)) return NULL;
     if (o.mode < 0 || o.mode >= (int64_t)WB__COUNT(modes))
         return wb__fail_null(WB_ERROR_ARGUMENT, "EmbeddingBag: .mode is %lld; it is WB_BAG_MEAN, "

@@ -198,10 +198,14 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, "%s", name ? name : "function");
 }
 
-static wb_layer *from_options(const function_options *o) { return wb_layer_from_function(o->f); }
+static wb_layer *from_options(const void *options)
+{
+    return wb_layer_from_function(((const function_options *)options)->f);
+}
 
-WB__PLAIN_LAYER(function, "Function", function_options, option_table, from_options,
-                .call = call, .print = print);
+const wb__layer_type wb__function_type = {
+    .name = "Function", WB__LAYER_OPTIONS(function_options, option_table), .make = from_options,
+    .call = call, .print = print};
 
 wb_layer *wb_layer_from_function(wb_function f)
 {

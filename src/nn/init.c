@@ -26,9 +26,8 @@ static bool read_gain(const char *what, const wb_init_options *given, double by_
                       double *gain)
 {
     wb_init_options o;
-    wb__given g;
-    if (!wb__read_options(what, &o, sizeof o, given, "gain", &g)) return false;
-    *gain = wb__real(wb__real_option(&g, "gain", 0, o.gain), by_default);
+    if (!wb__read_options(what, wb_init_options, &o, given, NULL)) return false;
+    *gain = wb__or(o.gain, by_default);
     if (isfinite(*gain)) return true;
     return !wb__fail(WB_ERROR_ARGUMENT, "%s: the gain is %g; it is finite", what, *gain);
 }

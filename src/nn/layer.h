@@ -74,8 +74,8 @@ typedef struct {
     /* The weights of the first 3 children are one tensor in_proj_weight in PyTorch, and the biases
      * are one tensor in_proj_bias. */
     bool joined;
-    bool counts_batches;        /* PyTorch has num_batches_tracked, unless .no_track_stats, or
-                                   .track_stats is false */
+    bool counts_batches;        /* PyTorch has num_batches_tracked, unless .track_stats is
+                                   false */
     bool inner_activation;      /* in PyTorch the layer itself applies the activation */
     bool numbered;              /* PyTorch numbers the inner layers and counts activations too */
 } wb__torch_kind;
@@ -83,6 +83,7 @@ typedef struct {
 struct wb__layer_type {
     const char *name;                   /* "Dense" */
     size_t options_size;
+    const void *defaults;               /* of the options; NULL: the size, and zeros */
     int n_options;
     const wb__option *options;
     /* A type sets one of the two functions.  `call` returns the layer's output for n inputs; NULL
@@ -113,9 +114,11 @@ struct wb__layer_type {
 };
 
 /* Initialises the fields of a wb__layer_type that describe its options struct T and the option
- * table. */
+ * table.  WB__LAYER_ROWS: T has rows, in the header. */
 #define WB__LAYER_OPTIONS(T, table) \
     .options_size = sizeof(T), .options = (table), .n_options = WB__COUNT(table)
+#define WB__LAYER_ROWS(T, table) \
+    WB__LAYER_OPTIONS(T, table), .defaults = &(const T){.given = WB_CXX_MADE_, WB_DEFAULTS_(T)}
 /* Initialises the children of a wb__torch_kind. */
 #define WB__TORCH_CHILDREN(rows) .children = (rows), .n_children = WB__COUNT(rows)
 /* Defines wb__<id>_type, a layer type with `make`. maker(const T *options) creates a layer. The
@@ -123,7 +126,7 @@ struct wb__layer_type {
 #define WB__PLAIN_LAYER(id, Name, T, table, maker, ...)                                         \
     static wb_layer *make_##id(const void *options) { return maker(options); }                  \
     const wb__layer_type wb__##id##_type = {                                                    \
-        .name = Name, WB__LAYER_OPTIONS(T, table), .make = make_##id, __VA_ARGS__}
+        .name = Name, WB__LAYER_ROWS(T, table), .make = make_##id, __VA_ARGS__}
 
 struct wb_layer {
     wb__branch node;     /* children: parameters (variables, or WB_NONE) and inner layers */

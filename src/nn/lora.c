@@ -197,22 +197,19 @@ const wb__layer_type wb__lora_type = {
     .name = "LoRA", WB__LAYER_OPTIONS(lora_options, option_table), .call = call, .print = print,
     .assemble = assemble, .one_row = true, .torch = &torch};
 
-static lora_options options_of(const wb__given *g, int64_t rank, double alpha, double dropout)
+static lora_options options_of(int64_t rank, double alpha, double dropout)
 {
-    const int64_t r = wb__int_option(g, "rank", -1, rank, 8);
-    alpha = wb__real(wb__real_option(g, "alpha", -1, alpha), (double)r);
-    return (lora_options){sizeof(lora_options), r, alpha, dropout};
+    return (lora_options){sizeof(lora_options), rank, wb__or(alpha, (double)rank), dropout};
 }
 
 wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
 {
     WB__EDGE;
     wb_LoRA_options o;
-    wb__given g;
     if (!wb__expect("LoRA", layer, &wb__layer_class)) return NULL;
     if (wb__unrecordable("LoRA", WB__ACTS)) return NULL;
-    if (!wb__read_options("LoRA", &o, sizeof o, given, "rank", &g)) return NULL;
-    const lora_options made = options_of(&g, o.rank, o.alpha, o.dropout);
+    if (!wb__read_options("LoRA", wb_LoRA_options, &o, given, NULL)) return NULL;
+    const lora_options made = options_of(o.rank, o.alpha, o.dropout);
     layer = wb__layer_unnamed(layer, NULL);
     wb_layer *l = make(&made, layer, o.init ? o.init : init_a);
     return l && freeze(layer) ? l : NULL;
@@ -280,13 +277,12 @@ void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
 {
     WB__EDGE;
     wb_add_lora_options o;
-    wb__given g;
     if (!wb__is_model("add_lora", model) || wb__unrecordable("add_lora", WB__ACTS)) return NULL;
-    if (!wb__read_options("add_lora", &o, sizeof o, given, "rank", &g)) return NULL;
+    if (!wb__read_options("add_lora", wb_add_lora_options, &o, given, NULL)) return NULL;
     if (!wb__each_matches("add_lora: .layers", o.layers, model) ||
         !wb__each_matches("add_lora: .train", o.train, model))
         return NULL;
-    adding t = {.o = options_of(&g, o.rank, o.alpha, o.dropout), .layers = o.layers,
+    adding t = {.o = options_of(o.rank, o.alpha, o.dropout), .layers = o.layers,
                 .train = o.train, .init = o.init ? o.init : init_a};
     void *made = NULL;
     if (!wb_each_layer(model, note_layer, &t)) made = wb__fmap_replacing(model, adapt, &t);

@@ -118,19 +118,19 @@ static bool are_quantiles(wb_tensor *q)
 
 /* Reads the quantiles: a number, or a tensor for the last axis of yhat, to which y gets an axis.
  * Sets *less_one to the quantiles less 1. */
-static wb_tensor *read_quantiles(const wb_quantile_loss_options *o, const wb__given *g,
-                                 const wb_tensor *yhat, wb_tensor **y, wb_tensor **less_one)
+static wb_tensor *read_quantiles(const wb_quantile_loss_options *o, const wb_tensor *yhat,
+                                 wb_tensor **y, wb_tensor **less_one)
 {
     const char *what = "quantile_loss";
     wb_tensor *q = o->quantiles;
     if (!q) {
-        const double number = wb__real(wb__real_option(g, "quantile", 0, o->quantile), 0.5);
+        const double number = wb__or(o->quantile, 0.5);
         *less_one = wb_scalar(number - 1);
         if (number > 0 && number < 1) return wb_scalar(number);
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .quantile is %g; it must be above 0 and below "
                              "1", what, number);
     }
-    if (!g->all && wb__is_given(g, "quantile", 0))
+    if (o->quantile != WB_DEFAULT)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .quantile and .quantiles: give one of both",
                              what);
     if (!wb__floating(what, q)) return NULL;
@@ -167,10 +167,10 @@ static wb_tensor *quantile_loss(wb_tensor *yhat, wb_tensor *y,
     wb__given g;
     if (!yhat || !y) return wb__null(what, yhat ? "y" : "yhat"), NULL;
     if (!wb__floating(what, yhat) || !wb__floating(what, y) ||
-        !wb__read_options(what, &o, sizeof o, given, "quantile", &g) ||
+        !wb__read_options(what, wb_quantile_loss_options, &o, given, &g) ||
         !wb__read_agg(what, o.agg) || !wb__read_tensor_option(what, "quantiles", &g, &o.quantiles))
         return NULL;
-    wb_tensor *less_one = NULL, *q = read_quantiles(&o, &g, yhat, &y, &less_one);
+    wb_tensor *less_one = NULL, *q = read_quantiles(&o, yhat, &y, &less_one);
     if (!q || !y || (o.quantiles ? !wb__loss_dtypes(what, &yhat, &y)
                                  : !wb__loss_match(what, &yhat, &y)))
         return NULL;
@@ -189,6 +189,6 @@ wb_tensor *wb_quantile_loss_with(wb_tensor *yhat, wb_tensor *y, const wb_quantil
 
 wb_tensor *(wb_quantile_loss)(wb_tensor *yhat, wb_tensor *y, double quantile)
 {
-    return wb_quantile_loss_with(yhat, y, &(wb_quantile_loss_options){
-        .size = sizeof(wb_quantile_loss_options), .given = ".quantile", .quantile = quantile});
+    const wb_quantile_loss_options o = WB__OPTIONS(wb_quantile_loss_options, .quantile = quantile);
+    return wb_quantile_loss_with(yhat, y, &o);
 }

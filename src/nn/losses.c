@@ -74,8 +74,7 @@ bool wb__read_tensor_option(const char *what, const char *name, const wb__given 
 static bool read_loss_options(const char *what, const char *used, wb_dtype dtype,
                               wb_loss_options *o, const wb_loss_options *given, wb__given *g)
 {
-    if (!wb__read_options(what, o, sizeof *o, given,
-                          "eps label_smoothing gamma smooth beta margin dims ignore_index", g) ||
+    if (!wb__read_options(what, wb_loss_options, o, given, g) ||
         !wb__read_agg(what, o->agg) || (o->agg != WB_MEAN && !uses(what, used, "agg")))
         return false;
     for (size_t i = 0; i < WB__COUNT(numbers); i++) {
@@ -83,18 +82,16 @@ static bool read_loss_options(const char *what, const char *used, wb_dtype dtype
         double *at = (double *)((char *)o + numbers[i].offset);
         const double by_default =
             numbers[i].by_default == EPSILON ? epsilon(dtype) : numbers[i].by_default;
-        const double value = wb__real_option(g, name, -1, *at);
-        *at = wb__real(value, by_default);
-        if (value == 0) continue;
+        const bool given_here = *at != WB_DEFAULT;
+        *at = wb__or(*at, by_default);
+        if (!given_here) continue;
         if (!uses(what, used, name)) return false;
         if (!(*at >= numbers[i].least && *at <= numbers[i].most))
             return !wb__fail(WB_ERROR_ARGUMENT, "%s: .%s is %g; it must be %s", what, name, *at,
                              numbers[i].most == 1 ? "from 0 to 1" : "finite and not negative");
     }
-    o->dims = (int)wb__int_option(g, "dims", -1, o->dims, -1);
-    o->ignore_index = wb__int_option(g, "ignore_index", -1, o->ignore_index, INT64_MIN);
     return wb__read_tensor_option(what, "weight", g, &o->weight) &&
-           (o->dims == -1 || uses(what, used, "dims")) &&
+           (o->dims == INT32_MIN || uses(what, used, "dims")) &&
            (o->ignore_index == INT64_MIN || uses(what, used, "ignore_index")) &&
            (!o->weight || uses(what, used, "weight"));
 }
@@ -128,7 +125,7 @@ static bool find_classes(loss *l)
 {
     if (!l->yhat->ndim)
         return !wb__fail(WB_ERROR_SHAPE, "%s: no classes in %s", l->what, wb_describe(l->yhat));
-    l->axis = wb__axis(l->what, l->yhat, l->o.dims);
+    l->axis = wb__axis(l->what, l->yhat, l->o.dims == INT32_MIN ? -1 : l->o.dims);
     if (l->axis >= 0 && !l->yhat->dims[l->axis])
         return !wb__fail(WB_ERROR_SHAPE, "%s: no classes in axis %d of %s", l->what, l->axis,
                          wb_describe(l->yhat));
@@ -145,10 +142,9 @@ static bool is_ambiguous(const wb_tensor *x, const wb_tensor *y)
 }
 
 /* Checks class numbers, converts them to i32 or i64, and sets l->hot. */
-static bool read_labels(loss *l, const wb__given *g)
+static bool read_labels(loss *l)
 {
     wb_tensor *x = l->yhat, *y = l->y;
-    const bool named = l->o.dims != -1 || (!g->all && wb__is_given(g, "dims", -1));
     const int64_t ignore = l->o.ignore_index, classes = x->dims[l->axis];
     int64_t dims[WB_MAX_DIMS] = {0};
     for (int i = 0, n = 0; i < x->ndim; i++)
@@ -157,7 +153,7 @@ static bool read_labels(loss *l, const wb__given *g)
         return !wb__fail(WB_ERROR_SHAPE, "%s: class numbers %s do not fit %s: they have its shape "
                          "without the axis %d of the classes; one-hot targets are floating",
                          l->what, wb_describe(y), wb_describe(x), l->axis);
-    if (!named && is_ambiguous(x, y))
+    if (l->o.dims == INT32_MIN && is_ambiguous(x, y))
         return !wb__fail(WB_ERROR_SHAPE, "%s: class numbers %s fit axis 1 of %s, where images have "
                          "their classes, and the last axis: name the axis of the classes, .dims = "
                          "1 or .dims = %d", l->what, wb_describe(y), wb_describe(x), x->ndim - 1);
@@ -293,10 +289,10 @@ static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *g
     wb__loss_weights w;
     wb__given g;
     if (!yhat || !y) return wb__null("huber", yhat ? "y" : "yhat"), NULL;
-    if (!wb__read_options("huber", &o, sizeof o, given, "delta", &g) ||
+    if (!wb__read_options("huber", wb_huber_options, &o, given, &g) ||
         !wb__read_agg("huber", o.agg) || !wb__loss_match("huber", &yhat, &y))
         return NULL;
-    const double delta = wb__real(wb__real_option(&g, "delta", 0, o.delta), 1);
+    const double delta = o.delta;
     if (!(delta > 0))
         return wb__fail_null(WB_ERROR_ARGUMENT, "huber: delta is %g; it must be positive", delta);
     if (!wb__read_loss_weights(&w, "huber", &g, o.sample_weight, o.mask, yhat, 0)) return NULL;
@@ -472,7 +468,7 @@ static wb_tensor *computed(const char *what, wb_tensor *(*f)(loss *), const char
         return NULL;
     const bool classes = strstr(used, "dims"), takes_labels = strstr(used, "ignore_index");
     if (takes_labels && wb__is_integer(y))
-        return find_classes(&l) && read_weights(&l, &g) && read_labels(&l, &g) ? f(&l) : NULL;
+        return find_classes(&l) && read_weights(&l, &g) && read_labels(&l) ? f(&l) : NULL;
     if (takes_labels && y->ndim == yhat->ndim - 1)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s; class numbers are "
                              "integers: wb_astype(y, WB_I32)", what, wb_describe(yhat),
@@ -520,24 +516,22 @@ wb_tensor *wb_huber_with(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *
 
 wb_tensor *(wb_huber)(wb_tensor *yhat, wb_tensor *y, double delta)
 {
-    return wb_huber_with(yhat, y,
-                         &(wb_huber_options){.size = sizeof(wb_huber_options), .given = ".delta",
-                                             .delta = delta});
+    const wb_huber_options o = WB__OPTIONS(wb_huber_options, .delta = delta);
+    return wb_huber_with(yhat, y, &o);
 }
 
 static wb_tensor *label_smoothing(wb_tensor *y, double alpha,
                                   const wb_label_smoothing_options *given)
 {
     wb_label_smoothing_options o;
-    wb__given g;
     if (!wb__floating("label_smoothing", y) ||
-        !wb__read_options("label_smoothing", &o, sizeof o, given, "dims", &g))
+        !wb__read_options("label_smoothing", wb_label_smoothing_options, &o, given, NULL))
         return NULL;
     if (!(alpha > 0 && alpha < 1))
         return wb__fail_null(WB_ERROR_ARGUMENT, "label_smoothing: alpha is %g; it must be above 0 "
                              "and below 1", alpha);
     if (o.binary) return smoothed(y, alpha, 2);
-    const int axis = wb__axis("label_smoothing", y, wb__int_option(&g, "dims", -1, o.dims, -1));
+    const int axis = wb__axis("label_smoothing", y, o.dims);
     return axis < 0 ? NULL : smoothed(y, alpha, (double)y->dims[axis]);
 }
 

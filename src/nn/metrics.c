@@ -94,11 +94,9 @@ static bool read_metric(metric *m, const wb_metric_options *given)
     const char *what = m->what;
     if (!m->yhat || !m->y) return !wb__null(what, m->yhat ? "y" : "yhat");
     if (!wb__operand(what, m->yhat) || !wb__operand(what, m->y) ||
-        !wb__read_options(what, &m->o, sizeof m->o, given, "dims ignore_index", &g) ||
+        !wb__read_options(what, wb_metric_options, &m->o, given, &g) ||
         !wb__one_device(what, m->yhat, m->y))
         return false;
-    m->o.dims = (int)wb__int_option(&g, "dims", -1, m->o.dims, -1);
-    m->o.ignore_index = wb__int_option(&g, "ignore_index", -1, m->o.ignore_index, INT64_MIN);
     const bool ignores = m->o.ignore_index != INT64_MIN;
     if (!read_classes(m) || !wb__read_loss_weights(&w, what, &g, NULL, m->o.mask, m->y, 0))
         return false;
@@ -224,11 +222,10 @@ static wb_tensor *roc_auc(wb_tensor *yhat, wb_tensor *y, const wb_roc_auc_option
     wb__given g;
     if (!yhat || !y) return wb__null(what, yhat ? "y" : "yhat"), NULL;
     if (!wb__floating(what, yhat) || !wb__operand(what, y) || !wb__one_device(what, yhat, y) ||
-        !wb__read_options(what, &o, sizeof o, given, "dims", &g))
+        !wb__read_options(what, wb_roc_auc_options, &o, given, &g))
         return NULL;
     const bool binary = wb__same_dims(yhat, y);
-    const int dims = (int)wb__int_option(&g, "dims", -1, o.dims, -1);
-    const int axis = binary ? -1 : yhat->ndim ? wb__axis(what, yhat, dims) : 0;
+    const int axis = binary ? -1 : yhat->ndim ? wb__axis(what, yhat, o.dims) : 0;
     if (!binary && (axis < 0 || !has_labels(what, yhat, y, axis))) return NULL;
     if (!wb__read_loss_weights(&w, what, &g, NULL, o.mask, y, 0)) return NULL;
     wb_tensor *kept = w.mask ? flat(wb_expand_array(w.mask, y->ndim, y->dims)) : NULL;

@@ -7,7 +7,7 @@
 
 #define BATCH_OPTIONS(X)                                                                        \
     X(wb_BatchNorm_options, channels, INT, 1) X(wb_BatchNorm_options, activation, FUNCTION, 1)  \
-    X(wb_BatchNorm_options, no_affine, BOOL, 1) X(wb_BatchNorm_options, no_track_stats, BOOL, 1) \
+    X(wb_BatchNorm_options, affine, BOOL, 1) X(wb_BatchNorm_options, track_stats, BOOL, 1)      \
     X(wb_BatchNorm_options, eps, REAL, 1) X(wb_BatchNorm_options, momentum, REAL, 1)            \
     X(wb_BatchNorm_options, dtype, DTYPE, 1)
 static const wb__option batch_table[] = {BATCH_OPTIONS(WB__OPTION_ROW)};
@@ -47,9 +47,9 @@ static int move(wb_tensor *running, wb_tensor *value, double momentum, double fa
     return moved ? wb_assign(running, moved) : (int)wb_error_code();
 }
 
-static bool valid_eps(const char *what, double eps, double by_default)
+static bool valid_eps(const char *what, double eps)
 {
-    if (wb__real(eps, by_default) >= 0 && !isinf(eps)) return true;
+    if (eps >= 0 && !isinf(eps)) return true;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: eps is %g; it cannot be negative", what, eps), false;
 }
 
@@ -63,7 +63,7 @@ static bool valid_channels(const char *what, int64_t channels)
 
 static bool valid_momentum(const char *what, double momentum)
 {
-    if (wb__real(momentum, 0.1) >= 0 && momentum <= 1) return true;
+    if (momentum >= 0 && momentum <= 1) return true;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: momentum is %g; it must be in [0, 1]", what, momentum),
            false;
 }
@@ -96,10 +96,10 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
                              "BatchNorm: training needs more than one value for each channel, got "
                              "%s",
                              wb_describe(x));
-    wb_tensor *y = wb__normalise(x, axes, wb__real(o->eps, 1e-5));
+    wb_tensor *y = wb__normalise(x, axes, o->eps);
     y = scaled(y, wb__layer_child(l, SCALE), wb__layer_child(l, BIAS));
-    if (!y || o->no_track_stats) return y;
-    double momentum = wb__real(o->momentum, 0.1);
+    if (!y || !o->track_stats) return y;
+    double momentum = o->momentum;
     wb_tensor *still = wb__wide(wb_stop_gradient(x)), *mean = wb__mean(still, axes, true);
     wb_tensor *var = wb__mean(wb_square(wb_sub(still, mean)), axes, false);
     mean = wb_reshape_array(mean, 1, &x->dims[1]);
@@ -129,13 +129,13 @@ static wb_tensor *with_statistics(wb_layer *l, wb_tensor *x, double eps)
  * converted to the dtype of the running statistics. */
 static bool only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
 {
-    return o->no_affine && wb__computed_in((wb_dtype)x->dtype) != (wb_dtype)x->dtype;
+    return !o->affine && wb__computed_in((wb_dtype)x->dtype) != (wb_dtype)x->dtype;
 }
 
 static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_BatchNorm_options *o = l->options;
-    wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->no_affine ? MEAN : SCALE);
+    wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->affine ? SCALE : MEAN);
     if (!wb__one_input(l, n)) return NULL;
     if (!has_channels("BatchNorm", x, o->channels)) return NULL;
     if (!wb_is_none(parameter) && !only_statistics(o, x)) x = wb__layer_input(l, x, parameter);
@@ -143,10 +143,10 @@ static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
     unsigned axes = ((1u << x->ndim) - 1) & ~2u;
     bool automatic, train = wb__train_mode(l, &automatic);
     wb_tensor *y = train ? batch_train(l, x, axes)
-                   : o->no_track_stats ? scaled(wb__normalise(x, axes, wb__real(o->eps, 1e-5)),
-                                                wb__layer_child(l, SCALE), wb__layer_child(l, BIAS))
-                                       : with_statistics(l, x, wb__real(o->eps, 1e-5));
-    if (automatic && !o->no_track_stats) y = wb__mark_automatic(y, "BatchNorm");
+                   : o->track_stats ? with_statistics(l, x, o->eps)
+                                    : scaled(wb__normalise(x, axes, o->eps),
+                                             wb__layer_child(l, SCALE), wb__layer_child(l, BIAS));
+    if (automatic && o->track_stats) y = wb__mark_automatic(y, "BatchNorm");
     return wb__activate(o->activation, y);
 }
 
@@ -155,7 +155,7 @@ static void batch_print(const wb_layer *l, wb__text *t)
     const wb_BatchNorm_options *o = l->options;
     wb__text_add(t, "BatchNorm(%lld", (long long)o->channels);
     wb__print_activation(o->activation, t);
-    if (o->no_affine) wb__text_add(t, ", affine=false");
+    if (!o->affine) wb__text_add(t, ", affine=false");
     if (l->mode != WB__MODE_AUTO)
         wb__text_add(t, ", active=%s", l->mode == WB__MODE_TRAIN ? "true" : "false");
     wb__text_add(t, ")");
@@ -174,16 +174,13 @@ wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
 {
     WB__EDGE;
     wb_BatchNorm_options o;
-    wb__given g;
-    if (!wb__read_options("BatchNorm", &o, sizeof o, given, "eps momentum", &g)) return NULL;
-    o.eps = wb__real_option(&g, "eps", -1, o.eps);
-    o.momentum = wb__real_option(&g, "momentum", -1, o.momentum);
-    if (!valid_channels("BatchNorm", o.channels) || !valid_eps("BatchNorm", o.eps, 1e-5) ||
+    if (!wb__read_options("BatchNorm", wb_BatchNorm_options, &o, given, NULL)) return NULL;
+    if (!valid_channels("BatchNorm", o.channels) || !valid_eps("BatchNorm", o.eps) ||
         !valid_momentum("BatchNorm", o.momentum) || !wb__layer_dtype("BatchNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__batchnorm_type, &o, 4);
-    return put_affine(l, !o.no_affine, o.dtype, 1, &o.channels) &&
-                   put_statistics(l, !o.no_track_stats, o.dtype, o.channels)
+    return put_affine(l, o.affine, o.dtype, 1, &o.channels) &&
+                   put_statistics(l, o.track_stats, o.dtype, o.channels)
                ? l : NULL;
 }
 
@@ -192,7 +189,7 @@ wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
 #define INSTANCE_OPTIONS(X)                                                                     \
     X(wb_InstanceNorm_options, channels, INT, 1)                                                \
     X(wb_InstanceNorm_options, activation, FUNCTION, 1)                                         \
-    X(wb_InstanceNorm_options, affine, BOOL, 1) X(wb_InstanceNorm_options, track_stats, BOOL, 1) \
+    X(wb_InstanceNorm_options, affine, BOOL, 1) X(wb_InstanceNorm_options, track_stats, BOOL, 1)\
     X(wb_InstanceNorm_options, eps, REAL, 1) X(wb_InstanceNorm_options, momentum, REAL, 1)      \
     X(wb_InstanceNorm_options, dtype, DTYPE, 1)
 static const wb__option instance_table[] = {INSTANCE_OPTIONS(WB__OPTION_ROW)};
@@ -202,7 +199,7 @@ static const wb__option instance_table[] = {INSTANCE_OPTIONS(WB__OPTION_ROW)};
 static bool track(wb_layer *l, wb_tensor *x, unsigned axes, int64_t each)
 {
     const wb_InstanceNorm_options *o = l->options;
-    const double momentum = wb__real(o->momentum, 0.1);
+    const double momentum = o->momentum;
     wb_tensor *still = wb__wide(wb_stop_gradient(x));
     wb_tensor *centred = wb_sub(still, wb__mean(still, axes, true));
     wb_tensor *mean = wb__mean(still, axes | 1u, false);
@@ -215,7 +212,7 @@ static wb_tensor *instance_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_InstanceNorm_options *o = l->options;
     wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->affine ? SCALE : MEAN), *y;
-    const double eps = wb__real(o->eps, 1e-5);
+    const double eps = o->eps;
     if (!wb__one_input(l, n) || !has_channels("InstanceNorm", x, o->channels)) return NULL;
     if (!wb_is_none(parameter) && (o->affine || !wb__dtype_float((wb_dtype)x->dtype)))
         x = wb__layer_input(l, x, parameter);
@@ -258,11 +255,8 @@ wb_layer *wb_InstanceNorm_with(const wb_InstanceNorm_options *given)
     WB__EDGE;
     const char *what = "InstanceNorm";
     wb_InstanceNorm_options o;
-    wb__given g;
-    if (!wb__read_options(what, &o, sizeof o, given, "eps momentum", &g)) return NULL;
-    o.eps = wb__real_option(&g, "eps", -1, o.eps);
-    o.momentum = wb__real_option(&g, "momentum", -1, o.momentum);
-    if (!valid_channels(what, o.channels) || !valid_eps(what, o.eps, 1e-5) ||
+    if (!wb__read_options(what, wb_InstanceNorm_options, &o, given, NULL)) return NULL;
+    if (!valid_channels(what, o.channels) || !valid_eps(what, o.eps) ||
         !valid_momentum(what, o.momentum) || !wb__layer_dtype(what, &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__instancenorm_type, &o, 4);
@@ -275,7 +269,7 @@ wb_layer *wb_InstanceNorm_with(const wb_InstanceNorm_options *given)
 
 #define GROUP_OPTIONS(X)                                                                        \
     X(wb_GroupNorm_options, channels, INT, 1) X(wb_GroupNorm_options, groups, INT, 1)           \
-    X(wb_GroupNorm_options, activation, FUNCTION, 1) X(wb_GroupNorm_options, no_affine, BOOL, 1) \
+    X(wb_GroupNorm_options, activation, FUNCTION, 1) X(wb_GroupNorm_options, affine, BOOL, 1)   \
     X(wb_GroupNorm_options, eps, REAL, 1) X(wb_GroupNorm_options, dtype, DTYPE, 1)
 static const wb__option group_table[] = {GROUP_OPTIONS(WB__OPTION_ROW)};
 
@@ -289,7 +283,7 @@ static wb_tensor *group_call(wb_layer *l, int n, wb_tensor *const *inputs)
     int64_t each = o->channels / o->groups;
     for (int i = 2; i < x->ndim; i++) each *= x->dims[i];
     wb_tensor *y = wb_reshape_array(x, 3, (int64_t[]){x->dims[0], o->groups, each});
-    y = wb__normalise(y, 1u << 2, wb__real(o->eps, 1e-5));
+    y = wb__normalise(y, 1u << 2, o->eps);
     if (!y) return NULL;
     y = scaled(wb_reshape_array(y, x->ndim, x->dims), scale, wb__layer_child(l, BIAS));
     return wb__activate(o->activation, y);
@@ -300,7 +294,7 @@ static void group_print(const wb_layer *l, wb__text *t)
     const wb_GroupNorm_options *o = l->options;
     wb__text_add(t, "GroupNorm(%lld, %lld", (long long)o->channels, (long long)o->groups);
     wb__print_activation(o->activation, t);
-    wb__text_add(t, o->no_affine ? ", affine=false)" : ")");
+    wb__text_add(t, o->affine ? ")" : ", affine=false)");
 }
 
 static const wb__torch_kind torch_scaled = {.children = torch_rows, .n_children = 1};
@@ -312,24 +306,22 @@ wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *given)
 {
     WB__EDGE;
     wb_GroupNorm_options o;
-    wb__given g;
-    if (!wb__read_options("GroupNorm", &o, sizeof o, given, "eps", &g)) return NULL;
-    o.eps = wb__real_option(&g, "eps", -1, o.eps);
+    if (!wb__read_options("GroupNorm", wb_GroupNorm_options, &o, given, NULL)) return NULL;
     if (!valid_channels("GroupNorm", o.channels)) return NULL;
     if (o.groups < 1 || o.channels % o.groups)
         return wb__fail_null(WB_ERROR_ARGUMENT, "GroupNorm: %lld groups do not divide %lld "
                              "channels", (long long)o.groups, (long long)o.channels);
-    if (!valid_eps("GroupNorm", o.eps, 1e-5) || !wb__layer_dtype("GroupNorm", &o.dtype))
+    if (!valid_eps("GroupNorm", o.eps) || !wb__layer_dtype("GroupNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__groupnorm_type, &o, 2);
-    return put_affine(l, !o.no_affine, o.dtype, 1, &o.channels) ? l : NULL;
+    return put_affine(l, o.affine, o.dtype, 1, &o.channels) ? l : NULL;
 }
 
 /* ---- LayerNorm ------------------------------------------------------------------------------- */
 
 #define LAYER_OPTIONS(X)                                                                        \
-    X(wb_LayerNorm_options, shape, INTS, 4) X(wb_LayerNorm_options, activation, FUNCTION, 1)     \
-    X(wb_LayerNorm_options, no_affine, BOOL, 1) X(wb_LayerNorm_options, eps, REAL, 1)           \
+    X(wb_LayerNorm_options, shape, INTS, 4) X(wb_LayerNorm_options, activation, FUNCTION, 1)    \
+    X(wb_LayerNorm_options, affine, BOOL, 1) X(wb_LayerNorm_options, eps, REAL, 1)              \
     X(wb_LayerNorm_options, dtype, DTYPE, 1)
 static const wb__option layer_table[] = {LAYER_OPTIONS(WB__OPTION_ROW)};
 
@@ -377,25 +369,25 @@ static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *scale = wb__layer_child(l, 0);
     if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
     const unsigned last = ((1u << axes) - 1) << (x->ndim - axes);
-    wb_tensor *y = wb__normalise(x, last, wb__real(o->eps, 1e-5));
+    wb_tensor *y = wb__normalise(x, last, o->eps);
     if (!wb_is_none(scale)) y = wb_add(wb_mul(y, scale), wb__layer_child(l, 1));
     return wb__activate(o->activation, y);
 }
 
 /* Prints the layer as Name(shape, activation, affine=false). */
 static void print_shaped(const wb_layer *l, const int64_t *shape, wb_function activation,
-                         bool no_affine, wb__text *t)
+                         bool affine, wb__text *t)
 {
     wb__text_add(t, "%s(", l->type->name);
     wb__print_shape(shape, t);
     wb__print_activation(activation, t);
-    wb__text_add(t, no_affine ? ", affine=false)" : ")");
+    wb__text_add(t, affine ? ")" : ", affine=false)");
 }
 
 static void layer_print(const wb_layer *l, wb__text *t)
 {
     const wb_LayerNorm_options *o = l->options;
-    print_shaped(l, o->shape, o->activation, o->no_affine, t);
+    print_shaped(l, o->shape, o->activation, o->affine, t);
 }
 
 WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_LayerNorm_options, layer_table, wb_LayerNorm_with,
@@ -406,20 +398,19 @@ wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
     WB__EDGE;
     wb_LayerNorm_options o;
     wb__given g;
-    if (!wb__read_options("LayerNorm", &o, sizeof o, given, "eps", &g)) return NULL;
-    o.eps = wb__real_option(&g, "eps", -1, o.eps);
+    if (!wb__read_options("LayerNorm", wb_LayerNorm_options, &o, given, &g)) return NULL;
     if (!wb__read_shape("LayerNorm", &g, o.shape, &o.sizes_) ||
-        !valid_eps("LayerNorm", o.eps, 1e-5) || !wb__layer_dtype("LayerNorm", &o.dtype))
+        !valid_eps("LayerNorm", o.eps) || !wb__layer_dtype("LayerNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__layernorm_type, &o, 2);
-    return put_affine(l, !o.no_affine, o.dtype, (int)o.shape[0], o.shape + 1) ? l : NULL;
+    return put_affine(l, o.affine, o.dtype, (int)o.shape[0], o.shape + 1) ? l : NULL;
 }
 
 /* ---- RMSNorm --------------------------------------------------------------------------------- */
 
 #define RMS_OPTIONS(X)                                                                          \
     X(wb_RMSNorm_options, shape, INTS, 4) X(wb_RMSNorm_options, activation, FUNCTION, 1)        \
-    X(wb_RMSNorm_options, no_affine, BOOL, 1) X(wb_RMSNorm_options, eps, REAL, 1)               \
+    X(wb_RMSNorm_options, affine, BOOL, 1) X(wb_RMSNorm_options, eps, REAL, 1)                  \
     X(wb_RMSNorm_options, dtype, DTYPE, 1)
 static const wb__option rms_table[] = {RMS_OPTIONS(WB__OPTION_ROW)};
 
@@ -439,7 +430,7 @@ static wb_tensor *rms_call(wb_layer *l, int n, wb_tensor *const *inputs)
         return NULL;
     if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
     const wb_dtype dtype = (wb_dtype)x->dtype;
-    const double eps = wb__real(o->eps, epsilon_of(dtype));
+    const double eps = wb__or(o->eps, epsilon_of(dtype));
     const unsigned last = ((1u << axes) - 1) << (x->ndim - axes);
     wb_tensor *wide = wb__wide(x);
     wb_tensor *power = wb_add(wb__mean(wb_square(wide), last, true), wb__number_of(eps));
@@ -450,7 +441,7 @@ static wb_tensor *rms_call(wb_layer *l, int n, wb_tensor *const *inputs)
 static void rms_print(const wb_layer *l, wb__text *t)
 {
     const wb_RMSNorm_options *o = l->options;
-    print_shaped(l, o->shape, o->activation, o->no_affine, t);
+    print_shaped(l, o->shape, o->activation, o->affine, t);
 }
 
 WB__PLAIN_LAYER(rmsnorm, "RMSNorm", wb_RMSNorm_options, rms_table, wb_RMSNorm_with,
@@ -461,13 +452,12 @@ wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *given)
     WB__EDGE;
     wb_RMSNorm_options o;
     wb__given g;
-    if (!wb__read_options("RMSNorm", &o, sizeof o, given, "eps", &g)) return NULL;
-    o.eps = wb__real_option(&g, "eps", -1, o.eps);
-    if (!wb__read_shape("RMSNorm", &g, o.shape, &o.sizes_) || !valid_eps("RMSNorm", o.eps, 1e-5) ||
-        !wb__layer_dtype("RMSNorm", &o.dtype))
+    if (!wb__read_options("RMSNorm", wb_RMSNorm_options, &o, given, &g)) return NULL;
+    if (!wb__read_shape("RMSNorm", &g, o.shape, &o.sizes_) ||
+        !valid_eps("RMSNorm", wb__or(o.eps, 0)) || !wb__layer_dtype("RMSNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__rmsnorm_type, &o, 1);
-    return wb__layer_put_parameter(l, SCALE, "scale", !o.no_affine, wb_init_ones, o.dtype,
+    return wb__layer_put_parameter(l, SCALE, "scale", o.affine, wb_init_ones, o.dtype,
                                    (int)o.shape[0], o.shape + 1)
                ? l : NULL;
 }

@@ -54,7 +54,7 @@ wb_layer *wb_PixelShuffle_with(const wb_PixelShuffle_options *given)
 {
     WB__EDGE;
     wb_PixelShuffle_options o;
-    if (!wb__read_options("PixelShuffle", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__read_options("PixelShuffle", wb_PixelShuffle_options, &o, given, NULL)) return NULL;
     if (o.r < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "PixelShuffle: r is %lld; it is positive",
                              (long long)o.r);

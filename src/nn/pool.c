@@ -96,7 +96,7 @@ void wb__print_pad(const int64_t *pad, wb__text *t)
 /* ---- MaxPool, MeanPool ----------------------------------------------------------------------- */
 
 #define OPTIONS(X) \
-    X(wb_Pool_options, window, INTS, 0) \
+    X(wb_Pool_options, window, INTS, 0)                                                         \
     X(wb_Pool_options, stride, INTS, 0) X(wb_Pool_options, pad, INTS, 0)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
@@ -106,7 +106,7 @@ static wb_tensor *call_pool(wb_layer *l, int n, wb_tensor *x, pool f)
 {
     const wb_Pool_options *o = l->options;
     if (!wb__one_input(l, n) || !wb__window_fits(l->type->name, x, o->window, -1)) return NULL;
-    wb_pool_options s = {.size = sizeof s};
+    wb_pool_options s = WB__OPTIONS(wb_pool_options);
     wb_ints_set(s.window, (int)o->window[0], o->window + 1);
     wb_ints_set(s.stride, (int)o->stride[0], o->stride + 1);
     wb_ints_set(s.pad, (int)o->pad[0], o->pad + 1);
@@ -145,7 +145,7 @@ static wb_layer *pool_layer(const wb__layer_type *type, const wb_Pool_options *g
 {
     wb_Pool_options o;
     wb__given g;
-    if (!wb__read_options(type->name, &o, sizeof o, given, "", &g)) return NULL;
+    if (!wb__read_options(type->name, wb_Pool_options, &o, given, &g)) return NULL;
     wb__sizes_take(o.window, &o.sizes_);
     const int axes = wb__window_axes(type->name, &g, "window", 0, o.window, one);
     if (!axes || !wb__sliding_axes(type->name, &g, "stride", -1, o.stride, axes, INT64_MIN) ||

@@ -153,10 +153,8 @@ void *wb_object_quantise(void *model, const wb_quantise_options *given)
 {
     WB__EDGE;
     wb_quantise_options o;
-    wb__given g;
     if (!wb__is_model("quantise", model) || wb__unrecordable("quantise", WB__READS)) return NULL;
-    if (!wb__read_options("quantise", &o, sizeof o, given, "bits", &g)) return NULL;
-    o.bits = wb__int_option(&g, "bits", -1, o.bits, BITS);
+    if (!wb__read_options("quantise", wb_quantise_options, &o, given, NULL)) return NULL;
     if (o.bits != BITS)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantise: .bits is %lld; it is %d",
                              (long long)o.bits, BITS);

@@ -125,7 +125,7 @@ static wb_layer *assemble(const void *options, int n, const char *const *names,
 }
 
 const wb__layer_type wb__recurrence_type = {
-    .name = "Recurrence", WB__LAYER_OPTIONS(wb_Recurrence_options, option_table),
+    .name = "Recurrence", WB__LAYER_ROWS(wb_Recurrence_options, option_table),
     .call_many = call, .print = print, .assemble = assemble, .one_row = true};
 
 wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options *given)
@@ -133,7 +133,7 @@ wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options *given)
     WB__EDGE;
     wb_Recurrence_options o;
     if (!wb__expect("Recurrence", cell, &wb__layer_class)) return NULL;
-    if (!wb__read_options("Recurrence", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__read_options("Recurrence", wb_Recurrence_options, &o, given, NULL)) return NULL;
     cell = wb__layer_unnamed(cell, NULL);
     const wb_layer *base = cell;
     int child;

@@ -11,7 +11,7 @@
 
 #define OPTIONS(X)                                                                              \
     X(wb_Recurrent_options, in, INT, 1) X(wb_Recurrent_options, out, INT, 1)                    \
-    X(wb_Recurrent_options, activation, FUNCTION, 1) X(wb_Recurrent_options, no_bias, BOOL, 1)  \
+    X(wb_Recurrent_options, activation, FUNCTION, 1) X(wb_Recurrent_options, bias, BOOL, 1)     \
     X(wb_Recurrent_options, last, BOOL, 1) X(wb_Recurrent_options, init, INITIALISER, 1)        \
     X(wb_Recurrent_options, dtype, DTYPE, 1) X(wb_Recurrent_options, hidden_bias, BOOL, 1)      \
     X(wb_Recurrent_options, initial_state, BOOL, 1)                                             \
@@ -404,7 +404,7 @@ static void print(const wb_layer *l, wb__text *t)
         else wb__text_add(t, ", tanh");
     }
     const char *before = ";";
-    if (o->no_bias) wb__text_add(t, "%s bias=false", before), before = ",";
+    if (!o->bias) wb__text_add(t, "%s bias=false", before), before = ",";
     if (o->hidden_bias) wb__text_add(t, "%s hidden_bias=true", before), before = ",";
     if (o->initial_state) wb__text_add(t, "%s initial_state=true", before), before = ",";
     if (o->return_state) wb__text_add(t, "%s return_state=true", before), before = ",";
@@ -427,7 +427,7 @@ static bool check_options(const wb__layer_type *type, wb_Recurrent_options *o)
     if (o->activation && kind != &rnn_kind)
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: its activations are fixed; only an RNN has "
                          ".activation", name);
-    if (o->hidden_bias && (kind != &gru_kind || o->no_bias))
+    if (o->hidden_bias && (kind != &gru_kind || !o->bias))
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: only a GRU with a bias has .hidden_bias", name);
     const char *of_sequences = o->last                       ? ".last"
                                : o->return_state             ? ".return_state"
@@ -464,7 +464,7 @@ static bool put_pass(const pass *p, const char *suffix, int64_t in)
     const int64_t rows = kind->gates * o->out;
     if (!put_child(p, INPUT, "weight_input", suffix, true, 2, (int64_t[]){rows, in}) ||
         !put_child(p, HIDDEN, "weight_hidden", suffix, true, 2, (int64_t[]){rows, o->out}) ||
-        !put_child(p, BIAS, "bias", suffix, !o->no_bias, 1, &rows) ||
+        !put_child(p, BIAS, "bias", suffix, o->bias, 1, &rows) ||
         (o->hidden_bias && !put_child(p, MORE, "bias_hidden", suffix, true, 1, &rows)))
         return false;
     const int first = MORE + o->hidden_bias;
@@ -476,9 +476,7 @@ static bool put_pass(const pass *p, const char *suffix, int64_t in)
 static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_options *given)
 {
     wb_Recurrent_options o;
-    wb__given g;
-    if (!wb__read_options(type->name, &o, sizeof o, given, "layers", &g)) return NULL;
-    o.layers = wb__int_option(&g, "layers", -1, o.layers, 1);
+    if (!wb__read_options(type->name, wb_Recurrent_options, &o, given, NULL)) return NULL;
     if (!check_options(type, &o)) return NULL;
     const int directions = o.bidirectional ? 2 : 1;
     wb_layer *l = wb__layer_new(type, &o, passes(&o) * children_of_pass(type->detail, &o));

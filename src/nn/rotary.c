@@ -21,11 +21,10 @@ static wb_tensor *half_of(wb_tensor *x, int i, bool pairs)
 static wb_tensor *rotary(wb_tensor *x, wb_tensor *positions, const wb_rotary_options *options)
 {
     wb_rotary_options o;
-    wb__given g;
-    if (!wb__read_options("rotary", &o, sizeof o, options, "", &g)) return NULL;
+    if (!wb__read_options("rotary", wb_rotary_options, &o, options, NULL)) return NULL;
     if (!x && wb__null("rotary", "x")) return NULL;
     if (!wb__operand("rotary", x) || !wb__operand("rotary", positions)) return NULL;
-    const double base = wb__real(wb__real_option(&g, "base", -1, o.base), 10000);
+    const double base = o.base;
     const wb_dtype dtype = (wb_dtype)x->dtype;
     if (!wb__dtype_float(dtype))
         return wb__fail_null(WB_ERROR_DTYPE, "rotary: x is floating, got %s", wb_describe(x));

@@ -91,7 +91,7 @@ static wb_tensor *positions(wb_tensor *grid, int at, int64_t n, const wb_sample_
     wb_tensor *p = wb_squeeze(wb_slice(grid, -1, at, at + 1), -1);
     const double last = (double)(n - 1);
     p = wb_add(p, wb_scalar(1));
-    if (o->no_align_corners)
+    if (!o->align_corners)
         p = wb_sub(wb_mul(p, wb_scalar((double)n / 2)), wb_scalar(0.5));
     else p = wb_mul(p, wb_scalar(last / 2));
     return o->border ? wb_clamp(p, wb_scalar(0), wb_scalar(last)) : p;
@@ -101,12 +101,10 @@ wb_tensor *wb_grid_sample_with(wb_tensor *x, wb_tensor *grid, const wb_sample_op
 {
     static const char what[] = "grid_sample";
     wb_sample_options o;
-    wb__given g;
     if (!is_picture(what, x) || !wb__floating(what, grid) || !wb__one_device(what, x, grid) ||
-        !wb__read_options(what, &o, sizeof o, given, "row column", &g))
+        !wb__read_options(what, wb_sample_options, &o, given, NULL))
         return NULL;
-    if (wb__real_option(&g, "row", -1, o.row) != 0 ||
-        wb__real_option(&g, "column", -1, o.column) != 0)
+    if (o.row != WB_DEFAULT || o.column != WB_DEFAULT)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .row and .column are options of wb_imrotate",
                              what);
     if (grid->ndim != 4 || grid->dims[3] != 2 || grid->dims[0] != x->dims[0])
@@ -139,16 +137,15 @@ wb_tensor *wb_imrotate_with(wb_tensor *x, double angle, const wb_sample_options 
 {
     static const char what[] = "imrotate";
     wb_sample_options o;
-    wb__given g;
     double s, c;
-    if (!is_picture(what, x) || !wb__read_options(what, &o, sizeof o, given, "row column", &g))
+    if (!is_picture(what, x) || !wb__read_options(what, wb_sample_options, &o, given, NULL))
         return NULL;
-    if (o.border || o.no_align_corners)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .border and .no_align_corners are options of "
+    if (o.border || !o.align_corners)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .border and .align_corners are options of "
                              "wb_grid_sample", what);
     const double height = (double)x->dims[2], width = (double)x->dims[3];
-    const double middle = wb__real(wb__real_option(&g, "row", -1, o.row), floor(height / 2));
-    const double centre = wb__real(wb__real_option(&g, "column", -1, o.column), floor(width / 2));
+    const double middle = wb__or(o.row, floor(height / 2));
+    const double centre = wb__or(o.column, floor(width / 2));
     if (!isfinite(angle) || !isfinite(middle) || !isfinite(centre))
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: angle %g around row %g, column %g: they are "
                              "finite", what, angle, middle, centre);

@@ -6,7 +6,7 @@
 
 #define SCALE_OPTIONS(X)                                                                        \
     X(wb_Scale_options, shape, INTS, 4) X(wb_Scale_options, activation, FUNCTION, 1)            \
-    X(wb_Scale_options, no_bias, BOOL, 1) X(wb_Scale_options, init, INITIALISER, 1)             \
+    X(wb_Scale_options, bias, BOOL, 1) X(wb_Scale_options, init, INITIALISER, 1)                \
     X(wb_Scale_options, dtype, DTYPE, 1)
 static const wb__option scale_table[] = {SCALE_OPTIONS(WB__OPTION_ROW)};
 
@@ -25,7 +25,7 @@ static void scale_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, "Scale(");
     wb__print_shape(o->shape, t);
     wb__print_activation(o->activation, t);
-    wb__text_add(t, o->no_bias ? "; bias=false)" : ")");
+    wb__text_add(t, o->bias ? ")" : "; bias=false)");
 }
 
 WB__PLAIN_LAYER(scale, "Scale", wb_Scale_options, scale_table, wb_Scale_with,
@@ -36,14 +36,14 @@ wb_layer *wb_Scale_with(const wb_Scale_options *given)
     WB__EDGE;
     wb_Scale_options o;
     wb__given g;
-    if (!wb__read_options("Scale", &o, sizeof o, given, "", &g)) return NULL;
+    if (!wb__read_options("Scale", wb_Scale_options, &o, given, &g)) return NULL;
     if (!wb__read_shape("Scale", &g, o.shape, &o.sizes_) || !wb__layer_dtype("Scale", &o.dtype))
         return NULL;
     const int n = (int)o.shape[0];
     wb_initialiser init = o.init ? o.init : wb_init_ones;
     wb_layer *l = wb__layer_new(&wb__scale_type, &o, 2);
     return wb__layer_put_parameter(l, 0, "scale", true, init, o.dtype, n, o.shape + 1) &&
-                   wb__layer_put_parameter(l, 1, "bias", !o.no_bias, wb_init_zeros, o.dtype, n,
+                   wb__layer_put_parameter(l, 1, "bias", o.bias, wb_init_zeros, o.dtype, n,
                                            o.shape + 1)
                ? l : NULL;
 }
@@ -53,7 +53,7 @@ wb_layer *wb_Scale_with(const wb_Scale_options *given)
 #define BILINEAR_OPTIONS(X)                                                                     \
     X(wb_Bilinear_options, in1, INT, 1) X(wb_Bilinear_options, in2, INT, 1)                     \
     X(wb_Bilinear_options, out, INT, 1) X(wb_Bilinear_options, activation, FUNCTION, 1)         \
-    X(wb_Bilinear_options, no_bias, BOOL, 1) X(wb_Bilinear_options, init, INITIALISER, 1)       \
+    X(wb_Bilinear_options, bias, BOOL, 1) X(wb_Bilinear_options, init, INITIALISER, 1)          \
     X(wb_Bilinear_options, dtype, DTYPE, 1)
 static const wb__option bilinear_table[] = {BILINEAR_OPTIONS(WB__OPTION_ROW)};
 
@@ -100,7 +100,7 @@ static void bilinear_print(const wb_layer *l, wb__text *t)
     else wb__text_add(t, "Bilinear((%lld, %lld)", (long long)o->in1, (long long)o->in2);
     wb__text_add(t, " => %lld", (long long)o->out);
     wb__print_activation(o->activation, t);
-    wb__text_add(t, o->no_bias ? "; bias=false)" : ")");
+    wb__text_add(t, o->bias ? ")" : "; bias=false)");
 }
 
 WB__PLAIN_LAYER(bilinear, "Bilinear", wb_Bilinear_options, bilinear_table, wb_Bilinear_with,
@@ -110,7 +110,7 @@ wb_layer *wb_Bilinear_with(const wb_Bilinear_options *given)
 {
     WB__EDGE;
     wb_Bilinear_options o;
-    if (!wb__read_options("Bilinear", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__read_options("Bilinear", wb_Bilinear_options, &o, given, NULL)) return NULL;
     if (o.in1 < 1 || o.in2 < 1 || o.out < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Bilinear: sizes are positive, got (%lld, %lld) => "
                              "%lld", (long long)o.in1, (long long)o.in2, (long long)o.out);
@@ -119,7 +119,7 @@ wb_layer *wb_Bilinear_with(const wb_Bilinear_options *given)
     const int64_t dims[3] = {o.out, o.in1, o.in2};
     wb_layer *l = wb__layer_new(&wb__bilinear_type, &o, 2);
     return wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 3, dims) &&
-                   wb__layer_put_parameter(l, 1, "bias", !o.no_bias, wb_init_zeros, o.dtype, 1,
+                   wb__layer_put_parameter(l, 1, "bias", o.bias, wb_init_zeros, o.dtype, 1,
                                            &o.out)
                ? l : NULL;
 }

@@ -30,20 +30,16 @@ static wb_tensor *window_of(const char *what, int64_t n, wb_dtype dtype, bool sy
 wb_tensor *wb_hamming_window_with(int64_t n, wb_dtype dtype, const wb_window_options *given)
 {
     wb_window_options o;
-    wb__given g;
-    if (!wb__read_options("hamming_window", &o, sizeof o, given, "alpha beta", &g)) return NULL;
-    return window_of("hamming_window", n, dtype, o.symmetric,
-                     wb__real(wb__real_option(&g, "alpha", -1, o.alpha), 0.54),
-                     wb__real(wb__real_option(&g, "beta", -1, o.beta), 0.46));
+    if (!wb__read_options("hamming_window", wb_window_options, &o, given, NULL)) return NULL;
+    return window_of("hamming_window", n, dtype, o.symmetric, wb__or(o.alpha, 0.54),
+                     wb__or(o.beta, 0.46));
 }
 
 wb_tensor *wb_hann_window_with(int64_t n, wb_dtype dtype, const wb_window_options *given)
 {
     wb_window_options o;
-    wb__given g;
-    if (!wb__read_options("hann_window", &o, sizeof o, given, "alpha beta", &g)) return NULL;
-    if (wb__real_option(&g, "alpha", -1, o.alpha) != 0 ||
-        wb__real_option(&g, "beta", -1, o.beta) != 0)
+    if (!wb__read_options("hann_window", wb_window_options, &o, given, NULL)) return NULL;
+    if (o.alpha != WB_DEFAULT || o.beta != WB_DEFAULT)
         return wb__fail_null(WB_ERROR_ARGUMENT, "hann_window: .alpha and .beta are options of "
                              "wb_hamming_window");
     return window_of("hann_window", n, dtype, o.symmetric, 0.5, 0.5);
@@ -97,12 +93,11 @@ static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x
     wb__given g;
     *r = (transform){.what = what};
     if (!wb__floating(what, x) ||
-        !wb__read_options(what, &r->o, sizeof r->o, given, "power", &g) ||
+        !wb__read_options(what, wb_stft_options, &r->o, given, &g) ||
         wb__is_given_null(what, &g, "window", r->o.window))
         return false;
-    const double power = wb__real_option(&g, "power", -1, r->o.power);
     const wb_stft_options *o = &r->o;
-    r->power = wb__real(power, 2);
+    r->power = wb__or(o->power, 2);
     if (o->n_fft < 1 || o->n_fft > INT32_MAX || o->hop_length < 0 || o->hop_length > INT32_MAX ||
         o->length < 0 || o->length > UINT32_MAX || o->pad < 0 || o->pad > UINT32_MAX ||
         !(r->power >= 0) || isinf(r->power))
@@ -112,7 +107,7 @@ static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x
                          (long long)o->n_fft, (long long)o->hop_length, (long long)o->length,
                          (long long)o->pad, r->power);
     if ((o->length && kind != ISTFT) ||
-        ((o->pad || power != 0 || o->window_normalized) && kind != SPECTROGRAM))
+        ((o->pad || o->power != WB_DEFAULT || o->window_normalized) && kind != SPECTROGRAM))
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: .length is an option of wb_istft; .pad, .power "
                          "and .window_normalized are options of wb_spectrogram", what);
     r->n = o->n_fft;
@@ -271,7 +266,7 @@ static wb_tensor *in_two_steps(const transform *r, wb_tensor *x)
 /* Returns [B, L] as [B, T, F, 2], or, with `squares`, the squares of the magnitudes, [B, T, F]. */
 static wb_tensor *transformed(const transform *r, wb_tensor *x, bool squares)
 {
-    if (!r->o.no_center) x = wb_pad(x, 1, r->n / 2, r->n / 2, .mode = WB_PAD_REFLECT);
+    if (r->o.center) x = wb_pad(x, 1, r->n / 2, r->n / 2, .mode = WB_PAD_REFLECT);
     if (!x) return NULL;
     const int64_t batch = x->dims[0], frames = (x->dims[1] - r->n) / r->hop + 1;
     wb_tensor *y = (r->first ? columns_of : frames_of)(r, x, frames);
@@ -307,7 +302,7 @@ static wb_tensor *unpacked(wb_tensor *y, const wb_tensor *x, int last)
 static wb_tensor *waves(const transform *r, wb_tensor *x)
 {
     const int64_t length = x->ndim ? x->dims[x->ndim - 1] : 0;
-    const int64_t padded = length + 2 * r->o.pad, centred = r->o.no_center ? 0 : r->n / 2;
+    const int64_t padded = length + 2 * r->o.pad, centred = r->o.center ? r->n / 2 : 0;
     if (!x->ndim || padded <= centred || padded + 2 * centred < r->n)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: %s has too few elements for frames of %lld",
                              r->what, wb_describe(x), (long long)r->n);
@@ -425,7 +420,7 @@ static wb_tensor *istft(wb_tensor *y, const wb_stft_options *given)
         y->dims[y->ndim - 3] < 1)
         return wb__fail_null(WB_ERROR_SHAPE, "istft: .n_fft %lld expects [...,T,%lld,2], got %s",
                              (long long)r.n, (long long)r.frequencies, wb_describe(y));
-    const int64_t frames = y->dims[y->ndim - 3], from = r.o.no_center ? 0 : r.n / 2;
+    const int64_t frames = y->dims[y->ndim - 3], from = r.o.center ? r.n / 2 : 0;
     const int64_t all = r.n + (frames - 1) * r.hop, most = all - 2 * from;
     const int64_t to = r.o.length ? from + r.o.length : all - from;
     if (to > all || most < 0)
@@ -456,15 +451,13 @@ wb_tensor *wb_melscale_filterbanks_with(int64_t n_freqs, int64_t n_mels, int64_t
 {
     static const char what[] = "melscale_filterbanks";
     wb_mel_options o;
-    wb__given g;
     int64_t size;
     const int64_t dims[] = {n_mels, n_freqs};
-    if (!wb__read_options(what, &o, sizeof o, given, "fmax", &g) ||
+    if (!wb__read_options(what, wb_mel_options, &o, given, NULL) ||
         !wb__check_dims(what, 2, dims, &size))
         return NULL;
     const double top = (double)(sample_rate / 2);
-    const double low = wb__real(wb__real_option(&g, "fmin", -1, o.fmin), 0);
-    const double high = wb__real(wb__real_option(&g, "fmax", -1, o.fmax), top);
+    const double low = o.fmin, high = wb__or(o.fmax, top);
     if (n_freqs < 2 || n_mels < 1 || sample_rate < 2 || !(low >= 0 && low < high) || isinf(high))
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: %lld frequencies, %lld filters, sample rate "
                              "%lld, fmin %g, fmax %g: at least 2, 1 and 2, and 0 <= fmin < fmax",

@@ -179,16 +179,18 @@ static void pool_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, "TokenPool(%s%s)", pool_names[o->kind], o->normalise ? ", normalise=true" : "");
 }
 
-static wb_layer *pool_of(const pool_options *o)
+static wb_layer *pool_of(const void *options)
 {
+    const pool_options *o = options;
     if (o->kind >= 0 && o->kind < WB__TOKENS_KINDS)
         return wb__layer_new(&wb__token_pool_type, o, 0);
     return wb__fail_null(WB_ERROR_ARGUMENT, "TokenPool: no reduction has the number %lld",
                          (long long)o->kind);
 }
 
-WB__PLAIN_LAYER(token_pool, "TokenPool", pool_options, pool_table, pool_of, .call = pool_call,
-                .print = pool_print);
+const wb__layer_type wb__token_pool_type = {
+    .name = "TokenPool", WB__LAYER_OPTIONS(pool_options, pool_table), .make = pool_of,
+    .call = pool_call, .print = pool_print};
 
 wb_layer *wb__token_pool(wb__token_pool_kind kind, bool normalise)
 {

@@ -20,7 +20,7 @@ static bool read_options(const char *what, const wb_tensor *x, const wb_unfold_o
                          wb_unfold_options *o)
 {
     wb__given g;
-    if (!wb__floating(what, x) || !wb__read_options(what, o, sizeof *o, given, "", &g) ||
+    if (!wb__floating(what, x) || !wb__read_options(what, wb_unfold_options, o, given, &g) ||
         !wb__sliding_axes(what, &g, "window", -1, o->window, 2, 0) ||
         !wb__sliding_axes(what, &g, "stride", -1, o->stride, 2, 1) ||
         !wb__sliding_axes(what, &g, "dilation", -1, o->dilation, 2, 1) ||
@@ -32,7 +32,7 @@ static bool read_options(const char *what, const wb_tensor *x, const wb_unfold_o
 
 static wb_conv_options convolution(const wb_unfold_options *o, int64_t groups)
 {
-    wb_conv_options s = {.size = sizeof s, .groups = groups};
+    wb_conv_options s = WB__OPTIONS(wb_conv_options, .groups = groups);
     wb_ints_set(s.stride, 2, o->stride + 1);
     wb_ints_set(s.dilation, 2, o->dilation + 1);
     wb_ints_set(s.pad, 4, o->pad + 1);
@@ -103,7 +103,7 @@ wb_tensor *wb_lpnormpool_with(wb_tensor *x, double p, const wb_pool_options *o)
     wb_tensor *y = wb_meanpool_with(wb_pow(x, wb_scalar(p)), o);
     wb_pool_options read;
     wb__given g;
-    if (y && !wb__read_options("lpnormpool", &read, sizeof read, o, "", &g)) y = NULL;
+    if (y && !wb__read_options("lpnormpool", wb_pool_options, &read, o, &g)) y = NULL;
     if (y && !wb__sliding_axes("lpnormpool", &g, "window", -1, read.window, x->ndim - 2, 0))
         y = NULL;
     double n = 1;

@@ -70,7 +70,7 @@ static wb_tensor *upsample(wb_tensor *x, const int64_t *out, const wb_upsample_o
             continue;
         }
         const wb_dtype wide = wb__computed_in((wb_dtype)x->dtype);
-        x = wb__along_axis(x, a, interpolation(in, out[a - 2], !o->no_align_corners, wide));
+        x = wb__along_axis(x, a, interpolation(in, out[a - 2], o->align_corners, wide));
     }
     return x;
 }
@@ -109,7 +109,7 @@ static bool is_mode(const char *what, int64_t mode)
 static bool read_options(const char *what, wb_upsample_options *o, const wb_upsample_options *given)
 {
     wb__given g;
-    if (!wb__read_options(what, o, sizeof *o, given, "", &g) ||
+    if (!wb__read_options(what, wb_upsample_options, o, given, &g) ||
         !wb__ints_read(what, &g, "scale", -1, o->scale, 3) ||
         !wb__ints_read(what, &g, "sizes", -1, o->sizes, 3))
         return false;
@@ -122,8 +122,8 @@ static bool read_options(const char *what, wb_upsample_options *o, const wb_upsa
                             o->scale[0] ? "scale" : "sizes", (long long)list[1 + i]),
                    false;
     if (!is_mode(what, o->mode)) return false;
-    if (o->no_align_corners && o->mode == WB_UPSAMPLE_NEAREST)
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: .no_align_corners is an option of "
+    if (!o->align_corners && o->mode == WB_UPSAMPLE_NEAREST)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .align_corners is an option of "
                         "WB_UPSAMPLE_LINEAR", what),
                false;
     return true;
@@ -151,12 +151,12 @@ wb_tensor *wb_upsample_with(wb_tensor *x, const wb_upsample_options *given)
 
 #define OPTIONS(X)                                                                              \
     X(wb_Upsample_options, scale, INTS, 0) X(wb_Upsample_options, sizes, INTS, 0)               \
-    X(wb_Upsample_options, mode, INT, 1) X(wb_Upsample_options, no_align_corners, BOOL, 1)
+    X(wb_Upsample_options, mode, INT, 1) X(wb_Upsample_options, align_corners, BOOL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
 static wb_upsample_options functional(const wb_Upsample_options *o)
 {
-    wb_upsample_options s = {.size = sizeof s, .no_align_corners = o->no_align_corners};
+    wb_upsample_options s = WB__OPTIONS(wb_upsample_options, .align_corners = o->align_corners);
     s.mode = (wb_upsample_mode)o->mode;
     wb_ints_set(s.scale, (int)o->scale[0], o->scale + 1);
     wb_ints_set(s.sizes, (int)o->sizes[0], o->sizes + 1);
@@ -184,7 +184,7 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, "Upsample(%s, %s=", o->mode == WB_UPSAMPLE_LINEAR ? "linear" : "nearest",
                  o->scale[0] ? "scale" : "sizes");
     wb__print_sizes(o->scale[0] ? o->scale : o->sizes, t);
-    wb__text_add(t, o->no_align_corners ? ", align_corners=false)" : ")");
+    wb__text_add(t, o->align_corners ? ")" : ", align_corners=false)");
 }
 
 WB__PLAIN_LAYER(upsample, "Upsample", wb_Upsample_options, option_table, wb_Upsample_with,
@@ -195,7 +195,7 @@ wb_layer *wb_Upsample_with(const wb_Upsample_options *given)
     WB__EDGE;
     wb_Upsample_options o;
     wb__given g;
-    if (!wb__read_options("Upsample", &o, sizeof o, given, "", &g) ||
+    if (!wb__read_options("Upsample", wb_Upsample_options, &o, given, &g) ||
         !wb__ints_read("Upsample", &g, "scale", -1, o.scale, 3) ||
         !wb__ints_read("Upsample", &g, "sizes", -1, o.sizes, 3) || !is_mode("Upsample", o.mode))
         return NULL;

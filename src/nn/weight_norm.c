@@ -185,10 +185,9 @@ wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *given
 {
     WB__EDGE;
     wb_WeightNorm_options o;
-    wb__given g;
     if (!wb__expect("WeightNorm", layer, &wb__layer_class)) return NULL;
     if (wb__unrecordable("WeightNorm", WB__ACTS)) return NULL;
-    if (!wb__read_options("WeightNorm", &o, sizeof o, given, "name", &g)) return NULL;
+    if (!wb__read_options("WeightNorm", wb_WeightNorm_options, &o, given, NULL)) return NULL;
     norm_options made = {.size = sizeof made, .dim = o.dim, .whole = o.whole};
     const int length = snprintf(made.name, sizeof made.name, "%s", o.name ? o.name : "weight");
     if (length >= (int)sizeof made.name)

@@ -49,8 +49,8 @@ int wb_thaw(wb_opt_state *s, const char *path) { return set_frozen("thaw", s, pa
 static void replace(const wb__rule_part *part, const wb_Rule_options *given, wb_Rule_options *o)
 {
     for (int i = 0; i < WB__RULE_NUMBERS; i++)
-        if (*wb__rule_number(given, i) != 0 && wb__part_has(part, i))
-            *wb__rule_number(o, i) = wb__real(*wb__rule_number(given, i), 0);
+        if (wb__part_has(part, i))
+            *wb__rule_number(o, i) = wb__or(*wb__rule_number(given, i), *wb__rule_number(o, i));
 }
 
 static int has_no_number(const char *what, const wb_rule *rule, const char *option)
@@ -71,7 +71,7 @@ static int check(const char *what, const wb_opt_state *s, const wb_Rule_options 
     int n_given = 0;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         bool taken = false;
-        if (*wb__rule_number(o, i) == 0) continue;
+        if (*wb__rule_number(o, i) == WB_DEFAULT) continue;
         for (int p = 0; p < s->rule->n; p++) {
             const wb__rule_part *part = &s->rule->parts[p];
             if (!wb__part_has(part, i)) continue;
@@ -140,7 +140,7 @@ int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
         for (int i = 0; i < s->n; i++)
             if (s->slots[i].own) replace(&s->rule->parts[p], &o, &s->slots[i].own[p]);
     }
-    for (int i = 0; !status && o.eta != 0 && i < s->n; i++)
+    for (int i = 0; !status && o.eta != WB_DEFAULT && i < s->n; i++)
         wb__slot_follow(s, &s->slots[i], NULL);
     return status;
 }
@@ -160,7 +160,7 @@ int wb_adjust_at_with(wb_opt_state *s, const char *path, const wb_Rule_options *
         if (!below[i]) continue;
         for (int p = 0; p < s->rule->n; p++)
             replace(&s->rule->parts[p], &o, &s->slots[i].own[p]);
-        if (o.eta != 0) wb__slot_follow(s, &s->slots[i], NULL);
+        if (o.eta != WB_DEFAULT) wb__slot_follow(s, &s->slots[i], NULL);
     }
     s->changes++;
     wb__free(below);

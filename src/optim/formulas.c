@@ -9,7 +9,7 @@ int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, doubl
     int n = 0;
     if (kind->numbers) return kind->numbers(o, t, out);
     for (int i = 0; i < WB__RULE_NUMBERS; i++)
-        if (*wb__rule_number(&kind->defaults, i) != 0) out[n++] = *wb__rule_number(o, i);
+        if (wb__kind_has(kind, i)) out[n++] = *wb__rule_number(o, i);
     if (kind->own) out[n++] = t;
     return n;
 }

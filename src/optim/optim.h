@@ -28,7 +28,9 @@ typedef struct wb__rule_kind {
     const char *name;
     int moments;
     wb__moment_start start;
-    wb_Rule_options defaults;           /* a default of 0: the rule has no such hyperparameter */
+    /* A default of 0: the rule has no such hyperparameter, unless its bit in `zeros` is set. */
+    wb_Rule_options defaults;
+    unsigned zeros;
     /* Writes the numbers that `apply` uses in step t to `out` and returns how many, at most
      * WB__MAX_NUMBERS. The first step has t = 1. If `numbers` is NULL, the numbers are the
      * hyperparameters of the rule, in the order of wb__rule_fields. */
@@ -132,13 +134,10 @@ struct wb_opt_state {
  * option. For the two numbers of .beta, `name` is "beta[0]" or "beta[1]" and `option` is "beta". */
 typedef struct {
     const char *name, *option;
-    /* Index of the option among the positional options, such as 0 for eta in wb_Descent(0.1). -1:
-     * the option can only be given by its name. */
-    int position;
     size_t offset;
 } wb__rule_field;
 extern const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS];
-enum { WB__ETA };                       /* the index of eta */
+enum { WB__ETA, WB__LAMBDA = 5 };       /* the indices of eta and lambda */
 static inline double *wb__rule_number(const wb_Rule_options *o, int field)
 {
     return (double *)((char *)(uintptr_t)o + wb__rule_fields[field].offset);
@@ -173,9 +172,8 @@ int wb__logarithms(const wb_Rule_options *o, double t, int n, double *out);
 wb_tensor *wb__complement_of_power(wb_tensor *minus_half_log, wb_tensor *t);
 
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
-/* Reads the options of a rule into *o. A hyperparameter that is not given becomes 0. A
- * hyperparameter that is given as 0 becomes WB__ZERO. A number by place is that of the rule with
- * the name `rule` (WB_RULES_); NULL: eta. */
+/* Reads the options of a rule into *o. A number by place is that of the rule with the name `rule`
+ * (WB_RULES_); NULL: eta. */
 bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
                    const wb_Rule_options *given);
 /* Makes a rule of one part, of the kind `centred` if the option .centred is true.  NULL: failed; a
@@ -201,10 +199,14 @@ void wb__rule_print(const wb_rule *rule, wb__text *t);
 
 /* ---- numbers.c, adjust.c and schedules.c ----------------------------------------------------- */
 
-/* Whether the rule of a part has this hyperparameter. */
+/* Whether rules of a kind, or the rule of a part, have this hyperparameter. */
+static inline bool wb__kind_has(const wb__rule_kind *kind, int field)
+{
+    return *wb__rule_number(&kind->defaults, field) != 0 || kind->zeros >> field & 1;
+}
 static inline bool wb__part_has(const wb__rule_part *part, int field)
 {
-    return *wb__rule_number(&part->kind->defaults, field) != 0;
+    return wb__kind_has(part->kind, field);
 }
 /* Whether a schedule gives the eta of the part. */
 static inline bool wb__part_follows(const wb__rule_part *part)

@@ -44,7 +44,7 @@ static bool apply(wb__rule_step *s, wb_tensor *const *number)
 #define ADDRESS(field) &own.field
     wb_tensor **const to[WB__RULE_NUMBERS] = FIELDS(ADDRESS);
     for (int i = 0; i < WB__RULE_NUMBERS; i++)
-        if (*wb__rule_number(&s->kind->defaults, i) != 0) *to[i] = number[n++];
+        if (wb__kind_has(s->kind, i)) *to[i] = number[n++];
     own.t = number[n];
     for (int k = 0; k < type->states; k++) own.state[k] = s->moment[k];
     wb_clear_error();

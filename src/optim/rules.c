@@ -7,21 +7,21 @@
 #include <string.h>
 
 /* Indices into wb__rule_fields. */
-enum { ETA = WB__ETA, RHO, BETA, LAMBDA = BETA + 3, ELL = LAMBDA + 3, GAMMA = ELL + 2 };
+enum { ETA = WB__ETA, RHO, BETA, LAMBDA = WB__LAMBDA, ELL = LAMBDA + 3, GAMMA = ELL + 2 };
 
 const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
-    {"eta", "eta", 0, offsetof(wb_Rule_options, eta)},
-    {"rho", "rho", 1, offsetof(wb_Rule_options, rho)},
-    {"beta[0]", "beta", -1, offsetof(wb_Rule_options, beta)},
-    {"beta[1]", "beta", -1, offsetof(wb_Rule_options, beta) + sizeof(double)},
-    {"eps", "eps", -1, offsetof(wb_Rule_options, eps)},
-    {"lambda", "lambda", -1, offsetof(wb_Rule_options, lambda)},
-    {"delta", "delta", -1, offsetof(wb_Rule_options, delta)},
-    {"omega", "omega", -1, offsetof(wb_Rule_options, omega)},
-    {"ell[0]", "ell", -1, offsetof(wb_Rule_options, ell)},
-    {"ell[1]", "ell", -1, offsetof(wb_Rule_options, ell) + sizeof(double)},
-    {"gamma[0]", "gamma", -1, offsetof(wb_Rule_options, gamma)},
-    {"gamma[1]", "gamma", -1, offsetof(wb_Rule_options, gamma) + sizeof(double)},
+    {"eta", "eta", offsetof(wb_Rule_options, eta)},
+    {"rho", "rho", offsetof(wb_Rule_options, rho)},
+    {"beta[0]", "beta", offsetof(wb_Rule_options, beta)},
+    {"beta[1]", "beta", offsetof(wb_Rule_options, beta) + sizeof(double)},
+    {"eps", "eps", offsetof(wb_Rule_options, eps)},
+    {"lambda", "lambda", offsetof(wb_Rule_options, lambda)},
+    {"delta", "delta", offsetof(wb_Rule_options, delta)},
+    {"omega", "omega", offsetof(wb_Rule_options, omega)},
+    {"ell[0]", "ell", offsetof(wb_Rule_options, ell)},
+    {"ell[1]", "ell", offsetof(wb_Rule_options, ell) + sizeof(double)},
+    {"gamma[0]", "gamma", offsetof(wb_Rule_options, gamma)},
+    {"gamma[1]", "gamma", offsetof(wb_Rule_options, gamma) + sizeof(double)},
 };
 
 /* Whether the field is number `at` of an option with two numbers. */
@@ -43,29 +43,14 @@ static int by_place(const char *rule)
     return i;
 }
 
-/* A program gave a number by place, which was read as eta: it is another number of the rule. */
-static bool take_by_place(const char *rule, wb_Rule_options *o, const wb__given *g)
+/* Gives the number by place, if there is one, to the rule's number `i`. */
+static bool take_by_place(const char *what, wb_Rule_options *o, int i)
 {
-    const int i = by_place(rule);
-    const wb__rule_field *f = &wb__rule_fields[i];
-    if (i == ETA || !wb__by_place(g)) return true;
-    if (wb__is_given(g, "eta", -1) || wb__is_given(g, f->option, WB__MAX(f->position, 1)))
+    if (o->number == WB_DEFAULT) return true;
+    if (*wb__rule_number(o, i) != WB_DEFAULT)
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: its number by place is .%s; give that alone, once",
-                         rule, f->option);
-    *wb__rule_number(o, i) = o->eta;
-    o->eta = 0;
-    return true;
-}
-
-/* Names of other libraries (WB_FOREIGN_NUMBERS_) that got a 0, which compiles. */
-static bool names_fit(const char *what, const wb__given *g)
-{
-    static const char *const names[][2] = {{"lr", "eta"}, {"learning_rate", "eta"},
-                                           {"momentum", "rho"}, {"weight_decay", "lambda"}};
-    for (size_t i = 0; i < WB__COUNT(names); i++)
-        if (!g->all && wb__is_given(g, names[i][0], -1))
-            return !wb__fail(WB_ERROR_ARGUMENT, "%s: .%s is called .%s here", what, names[i][0],
-                             names[i][1]);
+                         what, wb__rule_fields[i].option);
+    *wb__rule_number(o, i) = o->number;
     return true;
 }
 
@@ -73,23 +58,20 @@ bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
                    const wb_Rule_options *given)
 {
     wb__given g;
-    if (!wb__read_options(what, o, sizeof *o, given,
-                          "eta rho beta eps lambda delta omega ell gamma", &g))
-        return false;
-    if (!names_fit(what, &g)) return false;
+    if (!wb__read_options(what, wb_Rule_options, o, given, &g)) return false;
+    if (g.text && (uintptr_t)o->by_place_ != WB_MARK_)      /* WB_FOREIGN_NUMBERS_: .lr = 0 */
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: here .lr and .learning_rate are called .eta, "
+                         ".momentum is .rho, and .weight_decay is .lambda", what);
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         const wb__rule_field *f = &wb__rule_fields[i];
-        if (f->offset >= g.size) continue;                  /* an older header has no such option */
-        const int numbers = wb__numbers_given(&g, f->option);
-        double *value = wb__rule_number(o, i);
-        if (of_pair(f, 0) && (numbers == 0 || numbers > 2))
+        const int numbers = of_pair(f, 0) ? wb__numbers_given(&g, f->option) : -1;
+        if (numbers == 0 || numbers > 2)
             return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has %d numbers; it has two, as in .beta = "
                             "{0.9, 0.999}", what, f->option, numbers),
                    false;
-        if (of_pair(f, 1) && numbers == 1) continue;        /* {b1}: b2 is not given */
-        *value = wb__real_option(&g, f->option, f->position, *value);
+        if (numbers == 1) *wb__rule_number(o, i + 1) = WB_DEFAULT;      /* {b1} */
     }
-    return !rule || take_by_place(rule, o, &g);
+    return take_by_place(what, o, rule ? by_place(rule) : ETA);
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */
@@ -98,13 +80,13 @@ bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o)
 {
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double value = *wb__rule_number(o, i);
-        if (i == ETA && value < 0 && value != WB__ZERO)
+        if (i == ETA && value < 0)
             return !wb__fail(WB_ERROR_ARGUMENT, "%s: the learning rate cannot be negative: %s is "
                              "%g", kind->name, wb__rule_fields[i].name, value);
         const char *must = NULL;
         if (isnan(value)) must = "be a number";
         else if (i == ETA && isinf(value)) must = "be finite";
-        else if (i != LAMBDA && value < 0 && value != WB__ZERO) must = "not be negative";
+        else if (i != LAMBDA && value < 0) must = "not be negative";
         else if ((i == BETA || i == BETA + 1) && value >= 1) must = "be below 1";
         else if ((i == RHO || i == ELL) && value > 1) must = "not exceed 1";
         else if (i == ELL + 1 && value < 1 && *wb__rule_number(&kind->defaults, i) > 0)
@@ -156,7 +138,7 @@ static wb_rule *fail_number(const wb__rule_kind *kind, int i, double value)
     const char *last = "";
     for (int k = 0; k < WB__RULE_NUMBERS && used < sizeof list; k++) {
         const char *option = wb__rule_fields[k].option;
-        if (*wb__rule_number(&kind->defaults, k) == 0 || !strcmp(option, last)) continue;
+        if (!wb__kind_has(kind, k) || !strcmp(option, last)) continue;
         used += (size_t)snprintf(list + used, sizeof list - used, "%s.%s", used ? ", " : "",
                                  option);
         last = option;
@@ -174,10 +156,9 @@ wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: it has no .centred", kind->name);
     if (o.centred) kind = centred;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
-        double by_default = *wb__rule_number(&kind->defaults, i), *value = wb__rule_number(&o, i);
-        if (by_default == 0 && *value != 0)
-            return fail_number(kind, i, wb__real(*value, 0));
-        *value = by_default == 0 ? 0 : wb__real(*value, wb__real(by_default, 0));
+        double *value = wb__rule_number(&o, i);
+        if (!wb__kind_has(kind, i) && *value != WB_DEFAULT) return fail_number(kind, i, *value);
+        *value = wb__or(*value, *wb__rule_number(&kind->defaults, i));
     }
     if (!wb__rule_check(kind, &o)) return NULL;
     wb_rule *r = wb__rule_new(1);
@@ -250,16 +231,12 @@ wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
 wb_rule *wb_DistributedOptimiser_with(wb_rule *rule, const wb_DistributedOptimiser_options *given)
 {
     wb_DistributedOptimiser_options o;
-    wb__given g;
-    if (!wb__expect("DistributedOptimiser", rule, &wb__rule_class)) return NULL;
-    if (!wb__read_options("DistributedOptimiser", &o, sizeof o, given, "bucket accumulate",
-                         &g))
+    if (!wb__expect("DistributedOptimiser", rule, &wb__rule_class) ||
+        !wb__read_options("DistributedOptimiser", wb_DistributedOptimiser_options, &o, given, NULL))
         return NULL;
-    o.bucket = wb__int_option(&g, "bucket", -1, o.bucket, 25000000);
     if (o.bucket < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: .bucket is %lld; it is a "
                              "number of bytes, at least 1", (long long)o.bucket);
-    o.accumulate = wb__int_option(&g, "accumulate", -1, o.accumulate, 1);
     if (o.accumulate < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: .accumulate is %lld; it is "
                              "a number of batches, at least 1", (long long)o.accumulate);

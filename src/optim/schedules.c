@@ -204,7 +204,7 @@ static void print(const wb_schedule *s, wb__text *t)
         if (s->kind == &Sequence) wb__text_add(t, " => %lld", (long long)s->steps[i]);
     }
     for (int i = 0; i < s->kind->n; i++, comma = ", ") wb__text_add(t, "%s%g", comma, s->number[i]);
-    if (s->kind == &CosOnce) wb__text_add(t, ", no_restart");
+    if (s->kind == &CosOnce) wb__text_add(t, ", restart=false");
     for (int i = 0; i < s->n_steps && s->kind == &Step; i++)
         wb__text_add(t, ", %lld", (long long)s->steps[i]);
     wb__text_add(t, ")");
@@ -291,20 +291,16 @@ wb_schedule *wb_Warmup(double a, double b, double c) { return MAKE(Warmup, a, b,
 wb_schedule *wb_CosAnneal_with(double a, double b, double period, const wb_CosAnneal_options *given)
 {
     wb_CosAnneal_options o;
-    if (!wb__read_options("CosAnneal", &o, sizeof o, given, "", NULL)) return NULL;
-    return o.no_restart ? MAKE(CosOnce, a, b, period) : MAKE(CosAnneal, a, b, period);
+    if (!wb__read_options("CosAnneal", wb_CosAnneal_options, &o, given, NULL)) return NULL;
+    return o.restart ? MAKE(CosAnneal, a, b, period) : MAKE(CosOnce, a, b, period);
 }
 
 wb_schedule *wb_OneCycle_with(int64_t nsteps, double most, const wb_OneCycle_options *given)
 {
     wb_OneCycle_options o;
-    wb__given g;
-    if (!wb__read_options("OneCycle", &o, sizeof o, given, "startval endval percent_start", &g))
-        return NULL;
-    const double n = (double)nsteps;
-    const double start = wb__real(wb__real_option(&g, "startval", -1, o.startval), most / 25);
-    const double end = wb__real(wb__real_option(&g, "endval", -1, o.endval), most / 1e5);
-    const double up = wb__real(wb__real_option(&g, "percent_start", -1, o.percent_start), 0.25);
+    if (!wb__read_options("OneCycle", wb_OneCycle_options, &o, given, NULL)) return NULL;
+    const double n = (double)nsteps, up = o.percent_start;
+    const double start = wb__or(o.startval, most / 25), end = wb__or(o.endval, most / 1e5);
     if (nsteps > 0 && !(up > 0 && ceil(up * n) < n))
         return wb__fail_null(WB_ERROR_ARGUMENT, "OneCycle: .percent_start is %g, and %lld steps: "
                              "it must be above 0 and leave a step", up, (long long)nsteps);

@@ -1,6 +1,6 @@
 /* Copies and averages of parameters, and watched numbers. */
 #include "base/options.h"
-#include "base/system.h"
+#include "base/os.h"
 #include "engine/request.h"
 #include "engine/tensor.h"
 #include "tree/tree.h"
@@ -231,19 +231,17 @@ int wb_average_with(void *average, void *model, const wb_average_options *given)
 {
     WB__EDGE;
     wb_average_options o;
-    wb__given g;
     if (!wb__is_model("average", average) || !wb__is_model("average", model))
         return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__read_options("average", &o, sizeof o, given, "decay", &g)) return wb_error_code();
-    const double decay = wb__is_given(&g, "decay", 0) ? o.decay : 0.999;
+    if (!wb__read_options("average", wb_average_options, &o, given, NULL)) return wb_error_code();
+    const double decay = wb__or(o.decay, 0.999);
     averaging a = {.decay = o.count > 0 ? (double)o.count / ((double)o.count + 1) : decay};
     if (o.count < 0)
         return wb__fail(WB_ERROR_ARGUMENT, "average: .count is %lld; it is a number of models",
                         (long long)o.count);
     if (!(a.decay >= 0 && a.decay <= 1))
         return wb__fail(WB_ERROR_ARGUMENT, "average: .decay is %g; it is from 0 to 1", a.decay);
-    const bool by_default = g.all ? o.decay == 0.999 : !wb__is_given(&g, "decay", 0);
-    if (o.count || !by_default) note_target(average);
+    if (o.count || o.decay != WB_DEFAULT) note_target(average);
     else if (warn_no_copy(average, model)) return wb_error_code();
     const int pending = wb__pending_count();
     const int status = wb__walk("average", average, model, WB__DISTINCT, average_leaf, &a);

@@ -195,10 +195,8 @@ int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
     WB__EDGE;
     keeping k;
     wb_checkpoint_keep_options o;
-    wb__given g;
-    if (!wb__read_options("checkpoint_keep", &o, sizeof o, given, "last", &g))
+    if (!wb__read_options("checkpoint_keep", wb_checkpoint_keep_options, &o, given, NULL))
         return wb_error_code();
-    o.last = (int)wb__int_option(&g, "last", 0, o.last, 3);
     if (!o.last)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "checkpoint_keep: .last is 0; it is at least 1, or negative for all");

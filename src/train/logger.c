@@ -17,13 +17,10 @@
 #include "engine/object.h"
 #include "io/protobuf.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { TAG_MOST = 1023 };
 static const double flush_after = 5;    /* seconds */
@@ -35,7 +32,7 @@ struct wb_logger {
     FILE *events, *csv;                 /* NULL: closed */
     char *events_path, *csv_path;
     double flushed;                     /* when, in seconds of wb__now */
-    int error;                          /* errno of the first failure, and the path, or 0 */
+    int error;                          /* number of the first failure, and the path, or 0 */
     const char *failed;
 };
 
@@ -154,22 +151,20 @@ static void put_line(FILE *f, double wall_time, int64_t step, const char *tag, d
 
 static double wall_time(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return 1e-9 * (double)wb__os_clock(WB__OS_WALL);
 }
 
 static void note_failure(wb_logger *l, const char *path)
 {
     if (l->error) return;
-    l->error = errno ? errno : EIO;
+    l->error = wb__os_error() ? wb__os_error() : WB__OS_BROKEN;
     l->failed = path;
 }
 
 static int report(const wb_logger *l)
 {
     return l->error ? wb__fail(WB_ERROR_FILE, "%s: cannot be written: %s", l->failed,
-                               strerror(l->error))
+                               wb__os_text(l->error))
                     : 0;
 }
 
@@ -229,7 +224,7 @@ static void destroy(void *object)
     const bool open = l->events && l->csv;
     close_files(l);
     if (open && l->error)
-        wb__log(WB_LOG_WARN, "logger: %s: cannot be written: %s", l->failed, strerror(l->error));
+        wb__log(WB_LOG_WARN, "logger: %s: cannot be written: %s", l->failed, wb__os_text(l->error));
     wb__mutex_destroy(&l->mutex);
     wb__free(l->events_path);
     wb__free(l->csv_path);
@@ -288,10 +283,10 @@ static int open_csv(wb_logger *l)
 static int open_files(wb_logger *l, const char *folder)
 {
     static _Atomic int logs;
-    char host[256] = "";
-    if (gethostname(host, sizeof host - 1) || !*host) snprintf(host, sizeof host, "localhost");
+    char host[256];
+    wb__os_host(host, sizeof host);
     l->events_path = wb__printf("%s/events.out.tfevents.%lld.%s.%ld.%d", folder,
-                                (long long)time(NULL), host, (long)getpid(), logs++);
+                                (long long)wall_time(), host, wb__os_process(), logs++);
     l->csv_path = wb__printf("%s/scalars.csv", folder);
     if (!l->events_path || !l->csv_path) return wb_error_code();
     int status = make_folders(folder);

@@ -7,16 +7,15 @@
  *
  *   epoch 3  ━━━━━━━━━━━━━━╸            61%  572/938  1204/s  0:00 left  loss 0.0421 */
 #include "base/environment.h"
+#include "base/os.h"
 #include "engine/tensor.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
-enum { METRICS = 4, BAR = 24, WIDTH = 512 };
+enum { METRICS = 4, BAR = 24, WIDTH = 512, STDERR = 2 };
 static const double redraw_after = 0.1, line_after = 10;        /* seconds */
 
 typedef struct {
@@ -53,9 +52,8 @@ static bool terminal_speaks_utf8(void)
 
 static int terminal_columns(void)
 {
-    struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-    return 80;
+    const int columns = wb__os_columns(STDERR);
+    return columns > 0 ? columns : 80;
 }
 
 static wb_progress *begin(int64_t total, const char *format, va_list arguments)
@@ -67,7 +65,7 @@ static wb_progress *begin(int64_t total, const char *format, va_list arguments)
     p->total = total;
     p->begun = wb__now();
     p->shown = p->begun;
-    p->terminal = isatty(STDERR_FILENO) && !(kind && strcmp(kind, "dumb") == 0);
+    p->terminal = wb__os_is_terminal(STDERR) && !(kind && strcmp(kind, "dumb") == 0);
     p->utf8 = terminal_speaks_utf8();
     return p;
 }

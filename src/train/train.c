@@ -2,6 +2,7 @@
 
 #include "backend/collective.h"
 #include "base/options.h"
+#include "base/os.h"
 #include "dist/dist.h"
 #include "engine/tensor.h"
 #include "optim/optim.h"
@@ -10,10 +11,8 @@
 #include "train/checkpoint.h"
 #include "train/train.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
 /* ---- training -------------------------------------------------------------------------------- */
 
@@ -125,7 +124,7 @@ static int finish_update(training *t, wb_tensor **loss, int64_t n, bool *before)
 /* Records the assignments of .average, after an update. */
 static int take_average(const training *t)
 {
-    const wb_average_options o = {.size = sizeof o, .given = ".decay", .decay = t->o.decay};
+    const wb_average_options o = WB__OPTIONS(wb_average_options, .decay = t->o.decay);
     return t->o.average ? wb_average_with(t->o.average, t->model, &o) : 0;
 }
 
@@ -274,11 +273,9 @@ static bool objects_fit(const wb_train_options *o)
 }
 
 /* Reads the options of averages, schedules and watched numbers. */
-static int check_watching(training *t, const wb__given *g)
+static int check_watching(training *t)
 {
     wb_train_options *o = &t->o;
-    if (!wb__is_given(g, "decay", -1)) o->decay = 0.999;
-    if (!wb__is_given(g, "factor", -1)) o->factor = 0.1;
     if (!(o->factor >= 0 && o->factor <= 1))
         return wb__fail(WB_ERROR_ARGUMENT, "train: .factor is %g; it is from 0 to 1", o->factor);
     for (int i = 0; i < 2; i++) {
@@ -348,9 +345,8 @@ static int save(const training *t, double metric)
     c.has_metric = true;
     if (!is_first(t) && !wb__is_divided(t->state)) return 0;
     if (t->o.checkpoint) return wb_checkpoint_save(t->o.checkpoint, &c);
-    const wb_checkpoint_keep_options o = {.size = sizeof o, .last = t->o.keep_last,
-                                          .best = t->o.keep_best, .higher = t->o.higher};
-    return wb_checkpoint_keep_with(t->o.folder, &c, &o);
+    return wb_checkpoint_keep(t->o.folder, &c, t->o.keep_last, .best = t->o.keep_best,
+                              .higher = t->o.higher);
 }
 
 /* Multiplies all learning rates by .factor. */
@@ -396,7 +392,7 @@ static int report_earlier(const training *t)
 {
     const wb_checkpoint c = here(t);
     int64_t epoch = -1;
-    if (!t->o.folder || t->o.resume || c.epoch || !is_first(t) || access(t->o.folder, F_OK))
+    if (!t->o.folder || t->o.resume || c.epoch || !is_first(t) || !wb__os_is_there(t->o.folder))
         return 0;
     const int status = wb__checkpoint_newest(t->o.folder, &c, &epoch);
     if (epoch >= 0)
@@ -416,7 +412,7 @@ static int load(const training *t, int64_t *done)
     const char *folder = t->o.folder;
     bool found = true;
     int status = 0;
-    if (access(folder ? folder : t->o.checkpoint, F_OK) == 0 || errno != ENOENT)
+    if (wb__os_is_there(folder ? folder : t->o.checkpoint) || wb__os_error() != WB__OS_ABSENT)
         status = folder ? wb__checkpoint_resume(folder, &c, &found)
                         : wb_checkpoint_load(t->o.checkpoint, &c);
     *done = WB__MIN(WB__MAX(c.epoch - begun, 0), INT32_MAX);
@@ -540,11 +536,8 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
     if (wb__unrecordable("train", WB__READS)) return wb_error_code();
     training t = {.loss = loss, .model = model, .data = data, .state = state};
-    wb__given g;
-    if (!wb__read_options("train", &t.o, sizeof t.o, given, "epochs keep_last decay factor", &g))
+    if (!wb__read_options("train", wb_train_options, &t.o, given, NULL))
         return wb_error_code();
-    t.o.epochs = (int)wb__int_option(&g, "epochs", 0, t.o.epochs, 1);
-    t.o.keep_last = (int)wb__int_option(&g, "keep_last", -1, t.o.keep_last, 3);
     if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);
     if (!wb_loader_length(data))
         return wb__fail(WB_ERROR_ARGUMENT,
@@ -558,7 +551,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     wb__claimed claimed = {0};
     int status = objects_fit(&t.o) ? wb__check_saving(&t.o) : (int)wb_error_code();
     if (!status) status = wb__claim_model(model, &claimed);
-    if (!status) status = check_watching(&t, &g);
+    if (!status) status = check_watching(&t);
     if (!status) status = wb__guard_confirm();       /* of a step before the training */
     state->keeps_loss = distributed(&t) || state->loss_sum;
     if (!status) status = wb__end_pending_exchange();

@@ -100,7 +100,7 @@ static void *move(const char *what, void *x, const wb_device *d, const wb_to_opt
         if (wb_error_code()) return NULL;
         return wb__fail_null(WB_ERROR_ARGUMENT, "to: no device");
     }
-    if (!wb__read_options("to", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__read_options("to", wb_to_options, &o, given, NULL)) return NULL;
     if (!wb__alive(what, x) || !wb__is_device(what, d)) return NULL;
     const wb__class *class = ((const wb__object *)x)->class;
     if (!class->to)

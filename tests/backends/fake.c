@@ -174,7 +174,7 @@ static bool prefers_channels_last(const wb_device *d, const wb__step *conv)
 }
 
 #define TABLE(row, name_) \
-    {.name = name_, .tag = "fake", .is_gpu = true, .start = start_##row, .stop = stop, \
+    {.name = name_, .tag = "fake", WB__GPU_TRAITS, .start = start_##row, .stop = stop, \
      .count = count_##row, .device = device_##row, .part = part, .has_dtype = has_dtype, \
      .memory = memory, .allocate = allocate, .release = release, .trim = trim, .upload = upload, \
      .download = download, .copy = copy, .prepare = prepare, .destroy = destroy, \

@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "base/environment.h"
 #include "base/sha256.h"
-#include "base/system.h"
+#include "base/os.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -407,7 +407,7 @@ enum { SEES_NOTHING, SEES_THE_FILE, HAS_NO_MORE_RIGHTS };
 /* What this program sees of the variables when the test below has started it. */
 static int read_variables(void)
 {
-    if (!wb__system_has_more_rights()) return HAS_NO_MORE_RIGHTS;
+    if (!wb__os_has_more_rights()) return HAS_NO_MORE_RIGHTS;
     wb_set_log(catch_log, NULL);
     const bool sees = wb__environment_path("WEBER_PNG_LIBRARY") || wb__environment_path("HOME");
     const bool reported = strstr(logged, "WEBER_PNG_LIBRARY has no effect") != NULL;

@@ -91,9 +91,9 @@ TEST_IN_SCOPE(lists_are_what_is_written)
     assert_null(wb_Conv(1, 2, {3}, .groups = 0));
     assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
     wb_clear_error();
-    const wb_conv_options o = {.size = sizeof o, .pad = WB_INTS(1, 0), .stride = WB_INTS(1)};
+    const wb_conv_options o = WB_OPTIONS_OF(wb_conv_options, .pad = WB_INTS(1, 0));
     assert_string_equal(wb_describe(wb_conv_with(x, w, WB_NONE, &o)), "[1,1,4,4] f32");
-    wb_conv_options bare = {.size = sizeof bare};
+    wb_conv_options bare = WB_OPTIONS_OF(wb_conv_options);
     bare.pad[0] = 1;
     assert_null(wb_conv_with(x, w, WB_NONE, &bare));
     FAILED(WB_ERROR_ARGUMENT, ".pad", "WB_INTS");
@@ -155,9 +155,10 @@ TEST_IN_SCOPE(values_are_left_alone)
 
 TEST_IN_SCOPE(options_by_position_come_first)
 {
-    wb_dataset *d = wb_dataset_of(wb_ones(8, 2), wb_ones(8, 1));
-    REFUSED(wb_dataloader(d, .drop_last = true, 4), WB_ERROR_ARGUMENT, "dataloader", "4", "name");
-    REFUSED(wb_AdamW(.eps = 1e-7, 0.1), WB_ERROR_ARGUMENT, "AdamW", "0.1", "name");
+#ifndef __clang__                       /* which refuses it, as it and gcc refuse other numbers */
+    REFUSED(wb_Embedding(3, .dtype = WB_F32, 0), WB_ERROR_ARGUMENT, "Embedding", ".dtype", "name");
+    REFUSED(wb_AdamW(.eps = 1e-7, .centred = false, NULL), WB_ERROR_ARGUMENT, "AdamW", ".centred");
+#endif
     REFUSED(wb_sum(wb_ones(2, 2), 0, .axes = {1}), WB_ERROR_ARGUMENT, "sum", ".axes");
     REFUSED(wb_Adam(.beta[0] = 0.5), WB_ERROR_ARGUMENT, "Adam", ".beta[0]");
 }
@@ -179,15 +180,12 @@ TEST_IN_SCOPE(lists_in_text)
 /* Of an option that is given twice, the last counts, as in C; wrappers with defaults rely on it. */
 TEST_IN_SCOPE(the_last_of_two_options_counts)
 {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverride-init"
 #define SAME(x, w, ...) wb_conv(x, w, WB_NONE, .pad = {1}, __VA_ARGS__)
     wb_tensor *x = wb_ones(1, 1, 4, 4), *w = wb_ones(1, 1, 3, 3);
     assert_string_equal(wb_describe(SAME(x, w, .pad = {1, 0})), "[1,1,4,2] f32");
     assert_string_equal(wb_describe(SAME(x, w, .stride = {1})), "[1,1,4,4] f32");
     assert_string_equal(wb_describe(wb_conv(x, w, WB_NONE, .pad = {1, 0}, .pad = {1})),
                         "[1,1,4,4] f32");
-#pragma GCC diagnostic pop
 }
 
 static void prints(wb_rule *rule, const char *expected)
@@ -202,23 +200,19 @@ TEST_IN_SCOPE(texts_of_options)
     prints(wb_Momentum(. eta = 0.0, ./* a comment */rho = 0), "Momentum(eta=0, rho=0)");
     prints(wb_Momentum(.5, .0), "Momentum(eta=0.5, rho=0)");
     /* Texts that a C11 compiler does not accept, or not without a warning. */
-    wb_Rule_options o = {.size = sizeof o, .given = "=1'0.0, 0", .eta = 10};
-    prints(wb_Momentum_with(&o), "Momentum(eta=10, rho=0)");
-    o.given = "=x ? 10, 10 : 0";
-    prints(wb_Momentum_with(&o), "Momentum(eta=10, rho=0.9)");
-    o.given = "=x ? y ? 10, 10 : 0 : 3, u8'\\'', .rho = L','";
-    prints(wb_Momentum_with(&o), "Momentum(eta=10, rho=0)");
-    static const char *const bad[] = {
-        "=rho: 0", "=\"open", "='", "=(1", "=}", "=.beta = {)", "=.beta [1] = 0.5",
-        "=.beta = {[1] = 0.5}", "=.beta = {}", "=.beta = {1, 2, 3}", "=.eta = 0, 0",
-        "eta", ".epz", ".eta = 0", ".eta; .rho"};
+    wb_Rule_options o = WB_OPTIONS_OF(wb_Rule_options, .beta = {0.5, 0.25});
+    static const char *const one[] = {
+        WB_MADE_ ".beta = {x ? 10, 10 : 0}", WB_MADE_ "1'0, '}', .beta = {u8'\\''}",
+        WB_MADE_ "x ? y ? 1, 1 : 0 : 3, L',', .beta = {(1, 2), }"};
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+        o.given = one[i];
+        prints(wb_Adam_with(&o), "Adam(eta=0.001, beta=(0.5, 0.999), eps=1e-08)");
+    }
+    static const char *const bad[] = {WB_MADE_ ".beta [1] = 0.5", WB_MADE_ ".beta = {1, 2, 3}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         o.given = bad[i];
-        REFUSED(wb_Momentum_with(&o), WB_ERROR_ARGUMENT, "Momentum");
+        REFUSED(wb_Adam_with(&o), WB_ERROR_ARGUMENT, "Adam", "beta");
     }
-    wb_conv_options c = {.size = sizeof c, .given = ".groups, .stride"};
-    REFUSED(wb_conv_with(wb_ones(1, 1, 3, 3), wb_ones(1, 1, 3, 3), WB_NONE, &c), WB_ERROR_ARGUMENT,
-            ".given", ".stride", "groups");
 }
 
 TEST_IN_SCOPE(integers_are_exact)
@@ -269,17 +263,18 @@ TEST_IN_SCOPE(seeds_may_be_zero)
 TEST_IN_SCOPE(own_structs)
 {
     wb_tensor *x = wb_ones(2, 3);
-    wb_Rule_options o = {.size = sizeof o, .given = ".eta, .rho"};
-    char *text = wb_object_format(wb_Momentum_with(&o));
-    assert_string_equal(text, "Momentum(eta=0, rho=0)");
-    wb_free_text(text);
+    wb_Rule_options o = WB_OPTIONS_OF(wb_Rule_options);
+    prints(wb_Momentum_with(&o), "Momentum(eta=0.01, rho=0.9)");
+    o.eta = o.rho = 0;
+    prints(wb_Momentum_with(&o), "Momentum(eta=0, rho=0)");
     o.given = NULL;
-    text = wb_object_format(wb_Momentum_with(&o));
-    assert_string_equal(text, "Momentum(eta=0.01, rho=0.9)");
-    wb_free_text(text);
+    REFUSED(wb_Momentum_with(&o), WB_ERROR_ARGUMENT, "Momentum", "WB_OPTIONS_OF");
     REFUSED(wb_sum_with(x, &(wb_reduce_options){.keep = true}), WB_ERROR_ARGUMENT, "sum", ".size");
     /* The struct of a later header, with one field more. */
-    int64_t newer[sizeof(wb_reduce_options) / sizeof(int64_t) + 1] = {sizeof newer};
+    const wb_reduce_options all = WB_OPTIONS_OF(wb_reduce_options);
+    int64_t newer[sizeof all / sizeof(int64_t) + 1] = {0};
+    memcpy(newer, &all, sizeof all);
+    newer[0] = sizeof newer;
     assert_string_equal(wb_describe(wb_sum_with(x, (void *)newer)), "[] f32");
     newer[sizeof newer / sizeof *newer - 1] = 1;
     REFUSED(wb_sum_with(x, (void *)newer), WB_ERROR_ARGUMENT, "sum", "does not know", wb_version());

@@ -25,8 +25,7 @@ static const row1 tests1[] = {
 #include "ops/ops.def"
 };
 static const row2 binaries[] = {
-#define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) \
-    {#name, WB__OP_##name, wb_##name},
+#define WB_BINARY(name, accepts, expression, dx, dy) {#name, WB__OP_##name, wb_##name},
 #include "ops/ops.def"
 };
 static const row2 compares[] = {
@@ -350,10 +349,11 @@ static array ref_running(array x, int axis, const wb_cumsum_options *o)
 /* how: bit 0 exclusive, bit 1 reverse, bit 2 the axis counted from the end. */
 static void check_running(array x, wb_dtype t, int axis, int view, int how)
 {
-    const wb_cumsum_options o = {.size = sizeof o, .exclusive = how & 1, .reverse = how & 2};
+    const wb_cumsum_options o = {.exclusive = how & 1, .reverse = how & 2};
     const double n = (double)WB__MAX(x.dims[axis], 1), e = tolerance(t == WB_F64 ? t : WB_F32);
     const double absolute = wb__dtype_float(t) ? 4 * (t == WB_F64 ? n * n : 8 + n / 8) * e : 0;
-    wb_tensor *y = wb_cumsum_with(tensor_of(x, t, view), axis - (how & 4 ? x.ndim : 0), &o);
+    wb_tensor *y = wb_cumsum(tensor_of(x, t, view), axis - (how & 4 ? x.ndim : 0),
+                             .exclusive = how & 1, .reverse = how & 2);
     if (!y) fail_msg("%s", wb_error());
     assert_int_equal(wb_dtype_of(y), t);
     check(y, as_result(ref_running(x, axis, &o), t), 2 * tolerance(t), absolute,

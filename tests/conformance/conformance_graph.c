@@ -272,7 +272,7 @@ static wb_tensor *binary(const char *name, wb_tensor *x, wb_tensor *y)
 static wb_tensor *call(const instruction *i, wb_tensor *const *value)
 {
     wb_tensor *x = value[i->a], *part[4];
-    wb_reduce_options o = {.size = sizeof o, .keep = i->keep};
+    wb_reduce_options o = WB_OPTIONS_OF(wb_reduce_options, .keep = i->keep);
     int64_t axes[WB_MAX_DIMS];
     int n_axes = 0;
     switch (i->kind) {

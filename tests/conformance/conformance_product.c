@@ -153,7 +153,7 @@ typedef struct { int64_t window[2], stride[2], pad[4], dilation[2], outpad[2], g
 
 static wb_conv_options conv_options(const windows *s)
 {
-    wb_conv_options o = {.size = sizeof o, .groups = s->groups};
+    wb_conv_options o = WB_OPTIONS_OF(wb_conv_options, .groups = s->groups);
     wb_ints_set(o.stride, 2, s->stride);
     wb_ints_set(o.pad, 4, s->pad);
     wb_ints_set(o.dilation, 2, s->dilation);
@@ -163,7 +163,7 @@ static wb_conv_options conv_options(const windows *s)
 
 static wb_pool_options pool_options(const windows *s)
 {
-    wb_pool_options o = {.size = sizeof o};
+    wb_pool_options o = WB_OPTIONS_OF(wb_pool_options);
     wb_ints_set(o.window, 2, s->window);
     wb_ints_set(o.stride, 2, s->stride);
     wb_ints_set(o.pad, 4, s->pad);

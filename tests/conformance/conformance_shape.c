@@ -43,7 +43,7 @@ TEST(reduces)
                 unsigned mask = (unsigned)draw_int(1, (1 << ndim) - (ndim > 0));
                 bool all = !draw_int(0, 3) || !ndim, keep = draw_int(0, 1);
                 if (all) mask = (1u << ndim) - 1;
-                wb_reduce_options o = {.size = sizeof o, .keep = keep};
+                wb_reduce_options o = WB_OPTIONS_OF(wb_reduce_options, .keep = keep);
                 int64_t axes[WB_MAX_DIMS];
                 int n_axes = 0;
                 for (int d = 0; d < ndim && !all; d++)
@@ -83,7 +83,7 @@ TEST(special_reductions)
             x.at[16] = -INFINITY;
             for (int i = 28; i < 35; i++) x.at[i] = -INFINITY;
             wb_tensor *p = tensor_of(x, t, 2);
-            wb_reduce_options o = {.size = sizeof o, .axes = WB_INTS(axis)};
+            wb_reduce_options o = WB_OPTIONS_OF(wb_reduce_options, .axes = WB_INTS(axis));
             for (int r = 0; r < REDUCTIONS; r++)
                 if (strcmp(reductions[r].name, "variance") && strcmp(reductions[r].name, "mean"))
                     check(reductions[r].f(p, &o), reductions[r].reference(x, 1u << axis, false),

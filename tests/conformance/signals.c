@@ -32,12 +32,12 @@ static wb_tensor *made(wb_tensor *like, const double *v, int ndim, const int64_t
 CASE(bilinear, wb_grid_sample(x, GRID))
 CASE(nearest, wb_grid_sample(x, GRID, .nearest = true))
 CASE(border, wb_grid_sample(x, GRID, .border = true))
-CASE(edges, wb_grid_sample(x, GRID, .no_align_corners = true))
-CASE(edges_nearest, wb_grid_sample(x, GRID, .no_align_corners = true, .nearest = true))
-CASE(edges_border, wb_grid_sample(x, GRID, .no_align_corners = true, .border = true))
-CASE(edges_both, wb_grid_sample(x, GRID, .no_align_corners = true, .border = true, .nearest = true))
+CASE(edges, wb_grid_sample(x, GRID, .align_corners = false))
+CASE(edges_nearest, wb_grid_sample(x, GRID, .align_corners = false, .nearest = true))
+CASE(edges_border, wb_grid_sample(x, GRID, .align_corners = false, .border = true))
+CASE(edges_both, wb_grid_sample(x, GRID, .align_corners = false, .border = true, .nearest = true))
 CASE(positions, wb_grid_sample(PICTURES, x))
-CASE(positions_edges, wb_grid_sample(PICTURES, wb_mul(x, 0.5), .no_align_corners = true))
+CASE(positions_edges, wb_grid_sample(PICTURES, wb_mul(x, 0.5), .align_corners = false))
 CASE(beyond, wb_grid_sample(PICTURES, x))
 CASE(beyond_border, wb_grid_sample(PICTURES, x, .border = true))
 CASE(rotated, wb_imrotate(x, 0.4))
@@ -48,13 +48,13 @@ CASE(half_turn, wb_imrotate(x, (float)3.14159265358979, .row = 1, .column = 1.5)
 CASE(manual, wb_imrotate(x, 0.78539816339744831))
 CASE(manual_nearest, wb_imrotate(x, 0.78539816339744831, .nearest = true))
 CASE(transform, wb_stft(x, .n_fft = 5, .hop_length = 2, .window = HANN, .normalized = true))
-CASE(plain, wb_stft(x, .n_fft = 4, .hop_length = 2, .window = HANN, .no_center = true))
+CASE(plain, wb_stft(x, .n_fft = 4, .hop_length = 2, .window = HANN, .center = false))
 CASE(power, wb_spectrogram(x, .n_fft = 5, .hop_length = 2, .window = HANN))
 CASE(magnitude, wb_spectrogram(x, .n_fft = 5, .hop_length = 2, .window = HANN, .power = 1))
 CASE(scaled, wb_spectrogram(x, .n_fft = 5, .hop_length = 2, .window = HANN, .power = 1.5,
                             .window_normalized = true))
 CASE(padded, wb_spectrogram(x, .n_fft = 5, .hop_length = 2, .window = HANN, .pad = 2))
-CASE(complex, wb_spectrogram(x, .n_fft = 4, .hop_length = 2, .window = HANN, .no_center = true,
+CASE(complex, wb_spectrogram(x, .n_fft = 4, .hop_length = 2, .window = HANN, .center = false,
                              .power = 0))
 CASE(inverse, wb_istft(x, .n_fft = 4, .hop_length = 1, .window = wb_add(HANN, 0.5)))
 CASE(inverse_length, wb_istft(x, .n_fft = 5, .hop_length = 2, .normalized = true, .length = 5,
@@ -189,7 +189,7 @@ TEST_IN_SCOPE(there_and_back)
     assert_true(wb_item(wb_max(wb_abs(wb_sub(y, x)))) < 1e-5);
     /* a tone has all its power at its frequency: 16² */
     wb_tensor *tone = wb_cos(wb_mul(wb_arange(256, WB_F32), 2 * 3.14159265358979 * 4 / 32));
-    MADE(y = wb_spectrogram(tone, .n_fft = 32, .no_center = true));
+    MADE(y = wb_spectrogram(tone, .n_fft = 32, .center = false));
     assert_true(fabs(wb_at(y, 7, 4) - 256) < 1e-2 && wb_at(y, 7, 5) < 1e-2);
     /* a turn of a whole picture is none */
     wb_tensor *p = wb_rand(1, 2, 5, 6);
@@ -282,14 +282,14 @@ TEST_IN_SCOPE(two_steps)
         for (int64_t b = 0; b < 2; b++)
             plain_stft(n, hop, frames, at + b * (all + hop - 1), of_w,
                        normalized ? 1 / sqrt((double)n) : 1, want + b * size);
-        wb_tensor *y = wb_stft(x, .n_fft = n, .hop_length = hop, .window = w, .no_center = true,
+        wb_tensor *y = wb_stft(x, .n_fft = n, .hop_length = hop, .window = w, .center = false,
                                .normalized = normalized);
         near(y, want, 2 * size, 2e-5 * sqrt((double)n));
         assert_int_equal(wb_dim(y, 1), frames);
         for (int64_t k = 0; k < size; k++)
             want[k] = want[2 * k] * want[2 * k] + want[2 * k + 1] * want[2 * k + 1];
         wb_tensor *p = wb_spectrogram(x, .n_fft = n, .hop_length = hop, .window = w,
-                                      .no_center = true, .normalized = normalized);
+                                      .center = false, .normalized = normalized);
         near(p, want, size, 2e-5 * (double)n);
         has_gradient(y, x);
         has_gradient(y, w);
@@ -299,7 +299,7 @@ TEST_IN_SCOPE(two_steps)
         for (int64_t b = 0; b < 2; b++)
             plain_istft(n, hop, frames, at + b * size, of_w,
                         normalized ? 1 / sqrt((double)n) : 1 / (double)n, want + b * all);
-        y = wb_istft(z, .n_fft = n, .hop_length = hop, .window = w, .no_center = true,
+        y = wb_istft(z, .n_fft = n, .hop_length = hop, .window = w, .center = false,
                      .normalized = normalized);
         near(y, want, 2 * all, 1e-4);
         has_gradient(y, z);

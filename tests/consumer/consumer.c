@@ -12,7 +12,7 @@ int main(void)
 {
     wb_seed(1);
     wb_layer *model =
-        wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, .no_bias = true), wb_identity);
+        wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, .bias = false), wb_identity);
     wb_tensor *x = wb_randn(64, 3), *y = wb_sum(x, .axes = WB_INTS(-1), .keep = true);
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), .batchsize = 16, .shuffle = true);
     wb_opt_state *state = wb_setup(wb_Adam(.eta = 0.02), model);

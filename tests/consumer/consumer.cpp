@@ -59,7 +59,7 @@ int main()
     wb_using("CUDA");
     const wb_device *device = wb_get_device();
     wb_Dense_options plain;
-    plain.no_bias = true;
+    plain.bias = false;
     plain.activation = wb_relu;             // an argument that is not given leaves the field
     wb_layer *model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, wb_identity, plain),
                                wb_identity);

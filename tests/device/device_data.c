@@ -194,9 +194,8 @@ TEST(batches_are_gathered_on_the_device)
                 wb_scope *s = wb_scope_open();
                 int want[32], got[32];
                 wb_dataset *d = numbers(23), *there = wb_to(d, places[i]);
-                wb_dataloader_options o = {.size = sizeof o, .batchsize = 5, .shuffle = shuffle,
-                                       .drop_last = drop, .seed = 8};
-                wb_loader *near = wb_dataloader_with(d, &o), *l = wb_dataloader_with(there, &o);
+                wb_loader *near = wb_dataloader(d, 5, shuffle, .drop_last = drop, .seed = 8);
+                wb_loader *l = wb_dataloader(there, 5, shuffle, .drop_last = drop, .seed = 8);
                 assert_ptr_equal(wb_device_of(l), places[i]);
                 assert_ptr_equal(wb_to(l, places[i]), l);
                 for (int epoch = 0; epoch < 3; epoch++) {

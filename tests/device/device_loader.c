@@ -376,13 +376,11 @@ static void failing_epochs(void (*fail_at)(int64_t), const char *what, bool whol
     const int64_t held = far_held();
     for (int64_t n = 1;; n++) {
         wb_scope *s = wb_scope_open();
-        wb_dataloader_options o = {.size = sizeof o, .batchsize = 4, .shuffle = true, .seed = 7,
-                               .ahead = ahead};
         wb_dataset *d = numbers(10);
-        wb_loader *near = wb_dataloader_with(d, &o), *l = NULL;
+        wb_loader *near = wb_dataloader(d, 4, true, .seed = 7, .ahead = ahead), *l = NULL;
         const int before = failures;
         fail_at(n);
-        if (whole) l = wb_dataloader_with(wb_to(d, far_device()), &o);
+        if (whole) l = wb_dataloader(wb_to(d, far_device()), 4, true, .seed = 7, .ahead = ahead);
         else l = wb_to(near, far_device());
         if (!l) failures++;
         for (int epoch = 0; l && epoch < 2; epoch++) {

@@ -32,7 +32,7 @@ static int lanes_of(const char *intel)
     const wb__gpu_device *d = b->device(0)->state;
     const int lanes = d->target.fragments_bf16;
     assert_int_equal(d->target.fragments_f16, lanes);
-    assert_int_equal(d->target.is_cpu, !intel);
+    assert_int_equal(d->target.in_turn, !intel);
     b->stop();
     return lanes;
 }

@@ -237,7 +237,7 @@ static int product(wb_tensor *const *in, wb_tensor **out, void *ctx)
 TEST(parts_replaced_often)
 {
     wb_scope *s = wb_scope_open();
-    trainer t = {.model = wb_Dense(2, 2, .no_bias = true)};
+    trainer t = {.model = wb_Dense(2, 2, .bias = false)};
     wb_compiled *c = wb_compile(product, &t);
     wb_tensor *x = wb_ones(2, 2), *y;
     for (int i = 0; i < 40; i++) {

@@ -209,7 +209,7 @@ TEST_IN_SCOPE(pooled_powers_fit)
     MADE(g = wb_gradient(wb_sum(y), x));
     assert_true(fabs(wb_at(g, 0, 0, 0, 0) - 0.5) < 1e-3);
     wb_tensor *wave = wb_full_array(100, WB_F16, 1, (int64_t[]){16});
-    wb_tensor *sizes = wb_spectrogram(wave, .n_fft = 8, .no_center = true, .power = 1.0);
+    wb_tensor *sizes = wb_spectrogram(wave, .n_fft = 8, .center = false, .power = 1.0);
     assert_true(wb_item(wb_max(sizes)) == 800);
 }
 

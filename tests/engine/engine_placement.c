@@ -78,10 +78,9 @@ static wb_tensor *gates(wb_tensor *const *in)
 }
 static wb_tensor *batch_norm(wb_tensor *const *in)
 {
-    const wb_reduce_options o = {.size = sizeof o, .axes = WB_INTS(0, 2, 3), .keep = true};
-    wb_tensor *centred = wb_sub(in[0], wb_mean_with(in[0], &o));
-    wb_tensor *scaled =
-        wb_mul(centred, wb_rsqrt(wb_add(wb_variance_with(in[0], &o), wb_scalar(0.1))));
+    wb_tensor *centred = wb_sub(in[0], wb_mean(in[0], .axes = {0, 2, 3}, .keep = true));
+    wb_tensor *var = wb_variance(in[0], .axes = {0, 2, 3}, .keep = true);
+    wb_tensor *scaled = wb_mul(centred, wb_rsqrt(wb_add(var, wb_scalar(0.1))));
     return wb_add(wb_mul(scaled, wb_reshape(in[1], 3, 1, 1)), wb_reshape(in[2], 3, 1, 1));
 }
 

@@ -22,9 +22,8 @@ static wb_tensor *keep(values *v, wb_tensor *t)
  * have other values without the wrap. */
 static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
 {
-    const wb_reduce_options rows = {.size = sizeof rows, .axes = WB_INTS(1), .keep = true};
-    wb_tensor *sums[4] = {keep(v, wb_sum_with(x, &rows)), keep(v, wb_sum(x, .axes = WB_INTS(0))),
-                          keep(v, wb_sum(x)), keep(v, wb_sum_with(wb_mul(x, y), &rows))};
+    wb_tensor *sums[4] = {keep(v, wb_sum(x, 1, .keep = true)), keep(v, wb_sum(x, 0)),
+                          keep(v, wb_sum(x)), keep(v, wb_sum(wb_mul(x, y), 1, .keep = true))};
     wb_tensor *results[] = {wb_add(x, y), wb_mul(x, y), wb_square(x), wb_neg(x),
                             wb_abs(x),    wb_sub(y, x), wb_div(x, y)};
     for (int i = 0; i < 4; i++) {
@@ -203,7 +202,7 @@ static void of_nothing(int shape, unsigned mask, bool keep_axes, bool computed)
     wb_scope *scope = wb_scope_open();
     const array x = ref_new(empty[shape].ndim, empty[shape].dims),
                 want = ref_sum(x, mask, keep_axes);
-    wb_reduce_options o = {.size = sizeof o, .keep = keep_axes};
+    wb_reduce_options o = WB_OPTIONS_OF(wb_reduce_options, .keep = keep_axes);
     int64_t axes[WB_MAX_DIMS];
     int n_axes = 0;
     for (int a = 0; a < x.ndim; a++)

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     wb_set_log(fuzz_silence, NULL);
     wb__mapping m = {.path = (char *)(uintptr_t)"fuzz", .data = data, .bytes = (int64_t)size};
-    wb_load_options o = {.size = sizeof o};
+    wb_load_options o = WB_OPTIONS_OF(wb_load_options);
     wb__table t;
     if (!wb__flux_table(&m, NULL, &t)) wb__table_free(&t);
     if (wb__flux_outline(&m, row, &(int){1}) == 1) __builtin_trap();

@@ -11,7 +11,7 @@ static void use(wb_tokenizer *t, const char *text)
     char *back = ids ? wb_decode(t, ids, .keep_special = true) : NULL;
     wb_free_text(back);
     wb_encode_batch(t, 2, texts, .most = 64);
-    wb_encode_batch(t, 1, texts, .length = 8, .no_special = true);
+    wb_encode_batch(t, 1, texts, .length = 8, .special = false);
     wb_decoder *d = wb_decoder_begin(t);
     for (int64_t i = 0; i < 40; i++) wb_decoder_next(d, i);
     wb_decoder_end(d);

@@ -273,7 +273,7 @@ TEST(what_is_taken)
     t.local_bytes = 16 << 10;
     assert_false(wb__gpu_supports(&t, &step));
     t.local_bytes = 32 << 10;
-    t.is_cpu = true;
+    t.composes = true;
     assert_false(wb__gpu_supports(&t, &step));
 }
 

@@ -58,7 +58,7 @@ int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_w
 int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work)
 {
     wb__gpu_target target = *t;
-    target.is_cpu ^= other_way;
+    target.in_turn ^= other_way;
     target.max_points = max_points;
     const int e = __real_wb__gpu_step(&target, step, work);
     if (!e) dump(*work);

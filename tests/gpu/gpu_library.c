@@ -549,7 +549,7 @@ int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_w
 int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work)
 {
     wb__gpu_target target = *t;
-    target.is_cpu = !as_gpu;
+    target.in_turn = !as_gpu;
     target.fragments_f16 = target.fragments_bf16 = lanes;
     return __real_wb__gpu_step(&target, step, work);
 }

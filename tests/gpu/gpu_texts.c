@@ -18,7 +18,7 @@ static const wb__gpu_target targets[] = {
     {.f64 = true, .max_items = 1024, .local_bytes = 64 << 10, .max_args_bytes = 4096,
      .fragments_bf16 = 64},
     {.f64 = true,
-     .is_cpu = true,
+     .in_turn = true, .composes = true,
      .max_items = 4096,
      .local_bytes = 1 << 20,
      .max_args_bytes = 1024},
@@ -442,7 +442,7 @@ TEST(vectors)
     }
     t.processors = 132;                         /* an item for each thread of the device */
     assert_int_equal(vector_of(&t, &all[0]), 4);
-    t.is_cpu = true;
+    t.in_turn = true;
     assert_int_equal(vector_of(&t, &all[0]), 1);
 }
 

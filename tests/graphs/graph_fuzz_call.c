@@ -71,7 +71,7 @@ static wb_tensor *norm_layer(const instruction *s, wb_tensor **t)
     if (s->op == OP_BATCHNORM) {
         l = wb_BatchNorm(wb_dim(x, 1), .dtype = wb_dtype_of(x));
     } else {
-        wb_LayerNorm_options o = {.size = sizeof o, .dtype = wb_dtype_of(x)};
+        wb_LayerNorm_options o = WB_OPTIONS_OF(wb_LayerNorm_options, .dtype = wb_dtype_of(x));
         wb_ints_set(o.shape, wb_ndim(scale), wb_dims(scale));
         l = wb_LayerNorm_with(&o);
     }
@@ -86,16 +86,16 @@ static wb_tensor *windows(const instruction *s, wb_tensor **t)
         return wb_conv(t[s->in[0]], t[s->in[1]], s->n_in > 2 ? t[s->in[2]] : WB_NONE,
                        .stride = {p[0], p[1]}, .pad = {p[2], p[3], p[4], p[5]},
                        .dilation = {p[6], p[7]}, .groups = p[8]);
-    const wb_pool_options o = {.size = sizeof o, .window = WB_INTS(p[0], p[1]),
-                               .stride = WB_INTS(p[2], p[3]),
-                               .pad = WB_INTS(p[4], p[5], p[6], p[7])};
+    const wb_pool_options o = WB_OPTIONS_OF(wb_pool_options, .window = WB_INTS(p[0], p[1]),
+                                            .stride = WB_INTS(p[2], p[3]),
+                                            .pad = WB_INTS(p[4], p[5], p[6], p[7]));
     return s->op == OP_MAXPOOL ? wb_maxpool_with(t[s->in[0]], &o)
                                : wb_meanpool_with(t[s->in[0]], &o);
 }
 
 static wb_tensor *reduce(const instruction *s, wb_tensor *x)
 {
-    wb_reduce_options o = {.size = sizeof o, .keep = s->flag};
+    wb_reduce_options o = WB_OPTIONS_OF(wb_reduce_options, .keep = s->flag);
     wb_ints_set(o.axes, s->n, s->p);
     return reductions[s->row](x, &o);
 }

@@ -69,8 +69,8 @@ static void print_norm(FILE *f, const instruction *s, int i)
     if (s->op == OP_BATCHNORM)
         fprintf(f, "    l = wb_BatchNorm(wb_dim(t[%d], 1), .dtype = wb_dtype_of(t[%d]));\n", x, x);
     else
-        fprintf(f, "    {\n        wb_LayerNorm_options o = {.size = sizeof o, "
-                   ".dtype = wb_dtype_of(t[%d])};\n"
+        fprintf(f, "    {\n        wb_LayerNorm_options o = WB_OPTIONS_OF(wb_LayerNorm_options, "
+                   ".dtype = wb_dtype_of(t[%d]));\n"
                    "        wb_ints_set(o.shape, wb_ndim(t[%d]), wb_dims(t[%d]));\n"
                    "        l = wb_LayerNorm_with(&o);\n    }\n", x, scale, scale);
     fprintf(f, "    wb_set(l, \"scale\", t[%d]);\n    wb_set(l, \"bias\", t[%d]);\n", scale,

@@ -7,11 +7,11 @@
 
 #include <locale.h>
 
+#define CSV(...) WB_OPTIONS_OF_(wb_load_csv_options, __VA_ARGS__)
 static char path[96];
 
 static wb_dataset *load(const char *text, wb_load_csv_options o)
 {
-    o.size = sizeof o;
     put_file(path, text, strlen(text));
     return wb_load_csv_with(path, &o);
 }
@@ -38,102 +38,99 @@ static void expect(const char *text, wb_load_csv_options o, int64_t rows, int64_
 TEST(tables)
 {
     const double x[] = {1, 2.5, -3, 4e3, 0.5, 6};
-    expect("1,2.5,-3\n4e3,.5,6\n", (wb_load_csv_options){0}, 2, 3, x, NULL);
-    expect("1,2.5,-3\r\n4e3,.5,6", (wb_load_csv_options){0}, 2, 3, x, NULL);
+    expect("1,2.5,-3\n4e3,.5,6\n", CSV(), 2, 3, x, NULL);
+    expect("1,2.5,-3\r\n4e3,.5,6", CSV(), 2, 3, x, NULL);
     expect("\xef\xbb\xbf"
-           "a,b,c\n\n 1 , +2.5,\t-3\n  \n4E+3,\"0.5\",6.\n\n",
-           (wb_load_csv_options){.header = true}, 2, 3, x, NULL);
-    expect("1;2.5;-3\n4e3;.5;6\n", (wb_load_csv_options){.separator = ';'}, 2, 3, x, NULL);
-    expect("1\t2.5\t-3\n4e3\t.5\t6\n", (wb_load_csv_options){.separator = '\t'}, 2, 3, x, NULL);
-    expect("1 2.5 -3\n4e3 .5 6\n", (wb_load_csv_options){.separator = ' '}, 2, 3, x, NULL);
+           "a,b,c\n\n 1 , +2.5,\t-3\n  \n4E+3,\"0.5\",6.\n\n", CSV(.header = true), 2, 3, x, NULL);
+    expect("1;2.5;-3\n4e3;.5;6\n", CSV(.separator = ';'), 2, 3, x, NULL);
+    expect("1\t2.5\t-3\n4e3\t.5\t6\n", CSV(.separator = '\t'), 2, 3, x, NULL);
+    expect("1 2.5 -3\n4e3 .5 6\n", CSV(.separator = ' '), 2, 3, x, NULL);
     expect("3.40282347e+38,NaN,0.1234567890123456789,123456789012345678901234567890,1e-50\n",
-           (wb_load_csv_options){.missing = WB_MISSING_NAN}, 1, 5,
+           CSV(.missing = WB_MISSING_NAN), 1, 5,
            (double[]){0x1.fffffep127, NAN, 0.1234567890123456789, 123456789012345678901234567890.0,
                       1e-50},
            NULL);
     if (setlocale(LC_ALL, "de_DE.UTF-8"))
-        expect("1,2.25,1.5e-7\n", (wb_load_csv_options){0}, 1, 3, (double[]){1, 2.25, 1.5e-7},
-               NULL);
+        expect("1,2.25,1.5e-7\n", CSV(), 1, 3, (double[]){1, 2.25, 1.5e-7}, NULL);
     setlocale(LC_ALL, "C");
 }
 
 TEST(labels)
 {
     const double x[] = {1, 2, 3, 4, 5, 6};
-    expect("1,2,7\n3,4,0\n5,6,7.0\n", (wb_load_csv_options){.has_label = true, .label = -1}, 3, 2,
+    expect("1,2,7\n3,4,0\n5,6,7.0\n", CSV(.has_label = true, .label = -1), 3, 2,
            x, (int[]){7, 0, 7});
-    expect("b,1,2\na,3,4\nb,5,6\n", (wb_load_csv_options){.has_label = true}, 3, 2, x,
-           (int[]){1, 0, 1});
+    expect("b,1,2\na,3,4\nb,5,6\n", CSV(.has_label = true), 3, 2, x, (int[]){1, 0, 1});
     expect("1,\"x, y\",2\n3,\"say \"\"z\"\"\",4\n5,\"x, y\",6\n",
-           (wb_load_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){1, 0, 1});
+           CSV(.has_label = true, .label = 1), 3, 2, x, (int[]){1, 0, 1});
     expect("1,\"two\nlines\",2\n3,4,4\n5,4,6\n",
-           (wb_load_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){1, 0, 0});
-    expect("10,1,2\nred,3,4\n9,5,6\n", (wb_load_csv_options){.has_label = true}, 3, 2, x,
+           CSV(.has_label = true, .label = 1), 3, 2, x, (int[]){1, 0, 0});
+    expect("10,1,2\nred,3,4\n9,5,6\n", CSV(.has_label = true), 3, 2, x,
            (int[]){0, 2, 1});           /* the labels are words, though the first is a number */
 }
 
 TEST(messages)
 {
-    static const struct {
+    const struct {
         const char *text;
         wb_load_csv_options o;
         const char *facts[8];
     } wrong[] = {
-        {"", {0}, {"byte 0", "line 1", "rows"}},
-        {"a,b\n", {.header = true}, {"byte 4", "line 2", "rows"}},
-        {"a,b\n1,2\n", {0}, {"byte 0", "line 1", "column 1)", "\"a\"", ".header = true"}},
-        {"1,2\n\n3,x4\n", {0},
+        {"", CSV(), {"byte 0", "line 1", "rows"}},
+        {"a,b\n", CSV(.header = true), {"byte 4", "line 2", "rows"}},
+        {"a,b\n1,2\n", CSV(), {"byte 0", "line 1", "column 1)", "\"a\"", ".header = true"}},
+        {"1,2\n\n3,x4\n", CSV(),
          {"byte 7", "line 3", "column 2)", "\"x4\"", "number", ".one_hot = \"*\""}},
-        {"1,2\n3,\n", {0}, {"byte 6", "line 2", "column 2)", "missing", ".missing"}},
-        {"1,2\n3\n", {0}, {"byte 4", "line 2", "1", "columns", "2"}},
-        {"1,2\n3,4,5\n", {0}, {"byte 7", "line 2", "2"}},
-        {"1,\"2\n3,4", {0}, {"byte 2", "line 1", "column 2"}},
-        {"1,\"2\"x\n", {0}, {"byte 5", "line 1", "column 2", "quote"}},
-        {"1,0x10\n", {0}, {"byte 2", "number"}},
-        {"1,nan(3)\n", {0}, {"byte 2", "number"}},
-        {"1,--2\n", {0}, {"byte 2", "number"}},
-        {"1,.\n", {0}, {"byte 2", "number"}},
-        {"1,2e\n", {0}, {"byte 2", "number"}},
-        {"1,2\n3,0.5\n", {.has_label = true, .label = 1},
+        {"1,2\n3,\n", CSV(), {"byte 6", "line 2", "column 2)", "missing", ".missing"}},
+        {"1,2\n3\n", CSV(), {"byte 4", "line 2", "1", "columns", "2"}},
+        {"1,2\n3,4,5\n", CSV(), {"byte 7", "line 2", "2"}},
+        {"1,\"2\n3,4", CSV(), {"byte 2", "line 1", "column 2"}},
+        {"1,\"2\"x\n", CSV(), {"byte 5", "line 1", "column 2", "quote"}},
+        {"1,0x10\n", CSV(), {"byte 2", "number"}},
+        {"1,nan(3)\n", CSV(), {"byte 2", "number"}},
+        {"1,--2\n", CSV(), {"byte 2", "number"}},
+        {"1,.\n", CSV(), {"byte 2", "number"}},
+        {"1,2e\n", CSV(), {"byte 2", "number"}},
+        {"1,2\n3,0.5\n", CSV(.has_label = true, .label = 1),
          {"byte 6", "line 2", "\"0.5\"", "class", ".label_dtype = WB_F32"}},
-        {"1,2\n3,1e10\n", {.has_label = true, .label = 1},
+        {"1,2\n3,1e10\n", CSV(.has_label = true, .label = 1),
          {"byte 6", "line 2", "\"1e10\"", "class", "up to 2147483647"}},
-        {"1,2\n3,1e39\n", {0}, {"byte 6", "line 2, column 2", "\"1e39\"", "too large for f32"}},
-        {"a\n1\n-1e300\n", {.header = true}, {"line 3, column 1 \"a\"", "too large for f32"}},
-        {"1,1e400\n", {.has_label = true, .label = -1, .label_dtype = WB_F32},
+        {"1,2\n3,1e39\n", CSV(), {"byte 6", "line 2, column 2", "\"1e39\"", "too large for f32"}},
+        {"a\n1\n-1e300\n", CSV(.header = true), {"line 3, column 1 \"a\"", "too large for f32"}},
+        {"1,1e400\n", CSV(.has_label = true, .label = -1, .label_dtype = WB_F32),
          {"byte 2", "line 1, column 2", "\"1e400\"", "too large for f32"}},
-        {"1,-Infinity\n", {0}, {"byte 2", "\"-Infinity\" is not finite"}},
-        {"a,b\n1e39,x\n2,3\n4,5\n1,inf\n", {.header = true, .one_hot = "*"},
+        {"1,-Infinity\n", CSV(), {"byte 2", "\"-Infinity\" is not finite"}},
+        {"a,b\n1e39,x\n2,3\n4,5\n1,inf\n", CSV(.header = true, .one_hot = "*"),
          {"byte 4 (line 2, column 1 \"a\")", "\"1e39\"", "too large for f32"}},
-        {"rooms,price\n3,250\n4,NA\n", {.header = true},
+        {"rooms,price\n3,250\n4,NA\n", CSV(.header = true),
          {"byte 20", "line 3, column 2 \"price\"", "\"NA\"", "missing", "WB_MISSING_MEAN"}},
-        {"rooms,colour\n3,red\n", {.header = true},
+        {"rooms,colour\n3,red\n", CSV(.header = true),
          {"line 2, column 2 \"colour\"", "\"red\"", ".one_hot = \"colour\"", ".skip"}},
-        {"1;2;3\n4;5;6\n", {0}, {"line 1", "','", "';' 2 times", ".separator = ';'"}},
-        {"a\tb\n1\t2\n", {.header = true}, {"'\\t' 1 times", ".separator = '\\t'"}},
-        {"1|2\n", {.has_label = true}, {"'|'", ".separator = '|'"}},
-        {"1,2\n", {.separator = ';'}, {"no ';'", "',' 1 times", ".separator = ','"}},
-        {"1,5;2\n", {0}, {"byte 2", "\"5;2\"", "';'", ".separator"}},
-        {"1;2,5\n", {.separator = ';'}, {"\"2,5\"", "decimal point"}},
-        {"1\n2\n", {.has_label = true}, {"line 1", "no column is left", "1"}},
-        {"a,b\n1,2,3\n", {.header = true}, {"line 2", "3 columns", "2 names"}},
-        {"rooms\n3\n", {.given = ".header", .one_hot = "*"},
+        {"1;2;3\n4;5;6\n", CSV(), {"line 1", "','", "';' 2 times", ".separator = ';'"}},
+        {"a\tb\n1\t2\n", CSV(.header = true), {"'\\t' 1 times", ".separator = '\\t'"}},
+        {"1|2\n", CSV(.has_label = true), {"'|'", ".separator = '|'"}},
+        {"1,2\n", CSV(.separator = ';'), {"no ';'", "',' 1 times", ".separator = ','"}},
+        {"1,5;2\n", CSV(), {"byte 2", "\"5;2\"", "';'", ".separator"}},
+        {"1;2,5\n", CSV(.separator = ';'), {"\"2,5\"", "decimal point"}},
+        {"1\n2\n", CSV(.has_label = true), {"line 1", "no column is left", "1"}},
+        {"a,b\n1,2,3\n", CSV(.header = true), {"line 2", "3 columns", "2 names"}},
+        {"rooms\n3\n", CSV(.header = false, .one_hot = "*"),
          {"line 2", "column 1", ".header = true"}},
-        {"name,2019,2020\nA,1,2\n", {.one_hot = "*"},
+        {"name,2019,2020\nA,1,2\n", CSV(.one_hot = "*"),
          {"byte 0 (line 1, column 1)", "\"name\" is a word", ".header = true", ".header = false"}},
-        {"NA,5,colour\n,6,red\n", {.numbered = "*", .missing = WB_MISSING_NAN},
+        {"NA,5,colour\n,6,red\n", CSV(.numbered = "*", .missing = WB_MISSING_NAN),
          {"line 1, column 3", "\"colour\" is a word", ".header = true", ".header = false"}},
-        {"age,b\n1,x\n-,y\n2,z\n7,NA\n-,\n", {.header = true, .one_hot = "*",
-                                                  .missing = WB_MISSING_NAN},
+        {"age,b\n1,x\n-,y\n2,z\n7,NA\n-,\n", CSV(.header = true, .one_hot = "*",
+                                                  .missing = WB_MISSING_NAN),
          {"byte 10 (line 3, column 1 \"age\")", "\"-\" is not a number", "3 of 5 cells",
           ".missing_texts", ".one_hot = \"*,age\"", "W0610"}},
-        {"2,x\n\"1,5\",y\n3,z\n", {.given = ".header", .numbered = "*"},
+        {"2,x\n\"1,5\",y\n3,z\n", CSV(.header = false, .numbered = "*"),
          {"line 2, column 1", "\"1,5\" is not a number", "2 of 3", "decimal point"}},
-        {"a,b\n1,NA\n,2\n", {.header = true, .missing = WB_MISSING_DROP}, {"no row", "2"}},
-        {"a,b\n1,NA\n2,\n", {.header = true, .missing = WB_MISSING_MEAN},
+        {"a,b\n1,NA\n,2\n", CSV(.header = true, .missing = WB_MISSING_DROP), {"no row", "2"}},
+        {"a,b\n1,NA\n2,\n", CSV(.header = true, .missing = WB_MISSING_MEAN),
          {"column 2 \"b\"", "no value", ".skip"}},
-        {"a,b\n1,x\n", {.label_name = "b", .label_dtype = WB_F32}, {"\"x\"", "not a number"}},
-        {"1,\n", {.has_label = true, .label = 1}, {"byte 2", "missing", "WB_MISSING_DROP"}},
+        {"a,b\n1,x\n", CSV(.label_name = "b", .label_dtype = WB_F32), {"\"x\"", "not a number"}},
+        {"1,\n", CSV(.has_label = true, .label = 1), {"byte 2", "missing", "WB_MISSING_DROP"}},
     };
     wb_scope *s = wb_scope_open();
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
@@ -142,17 +139,17 @@ TEST(messages)
             fail_msg("%zu: %s", i, wb_error());
     }
     /* The hint at a line of names is there only if it is right. */
-    assert_null(load("1,a\n", (wb_load_csv_options){0}));
+    assert_null(load("1,a\n", CSV()));
     assert_null(strstr(wb_error(), ".header"));
-    assert_null(load("1,2\na,b\n", (wb_load_csv_options){0}));
+    assert_null(load("1,2\na,b\n", CSV()));
     assert_null(strstr(wb_error(), ".header"));
     /* Nor is there a name without a heading. */
-    assert_null(load("1,\n2,NA\n", (wb_load_csv_options){.missing = WB_MISSING_MEAN}));
+    assert_null(load("1,\n2,NA\n", CSV(.missing = WB_MISSING_MEAN)));
     FAILED(WB_ERROR_FORMAT, "column 2", "no value in the whole column");
     assert_null(strstr(wb_error(), ".skip"));
-    assert_null(load("1,2\n", (wb_load_csv_options){.has_label = true, .label = 2}));
+    assert_null(load("1,2\n", CSV(.has_label = true, .label = 2)));
     FAILED(WB_ERROR_ARGUMENT, "label", "2", "2");
-    assert_null(load("1,2\n", (wb_load_csv_options){.has_label = true, .label = -3}));
+    assert_null(load("1,2\n", CSV(.has_label = true, .label = -3)));
     assert_null(wb_load_csv(WB_TEST_NOWHERE "/x.csv"));
     wb_scope_close(s);
 }
@@ -186,8 +183,8 @@ static const char houses[] = "id,rooms,colour,price\n"
 
 TEST_IN_SCOPE(missing_values)
 {
-    static const wb_load_csv_options o = {.label_name = "price", .label_dtype = WB_F32,
-                                          .skip = "id", .one_hot = "*"};
+    const wb_load_csv_options o = CSV(.label_name = "price", .label_dtype = WB_F32, .skip = "id",
+                                      .one_hot = "*");
     const double price[] = {250.5, 300, 410, 280, 500};
     wb_load_csv_options nan = o, mean = o, median = o, drop = o, other = o;
     nan.missing = WB_MISSING_NAN;
@@ -209,16 +206,15 @@ TEST_IN_SCOPE(missing_values)
                price);
     /* Texts that are numbers are compared as numbers. */
     has_values(load("rooms,price\n3,1\n-3.00,2\n1.2e1,3\n5,4\n",
-                    (wb_load_csv_options){.header = true, .missing = WB_MISSING_NAN,
-                                          .missing_texts = "-3,12,5.0"}), 4, 2,
+                    CSV(.header = true, .missing = WB_MISSING_NAN,
+                        .missing_texts = "-3,12,5.0")), 4, 2,
                (double[]){3, 1, NAN, 2, NAN, 3, NAN, 4}, 0, NULL);
-    has_values(load("1,inf\n2,3\n",
-                    (wb_load_csv_options){.missing = WB_MISSING_NAN, .missing_texts = "inf"}), 2, 2,
+    has_values(load("1,inf\n2,3\n", CSV(.missing = WB_MISSING_NAN, .missing_texts = "inf")), 2, 2,
                (double[]){1, NAN, 2, 3}, 0, NULL);
-    has_values(load("a,b\n1e999,1\nx,2\n", (wb_load_csv_options){.header = true, .one_hot = "*"}),
+    has_values(load("a,b\n1e999,1\nx,2\n", CSV(.header = true, .one_hot = "*")),
                2, 3, (double[]){1, 0, 1, 0, 1, 2}, 0, NULL);  /* a word, as the next line shows */
     has_values(load("1,NaN\nNULL,?\nnull,4\nN/A,nan\nNone,NAN\n",
-                    (wb_load_csv_options){.missing = WB_MISSING_NAN}), 5, 2,
+                    CSV(.missing = WB_MISSING_NAN)), 5, 2,
                (double[]){1, NAN, NAN, NAN, NAN, 4, NAN, NAN, NAN, NAN}, 0, NULL);
 }
 
@@ -226,7 +222,7 @@ TEST_IN_SCOPE(words)
 {
     wb_columns *c = NULL;
     has_values(load("size,kind\n1,b\n2,a\n3,b\n",
-                    (wb_load_csv_options){.header = true, .numbered = "*", .columns = &c}), 3, 2,
+                    CSV(.header = true, .numbered = "*", .columns = &c)), 3, 2,
                (double[]){1, 1, 2, 0, 3, 1}, 0, NULL);
     assert_int_equal(wb_columns_count(c), 2);
     assert_string_equal(wb_columns_name(c, 1), "kind");
@@ -239,32 +235,29 @@ TEST_IN_SCOPE(words)
     REFUSED(wb_columns_name(c, 2), WB_ERROR_ARGUMENT, "2");
     /* A column has its first word behind numbers; a named one has numbers as words. */
     has_values(load("size,zip,y\n7,20,1\nx,3,0\nx,20,1\n",
-                    (wb_load_csv_options){.label_name = "y", .one_hot = "*,zip", .columns = &c}),
+                    CSV(.label_name = "y", .one_hot = "*,zip", .columns = &c)),
                3, 4, (double[]){1, 0, 1, 0, 0, 1, 0, 1, 0, 1, 1, 0}, 0, NULL);
     assert_string_equal(wb_columns_word(c, "zip", 0), "20");
     assert_string_equal(wb_columns_name(c, 3), "zip");
     assert_int_equal(wb_columns_words(c, NULL), 0);
     /* The same word with and without quotation marks; numbers of words of labels. */
     wb_dataset *d = load("x,y\n1,5\n2,\"5\"\n3,3\n",
-                         (wb_load_csv_options){.label_name = "y", .numbered = "y", .columns = &c});
+                         CSV(.label_name = "y", .numbered = "y", .columns = &c));
     assert_memory_equal(wb_data(wb_dataset_y(d)), ((int[]){1, 1, 0}), 12);
     assert_string_equal(wb_columns_word(c, NULL, 1), "5");
-    has_values(load("a,b,c,d\n1,2,3,4\n",
-                    (wb_load_csv_options){.label_name = "d,b", .label_dtype = WB_F32}), 1, 2,
+    has_values(load("a,b,c,d\n1,2,3,4\n", CSV(.label_name = "d,b", .label_dtype = WB_F32)), 1, 2,
                (double[]){1, 3}, 2, (double[]){2, 4});
-    has_values(load("z,x,y\n1,2,3\n", (wb_load_csv_options){.label_name = "y,z",
-                                                            .label_dtype = WB_F32}), 1, 1,
+    has_values(load("z,x,y\n1,2,3\n", CSV(.label_name = "y,z", .label_dtype = WB_F32)), 1, 1,
                (double[]){2}, 2, (double[]){1, 3});     /* in the order of the file */
-    has_values(load("\"a, b\",c\n1,2\n", (wb_load_csv_options){.skip = "\"a, b\""}), 1, 1,
-               (double[]){2}, 0, NULL);
+    has_values(load("\"a, b\",c\n1,2\n", CSV(.skip = "\"a, b\"")), 1, 1, (double[]){2}, 0, NULL);
 }
 
 TEST_IN_SCOPE(like_another_file)
 {
     wb_columns *c = NULL, *same = NULL;
     assert_non_null(load("colour,size,kind\nred,1,b\nblue,4,a\n,1,b\nred,NA,b\n",
-                         (wb_load_csv_options){.label_name = "kind", .one_hot = "*",
-                                               .missing = WB_MISSING_MEAN, .columns = &c}));
+                         CSV(.label_name = "kind", .one_hot = "*",
+                             .missing = WB_MISSING_MEAN, .columns = &c)));
     char saved[160];
     snprintf(saved, sizeof saved, "%s.columns", path);
     assert_int_equal(wb_columns_save(saved, c), 0);
@@ -273,24 +266,24 @@ TEST_IN_SCOPE(like_another_file)
         wb_columns *of = k ? read : c;
         /* Another order, a further column, a new word, missing values, no blue. */
         wb_dataset *d = load("kind;what;size;colour\nb;1;7;green\na;2;;red\n",
-                             (wb_load_csv_options){.like = of, .separator = ';',
-                                                   .columns = &same});
+                             CSV(.like = of, .separator = ';', .columns = &same));
         has_values(d, 2, 3, (double[]){0, 1, 7, 0, 1, 2}, 0, NULL);
         assert_memory_equal(wb_data(wb_dataset_y(d)), ((int[]){1, 0}), 8);
         assert_ptr_equal(same, of);
-        d = load("size,colour\n7,blue\n", (wb_load_csv_options){.like = of});
+        d = load("size,colour\n7,blue\n", CSV(.like = of));
         has_values(d, 1, 3, (double[]){1, 0, 7}, 0, NULL);
         assert_true(wb_is_none(wb_dataset_y(d)));
-        assert_null(load("size,kind\n7,b\n", (wb_load_csv_options){.like = of}));
+        assert_null(load("size,kind\n7,b\n", CSV(.like = of)));
         FAILED(WB_ERROR_FORMAT, "\"colour\"", ".like");
-        assert_null(load("size,colour,size\n7,red,8\n", (wb_load_csv_options){.like = of}));
+        assert_null(load("size,colour,size\n7,red,8\n", CSV(.like = of)));
         FAILED(WB_ERROR_FORMAT, "\"size\"", "twice");
-        assert_null(load("colour,size,kind\nred,1,c\n", (wb_load_csv_options){.like = of}));
+        assert_null(load("colour,size,kind\nred,1,c\n", CSV(.like = of)));
         FAILED(WB_ERROR_FORMAT, "line 2, column 3 \"kind\"", "\"c\"", ".like");
-        assert_null(load("colour,size\nred,big\n", (wb_load_csv_options){.like = of}));
+        assert_null(load("colour,size\nred,big\n", CSV(.like = of)));
         FAILED(WB_ERROR_FORMAT, "column 2 \"size\"", "\"big\"", ".like");
-        const wb_load_csv_options beside[] = {{.header = true}, {.label_dtype = WB_I32},
-                                              {.label_dtype = WB_F32}, {.missing_texts = "-"}};
+        const wb_load_csv_options beside[] = {CSV(.header = true), CSV(.label_dtype = WB_I32),
+                                              CSV(.label_dtype = WB_F32),
+                                              CSV(.missing_texts = "-")};
         for (size_t i = 0; i < WB__COUNT(beside); i++) {
             wb_load_csv_options o = beside[i];
             o.like = of;
@@ -298,23 +291,18 @@ TEST_IN_SCOPE(like_another_file)
             assert_null(load("size,colour\n7,red\n", o));
             FAILED(WB_ERROR_ARGUMENT, "options beside .like");
         }
-        /* In C++ all options have their default values. */
-        assert_non_null(load("size,colour\n7,red\n",
-                             (wb_load_csv_options){.given = WB_ALL_, .like = of, .separator = ',',
-                                                   .label_dtype = WB_I32,
-                                                   .missing_texts = WB_MISSING_TEXTS}));
-        assert_null(load("kind,size,colour\n,7,red\n", (wb_load_csv_options){.like = of}));
+        assert_non_null(load("size,colour\n7,red\n", CSV(.like = of, .separator = ',')));
+        assert_null(load("kind,size,colour\n,7,red\n", CSV(.like = of)));
         FAILED(WB_ERROR_FORMAT, "line 2, column 1 \"kind\"", "a value is missing",
                "without WB_MISSING_DROP");
     }
     /* Without names. */
-    assert_non_null(load("1,2,b\n3,4,a\n", (wb_load_csv_options){.has_label = true, .label = -1,
-                                                                 .columns = &c}));
-    has_values(load("5,6\n", (wb_load_csv_options){.like = c}), 1, 2, (double[]){5, 6}, 0, NULL);
-    assert_true(wb_at(wb_dataset_y(load("5,6,b\n", (wb_load_csv_options){.like = c})), 0) == 1);
-    assert_null(load("5,6,7,b\n", (wb_load_csv_options){.like = c}));
+    assert_non_null(load("1,2,b\n3,4,a\n", CSV(.has_label = true, .label = -1, .columns = &c)));
+    has_values(load("5,6\n", CSV(.like = c)), 1, 2, (double[]){5, 6}, 0, NULL);
+    assert_true(wb_at(wb_dataset_y(load("5,6,b\n", CSV(.like = c))), 0) == 1);
+    assert_null(load("5,6,7,b\n", CSV(.like = c)));
     FAILED(WB_ERROR_FORMAT, "4 columns", "has 3");
-    assert_null(load("5,NA\n", (wb_load_csv_options){.like = c}));
+    assert_null(load("5,NA\n", CSV(.like = c)));
     FAILED(WB_ERROR_FORMAT, "missing", "without .missing");
     char *text = wb_object_format(c);
     assert_true(HAS_FACTS(text, "2 of x", "numbers", "classes a, b"));
@@ -324,46 +312,46 @@ TEST_IN_SCOPE(like_another_file)
 TEST_IN_SCOPE(names_that_are_there_twice)
 {
     wb_columns *c = NULL;
-    assert_non_null(load("a,a,y\n1,2,0\n", (wb_load_csv_options){.header = true, .has_label = true,
-                                                                 .label = -1, .columns = &c}));
-    has_values(load("a,a,y\n5,6,0\n", (wb_load_csv_options){.like = c}), 1, 2,
-               (double[]){5, 6}, 0, NULL);
-    has_values(load("a,a\n5,6\n", (wb_load_csv_options){.like = c}), 1, 2, (double[]){5, 6}, 0,
-               NULL);
+    assert_non_null(load("a,a,y\n1,2,0\n", CSV(.header = true, .has_label = true,
+                                               .label = -1, .columns = &c)));
+    has_values(load("a,a,y\n5,6,0\n", CSV(.like = c)), 1, 2, (double[]){5, 6}, 0, NULL);
+    has_values(load("a,a\n5,6\n", CSV(.like = c)), 1, 2, (double[]){5, 6}, 0, NULL);
     static const char *const others[] = {"b,a,a\n9,5,6\n", "a,a,b\n5,6,9\n", "a,y\n5,0\n",
                                          "y,a,a\n0,5,6\n"};
     for (size_t i = 0; i < WB__COUNT(others); i++) {
-        assert_null(load(others[i], (wb_load_csv_options){.like = c}));
+        assert_null(load(others[i], CSV(.like = c)));
         FAILED(WB_ERROR_FORMAT, "line 1, column", "\"a\"", ".like has this name twice");
         wb_clear_error();
     }
-    assert_non_null(load("a,b,c\n1,2,3\n", (wb_load_csv_options){.skip = "b", .columns = &c}));
-    has_values(load("b,c,b,a\n1,2,3,4\n", (wb_load_csv_options){.like = c}), 1, 2,
+    assert_non_null(load("a,b,c\n1,2,3\n", CSV(.skip = "b", .columns = &c)));
+    has_values(load("b,c,b,a\n1,2,3,4\n", CSV(.like = c)), 1, 2,
                (double[]){4, 2}, 0, NULL);     /* what is left out may be there twice */
 }
 
 TEST_IN_SCOPE(columns_after_a_failure)
 {
     wb_columns *const before = (wb_columns *)path, *c = before;     /* any address */
-    assert_null(load("1,2\n", (wb_load_csv_options){.label = 1, .columns = &c}));
+    assert_null(load("1,2\n", CSV(.label = 1, .columns = &c)));
     assert_null(c);                             /* options that exclude each other */
     c = before;
-    assert_null(load("1,x\n", (wb_load_csv_options){.columns = &c}));
+    assert_null(load("1,x\n", CSV(.columns = &c)));
     assert_null(c);
     c = before;
     assert_null(wb_load_csv(WB_TEST_NOWHERE "/x.csv", .columns = &c));
     assert_null(c);
     c = before;
-    assert_null(load("1,2\n", (wb_load_csv_options){.given = "none", .columns = &c}));
+    wb_load_csv_options bare = CSV(.columns = &c);
+    bare.given = NULL;
+    assert_null(load("1,2\n", bare));
+    FAILED(WB_ERROR_ARGUMENT, "load_csv", "WB_OPTIONS_OF");
     assert_null(c);
-    assert_non_null(load("1,2\n", (wb_load_csv_options){.columns = &c}));
+    assert_non_null(load("1,2\n", CSV(.columns = &c)));
     wb_columns *const good = c;
-    assert_null(load("1,x\n", (wb_load_csv_options){.like = c, .columns = &c}));
+    assert_null(load("1,x\n", CSV(.like = c, .columns = &c)));
     assert_ptr_equal(c, good);
-    assert_null(load("1,2\n", (wb_load_csv_options){.header = true, .like = c, .columns = &c}));
+    assert_null(load("1,2\n", CSV(.header = true, .like = c, .columns = &c)));
     assert_ptr_equal(c, good);
-    has_values(load("3,4\n", (wb_load_csv_options){.like = c, .columns = &c}), 1, 2,
-               (double[]){3, 4}, 0, NULL);
+    has_values(load("3,4\n", CSV(.like = c, .columns = &c)), 1, 2, (double[]){3, 4}, 0, NULL);
     assert_ptr_equal(c, good);
 }
 
@@ -372,15 +360,14 @@ TEST_IN_SCOPE(columns_without_a_word)
     wb_columns *c = NULL;
     char saved[160];
     snprintf(saved, sizeof saved, "%s.columns", path);
-    const wb_load_csv_options o = {.one_hot = "b", .numbered = "c", .missing = WB_MISSING_NAN,
-                                   .columns = &c};
+    const wb_load_csv_options o = CSV(.one_hot = "b", .numbered = "c", .missing = WB_MISSING_NAN,
+                                      .columns = &c);
     has_values(load("a,b,c\n1,NA,\n2,,\n", o), 2, 2, (double[]){1, NAN, 2, NAN}, 0, NULL);
     assert_int_equal(wb_columns_save(saved, c), 0);
     wb_columns *read = wb_columns_load(saved);
     if (!read) fail_msg("%s", wb_error());
-    has_values(load("a,b,c\n3,new,\n", (wb_load_csv_options){.like = read}), 1, 2,
-               (double[]){3, NAN}, 0, NULL);
-    assert_null(load("b\nNA\n", (wb_load_csv_options){.one_hot = "b", .missing = WB_MISSING_NAN}));
+    has_values(load("a,b,c\n3,new,\n", CSV(.like = read)), 1, 2, (double[]){3, NAN}, 0, NULL);
+    assert_null(load("b\nNA\n", CSV(.one_hot = "b", .missing = WB_MISSING_NAN)));
     FAILED(WB_ERROR_FORMAT, "x has no column", "no column of words has a word");
     remove(saved);
 }
@@ -391,10 +378,10 @@ TEST_IN_SCOPE(files_of_columns)
     char saved[160];
     snprintf(saved, sizeof saved, "%s.columns", path);
     assert_non_null(load("\"a,\"\"1\"\"\",b,c,d\n0.1,\"x\ny\",\"\"\"q\",1\n,z,\xff,2\n",
-                         (wb_load_csv_options){.label_name = "c", .one_hot = "b", .skip = "d",
-                                               .missing = WB_MISSING_MEDIAN,
-                                               .missing_texts = "-,\"a\"\"b\"",
-                                               .columns = &c}));
+                         CSV(.label_name = "c", .one_hot = "b", .skip = "d",
+                             .missing = WB_MISSING_MEDIAN,
+                             .missing_texts = "-,\"a\"\"b\"",
+                             .columns = &c)));
     if (setlocale(LC_ALL, "de_DE.UTF-8")) puts("  with the locale de_DE");
     assert_int_equal(wb_columns_save(saved, c), 0);
     wb_columns *read = wb_columns_load(saved);
@@ -406,7 +393,7 @@ TEST_IN_SCOPE(files_of_columns)
     wb_free_text(two);
     assert_string_equal(wb_columns_word(read, NULL, 0), "\"q");
     assert_string_equal(wb_columns_word(read, NULL, 1), "\xff");
-    has_values(load("\"a,\"\"1\"\"\",b\n-,\"a\"\"b\"\n", (wb_load_csv_options){.like = read}), 1, 3,
+    has_values(load("\"a,\"\"1\"\"\",b\n-,\"a\"\"b\"\n", CSV(.like = read)), 1, 3,
                (double[]){0.1, 1, 0}, 0, NULL);
     /* Each prefix and each changed byte of a file is read or refused. */
     int64_t n;
@@ -418,7 +405,7 @@ TEST_IN_SCOPE(files_of_columns)
             put_file(saved, text, (size_t)(change ? n : i));
             wb_scope *s = wb_scope_open();
             wb_columns *other = wb_columns_load(saved);
-            if (other) load("b\nz\n", (wb_load_csv_options){.like = other});
+            if (other) load("b\nz\n", CSV(.like = other));
             wb_scope_close(s);
             text[i] = was;
         }
@@ -450,26 +437,26 @@ TEST_IN_SCOPE(files_of_columns)
 
 TEST_IN_SCOPE(options_that_do_not_fit)
 {
-    static const struct {
+    const struct {
         wb_load_csv_options o;
         const char *facts[4];
     } wrong[] = {
-        {{.label_name = "c"}, {"label_name", "\"c\"", "\"a\", \"b\""}},
-        {{.skip = "a,x"}, {".skip", "\"x\""}},
-        {{.skip = "a", .label_name = "a"}, {"\"a\"", "twice"}},
-        {{.label_name = "a", .one_hot = "a"}, {".one_hot", "\"a\"", "label"}},
-        {{.one_hot = "a", .numbered = "a"}, {".numbered", "\"a\"", "twice"}},
-        {{.label_name = "a", .has_label = true}, {".has_label", ".label_name"}},
-        {{.has_label = true, .label_dtype = WB_F64}, {".label_dtype", "f64"}},
-        {{.missing = (wb_missing)9}, {".missing", "9"}},
-        {{.separator = '"'}, {".separator"}},
+        {CSV(.label_name = "c"), {"label_name", "\"c\"", "\"a\", \"b\""}},
+        {CSV(.skip = "a,x"), {".skip", "\"x\""}},
+        {CSV(.skip = "a", .label_name = "a"), {"\"a\"", "twice"}},
+        {CSV(.label_name = "a", .one_hot = "a"), {".one_hot", "\"a\"", "label"}},
+        {CSV(.one_hot = "a", .numbered = "a"), {".numbered", "\"a\"", "twice"}},
+        {CSV(.label_name = "a", .has_label = true), {".has_label", ".label_name"}},
+        {CSV(.has_label = true, .label_dtype = WB_F64), {".label_dtype", "f64"}},
+        {CSV(.missing = (wb_missing)9), {".missing", "9"}},
+        {CSV(.separator = '"'), {".separator"}},
     };
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
         wb_clear_error();
         assert_null(load("a,b\n1,2\n", wrong[i].o));
         if (!failed_with(WB_ERROR_ARGUMENT, wrong[i].facts)) fail_msg("%zu: %s", i, wb_error());
     }
-    assert_null(load("a,a\n1,2\n", (wb_load_csv_options){.label_name = "a"}));
+    assert_null(load("a,a\n1,2\n", CSV(.label_name = "a")));
     FAILED(WB_ERROR_ARGUMENT, "1", "2", "\"a\"");
     wb_clear_error();
     REFUSED(wb_load_csv(path, .like = NULL), WB_ERROR_ARGUMENT, "like");
@@ -480,20 +467,20 @@ TEST_IN_SCOPE(hostile_words)
     enum { ROWS = 1200, LONG = 1 << 20 };
     char *text = malloc(LONG + 64), *at = text;
     for (int i = 0; i < ROWS; i++) at += sprintf(at, "w%d,1\n", i);
-    assert_null(load(text, (wb_load_csv_options){.given = ".header", .one_hot = "*"}));
+    assert_null(load(text, CSV(.header = false, .one_hot = "*")));
     FAILED(WB_ERROR_FORMAT, "line 1001", "more than 1000 words", ".numbered");
     assert_null(strstr(wb_error(), ".skip"));
-    assert_non_null(load(text, (wb_load_csv_options){.given = ".header", .numbered = "*"}));
+    assert_non_null(load(text, CSV(.header = false, .numbered = "*")));
     at = text + sprintf(text, "n\n");
     for (int i = 0; i < ROWS; i++) at += sprintf(at, i == 7 ? "None7\n" : "%d\n", i);
-    assert_null(load(text, (wb_load_csv_options){.header = true, .one_hot = "*"}));
+    assert_null(load(text, CSV(.header = true, .one_hot = "*")));
     FAILED(WB_ERROR_FORMAT, "line 9, column 1 \"n\"", "\"None7\" is not a number, as 1000 of 1001");
     memset(text, 'a', LONG);
     strcpy(text + LONG, ",1\nb,2\n");
     wb_columns *c = NULL;
-    assert_non_null(load(text, (wb_load_csv_options){.has_label = true, .columns = &c}));
+    assert_non_null(load(text, CSV(.has_label = true, .columns = &c)));
     assert_int_equal(strlen(wb_columns_word(c, NULL, 0)), LONG);
-    assert_null(load(text, (wb_load_csv_options){0}));
+    assert_null(load(text, CSV()));
     assert_true(strlen(wb_error()) < 600);
     put_file(path, "a\0b,1\n", 6);
     assert_null(wb_load_csv(path, .one_hot = "*", .header = false));
@@ -504,7 +491,8 @@ TEST_IN_SCOPE(hostile_words)
 TEST(every_length_and_every_byte)
 {
     static const char text[] = "a,b,\"c\"\n1,2.5e1,\"x\"\n-3,4,y\r\n\n5,6,\"z\"\"\"\n";
-    wb_load_csv_options o = {.size = sizeof o, .header = true, .has_label = true, .label = -1};
+    wb_load_csv_options o = WB_OPTIONS_OF(wb_load_csv_options, .header = true, .has_label = true,
+                                          .label = -1);
     for (size_t cut = 0; cut < sizeof text; cut++) {
         put_file(path, text, cut);
         wb_scope *s = wb_scope_open();
@@ -534,10 +522,10 @@ TEST(every_allocation_may_fail)
         wb__alloc_fail_at(n);
         wb_columns *c = NULL, *read = NULL;
         wb_dataset *d = load("p,q,r,s\n,2,a,y\n3,x,b,z\n",
-                             (wb_load_csv_options){.label_name = "s", .one_hot = "q,*", .skip = "r",
-                                                   .missing = WB_MISSING_MEDIAN, .columns = &c});
+                             CSV(.label_name = "s", .one_hot = "q,*", .skip = "r",
+                                 .missing = WB_MISSING_MEDIAN, .columns = &c));
         if (d && !wb_columns_save(saved, c)) read = wb_columns_load(saved);
-        if (read) read = load("q,p\n1,2\n", (wb_load_csv_options){.like = read}) ? read : NULL;
+        if (read) read = load("q,p\n1,2\n", CSV(.like = read)) ? read : NULL;
         if (!read) d = NULL;
         finished = wb__alloc_count() < n;
         wb__alloc_fail_at(0);

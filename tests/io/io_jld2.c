@@ -57,7 +57,7 @@ TEST_IN_SCOPE(a_state)
 {
     needs_libhdf5();
     wb_layer *m = wb_Chain(wb_Conv(1, 2, {2, 3}, .flip = true), wb_BatchNorm(2), wb_relu,
-                           wb_Dense(3, 2), wb_Dense(2, 3, .no_bias = true), wb_LayerNorm({3}),
+                           wb_Dense(3, 2), wb_Dense(2, 3, .bias = false), wb_LayerNorm({3}),
                            wb_GRUv3(1, 2), wb_Bilinear(1, 3, 2), wb_Embedding(3, 4));
     if (wb_load_state(STATE, m)) fail_msg("%s", wb_error());
     EQUAL("layers.0.weight", "[2,1,2,3] f32", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11);

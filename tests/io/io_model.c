@@ -37,7 +37,7 @@ TEST(every_kind)
 {
     wb_tensor *flat = wb_randn(3, 4), *image = wb_randn(2, 4, 6, 6), *sequence = wb_randn(2, 3, 4);
     wb_name_connection("beside", beside);
-    round_trip(wb_Dense(4, 2, wb_gelu, .no_bias = true), flat);
+    round_trip(wb_Dense(4, 2, wb_gelu, .bias = false), flat);
     round_trip(wb_Dense(4, 2, .dtype = WB_F64), NULL);
     round_trip(wb_Conv(4, 6, {3}, wb_relu, .stride = {2}, .pad = {1, 0}, .dilation = {1, 2},
                        .groups = 2),
@@ -51,15 +51,15 @@ TEST(every_kind)
     round_trip(wb_Flatten(), image);
     round_trip(wb_testmode(wb_Dropout(0.3, .axes = WB_INTS(0, -1))), image);
     round_trip(wb_BatchNorm(4, wb_tanh, .eps = 1e-3, .momentum = 0), image);
-    round_trip(wb_testmode(wb_BatchNorm(4, .no_affine = true)), image);
-    round_trip(wb_BatchNorm(4, .no_track_stats = true), image);
+    round_trip(wb_testmode(wb_BatchNorm(4, .affine = false)), image);
+    round_trip(wb_BatchNorm(4, .track_stats = false), image);
     round_trip(wb_LayerNorm({6, 6}, wb_relu, .eps = 0.1), image);
-    round_trip(wb_LayerNorm({4}, .no_affine = true), flat);
+    round_trip(wb_LayerNorm({4}, .affine = false), flat);
     round_trip(wb_Embedding(9, 4), wb_arange(9, WB_I32));
     round_trip(wb_MultiHeadAttention(4, 2, .causal = true, .bias = true), sequence);
     round_trip(wb_RNN(4, 3, wb_relu), sequence);
     round_trip(wb_LSTM(4, 3, .last = true), sequence);
-    round_trip(wb_GRU(4, 3, .no_bias = true), sequence);
+    round_trip(wb_GRU(4, 3, .bias = false), sequence);
     round_trip(wb_GRU(4, 3, .layers = 2, .bidirectional = true, .hidden_bias = true), sequence);
     round_trip(wb_LSTM(4, 3, .layers = 3, .initial_state = true), sequence);
     round_trip(wb_GRUv3(4, 3), sequence);
@@ -150,8 +150,8 @@ TEST(wrong_descriptions)
 {
 #define MODEL(m) "{\"version\":1,\"model\":" m "}"
     REFUSED_MODEL("x", WB_ERROR_FORMAT, "model", "description");
-    REFUSED_MODEL("{}", WB_ERROR_FORMAT, "version", "0", "1");
-    REFUSED_MODEL("{\"version\":9}", WB_ERROR_FORMAT, "version", "9", "1");
+    REFUSED_MODEL("{}", WB_ERROR_FORMAT, "version", "0", "2");
+    REFUSED_MODEL("{\"version\":9}", WB_ERROR_FORMAT, "version", "9", "2");
     REFUSED_MODEL(MODEL("{\"layer\":\"Magic\"}"), WB_ERROR_FORMAT, "layer", "\"Magic\"");
     REFUSED_MODEL(MODEL("{\"tree\":\"tuple\"}"), WB_ERROR_FORMAT, "layer", "tree", "wb_load_tree");
     REFUSED_MODEL(MODEL("3"), WB_ERROR_FORMAT, "layer");
@@ -169,8 +169,8 @@ TEST(wrong_descriptions)
                   WB_ERROR_FORMAT, "option", "\"kernel\"", "Conv");
     REFUSED_MODEL(MODEL("{\"layer\":\"Dropout\",\"options\":{\"p\":2}}"), WB_ERROR_ARGUMENT, "p",
                   "2");
-    REFUSED_MODEL(MODEL("{\"layer\":\"Dropout\",\"options\":{\"axes\":[99]}}"), WB_ERROR_ARGUMENT,
-                  "Dropout", ".axes", "99");
+    REFUSED_MODEL(MODEL("{\"layer\":\"Dropout\",\"options\":{\"p\":0,\"axes\":[99]}}"),
+                  WB_ERROR_ARGUMENT, "Dropout", ".axes", "99");
     REFUSED_MODEL(MODEL("{\"layer\":\"Dense\",\"options\":{\"dtype\":\"f99\"}}"), WB_ERROR_FORMAT,
                   "option", "\"dtype\"", "Dense");
     REFUSED_MODEL(MODEL("{\"layer\":\"Function\",\"options\":{\"f\":\"nobody\"}}"), WB_ERROR_FORMAT,
@@ -208,6 +208,27 @@ TEST(wrong_descriptions)
     FAILED(WB_ERROR_ARGUMENT, "save", "100");
 }
 
+/* Descriptions of version 1: a default was 0, 0 was -1e-300, and .affine was .no_affine. */
+TEST(first_version)
+{
+    wb__note note = {"weber", (char *)(uintptr_t)MODEL(
+        "{\"layer\":\"Chain\",\"parts\":[{\"name\":\"0\",\"layer\":\"BatchNorm\",\"options\":{"
+        "\"channels\":4,\"eps\":0.0,\"no_affine\":true,\"no_track_stats\":true,"
+        "\"momentum\":-1e-300}},{\"name\":\"1\",\"layer\":\"RMSNorm\",\"options\":{"
+        "\"shape\":[4,0,0,0],\"no_affine\":true,\"eps\":0}}]}")};
+    assert_int_equal(wb__st_save(NULL, file_name(), 0, NULL, 1, &note), 0);
+    for (int i = 0; i < 2; i++) {               /* then as this version writes them */
+        wb_layer *m = wb_load(file_name());
+        MADE(m);
+        const wb_BatchNorm_options *batch = wb_layer_at(m, "layers.0")->options;
+        const wb_RMSNorm_options *rms = wb_layer_at(m, "layers.1")->options;
+        assert_true(batch->eps == 1e-5 && batch->momentum == 0 && rms->eps == WB_DEFAULT &&
+                    !rms->affine && !batch->affine && !batch->track_stats);
+        assert_int_equal(wb_save(file_name(), m), 0);
+    }
+    unlink(file_name());
+}
+
 /* ---- state into a model ---------------------------------------------------------------------- */
 
 TEST(state_into_models)
@@ -230,7 +251,7 @@ TEST(state_into_models)
     assert_int_equal(wb_load_state(path, n, .prefix = "net."), 0);
     wb_each_tensor(m, same_bits_in, n);
 
-    wb_layer *o = wb_Chain(wb_Dense(2, 4), wb_BatchNorm(3, .no_track_stats = true), wb_Dense(1, 1));
+    wb_layer *o = wb_Chain(wb_Dense(2, 4), wb_BatchNorm(3, .track_stats = false), wb_Dense(1, 1));
     float before = (float)wb_at(wb_get(o, "layers.1.scale"), 0);
     assert_int_equal(wb_load_state(path, o, .prefix = "net."), WB_ERROR_FORMAT);
     const char *text = wb_error();

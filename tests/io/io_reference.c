@@ -148,7 +148,7 @@ TEST(the_reference)
 
 static wb_layer *tied(void)
 {
-    wb_layer *m = wb_Chain(wb_Embedding(11, 4), wb_Dense(4, 11, .no_bias = true));
+    wb_layer *m = wb_Chain(wb_Embedding(11, 4), wb_Dense(4, 11, .bias = false));
     return wb_tie(m, "layers.1.weight", "layers.0.weight") ? NULL : m;
 }
 

@@ -61,7 +61,7 @@ TEST(every_kind)
 {
     wb_name_connection("beside", beside);
     BOTH_WAYS(wb_Dense(4, 2), "weight [2,4] f32", "bias [2] f32");
-    BOTH_WAYS(wb_Dense(4, 2, .no_bias = true, .dtype = WB_F16), "weight [2,4] f16");
+    BOTH_WAYS(wb_Dense(4, 2, .bias = false, .dtype = WB_F16), "weight [2,4] f16");
     BOTH_WAYS(wb_Conv(4, 6, {3, 2}, .groups = 2), "weight [6,2,3,2] f32", "bias [6] f32");
     BOTH_WAYS(wb_Conv(2, 3, {3, 2}, .flip = true, .dtype = WB_F64), "weight [3,2,3,2] f64",
               "bias [3] f64");
@@ -73,9 +73,9 @@ TEST(every_kind)
     BOTH_WAYS(wb_ConvTranspose(4, 6, {3, 2, 1}), "weight [4,6,3,2,1] f32", "bias [6] f32");
     BOTH_WAYS(wb_BatchNorm(3), "weight [3] f32", "bias [3] f32", "running_mean [3] f32",
               "running_var [3] f32", "num_batches_tracked [] i64");
-    BOTH_WAYS(wb_BatchNorm(3, .no_affine = true), "running_mean [3] f32", "running_var [3] f32",
+    BOTH_WAYS(wb_BatchNorm(3, .affine = false), "running_mean [3] f32", "running_var [3] f32",
               "num_batches_tracked [] i64");
-    BOTH_WAYS(wb_BatchNorm(3, .no_track_stats = true), "weight [3] f32", "bias [3] f32");
+    BOTH_WAYS(wb_BatchNorm(3, .track_stats = false), "weight [3] f32", "bias [3] f32");
     BOTH_WAYS(wb_LayerNorm({2, 3}), "weight [2,3] f32", "bias [2,3] f32");
     BOTH_WAYS(wb_GroupNorm(4, 2), "weight [4] f32", "bias [4] f32");
     BOTH_WAYS(wb_InstanceNorm(3, .affine = true), "weight [3] f32", "bias [3] f32");
@@ -94,7 +94,7 @@ TEST(every_kind)
               "bias_ih_l0 [9] f32", "bias_hh_l0 [9] f32");
     BOTH_WAYS(wb_GRU(4, 3, .hidden_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32",
               "bias_ih_l0 [9] f32", "bias_hh_l0 [9] f32");
-    BOTH_WAYS(wb_GRU(4, 3, .no_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32");
+    BOTH_WAYS(wb_GRU(4, 3, .bias = false), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32");
     BOTH_WAYS(wb_LSTM(4, 3, .layers = 2, .bidirectional = true), "weight_ih_l0 [12,4] f32",
               "weight_hh_l0 [12,3] f32", "bias_ih_l0 [12] f32", "bias_hh_l0 [12] f32",
               "weight_ih_l0_reverse [12,4] f32", "weight_hh_l0_reverse [12,3] f32",
@@ -103,7 +103,7 @@ TEST(every_kind)
               "bias_hh_l1 [12] f32", "weight_ih_l1_reverse [12,6] f32",
               "weight_hh_l1_reverse [12,3] f32", "bias_ih_l1_reverse [12] f32",
               "bias_hh_l1_reverse [12] f32");
-    BOTH_WAYS(wb_GRU(4, 3, .layers = 2, .no_bias = true), "weight_ih_l0 [9,4] f32",
+    BOTH_WAYS(wb_GRU(4, 3, .layers = 2, .bias = false), "weight_ih_l0 [9,4] f32",
               "weight_hh_l0 [9,3] f32", "weight_ih_l1 [9,3] f32", "weight_hh_l1 [9,3] f32");
     BOTH_WAYS(wb_RNNCell(4, 3), "weight_ih [3,4] f32", "weight_hh [3,3] f32", "bias_ih [3] f32",
               "bias_hh [3] f32");
@@ -148,7 +148,7 @@ TEST(containers)
               "4.weight [2,4] f32", "4.bias [2] f32", "6.weight [2] f32", "6.bias [2] f32",
               "6.running_mean [2] f32", "6.running_var [2] f32", "6.num_batches_tracked [] i64",
               "8.weight [1,2] f32", "8.bias [1] f32");
-    BOTH_WAYS(wb_Chain(wb_RNN(2, 2, wb_relu), wb_Dense(2, 2, .no_bias = true)),
+    BOTH_WAYS(wb_Chain(wb_RNN(2, 2, wb_relu), wb_Dense(2, 2, .bias = false)),
               "0.weight_ih_l0 [2,2] f32", "0.weight_hh_l0 [2,2] f32", "0.bias_ih_l0 [2] f32",
               "0.bias_hh_l0 [2] f32", "1.weight [2,2] f32");
     BOTH_WAYS(wb_Chain(wb_named("encoder", wb_Chain(wb_Dense(2, 2, wb_relu), wb_LayerNorm({2}))),
@@ -156,7 +156,7 @@ TEST(containers)
               "encoder.0.weight [2,2] f32", "encoder.0.bias [2] f32", "encoder.2.weight [2] f32",
               "encoder.2.bias [2] f32", "head.in_proj_weight [6,2] f32",
               "head.out_proj.weight [2,2] f32");
-    BOTH_WAYS(wb_Chain(wb_SkipConnection(wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2, .no_bias = true)),
+    BOTH_WAYS(wb_Chain(wb_SkipConnection(wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2, .bias = false)),
                                          beside),
                        wb_Parallel(wb_add, wb_Embedding(2, 2), wb_named("b", wb_Embedding(3, 2)))),
               "0.layers.0.weight [2,2] f32", "0.layers.0.bias [2] f32",
@@ -167,9 +167,9 @@ TEST(containers)
 /* A tied tensor has two names in PyTorch's state_dict. */
 TEST(ties)
 {
-    wb_layer *m = wb_Chain(wb_Embedding(4, 2), wb_Dense(2, 4, .no_bias = true));
+    wb_layer *m = wb_Chain(wb_Embedding(4, 2), wb_Dense(2, 4, .bias = false));
     wb_tie(m, "layers.1.weight", "layers.0.weight");
-    wb_layer *n = wb_Chain(wb_Embedding(4, 2), wb_Dense(2, 4, .no_bias = true));
+    wb_layer *n = wb_Chain(wb_Embedding(4, 2), wb_Dense(2, 4, .bias = false));
     wb_tie(n, "layers.1.weight", "layers.0.weight");
     both_ways(m, n, (const char *[]){"0.weight [4,2] f32", "1.weight [4,2] f32", NULL});
 }
@@ -322,10 +322,10 @@ TEST(numbering)
     float w[4] = {1, 2, 3, 4};
     wb__st_out out[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL},
                         {"2.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL}};
-    wb_layer *short_form = wb_Chain(wb_Dense(2, 2, wb_relu, .no_bias = true),
-                                    wb_Dense(2, 2, .no_bias = true));
-    wb_layer *long_form = wb_Chain(wb_Dense(2, 2, .no_bias = true), wb_relu,
-                                   wb_Dense(2, 2, .no_bias = true));
+    wb_layer *short_form = wb_Chain(wb_Dense(2, 2, wb_relu, .bias = false),
+                                    wb_Dense(2, 2, .bias = false));
+    wb_layer *long_form = wb_Chain(wb_Dense(2, 2, .bias = false), wb_relu,
+                                   wb_Dense(2, 2, .bias = false));
     put_table(2, out, "pt");
     if (wb_load_state(file_name(), short_form)) fail_msg("%s", wb_error());
     if (wb_load_state(file_name(), long_form)) fail_msg("%s", wb_error());
@@ -414,7 +414,7 @@ TEST(renames)
 TEST(long_lists)
 {
     wb_layer *layers[80];
-    for (int i = 0; i < 80; i++) layers[i] = wb_Dense(2, 2, .no_bias = true);
+    for (int i = 0; i < 80; i++) layers[i] = wb_Dense(2, 2, .bias = false);
     wb_layer *m = wb_Chain_array(80, layers), *one = wb_Chain_array(50, layers);
     float w[4] = {0};
     wb__st_out out[] = {{"none.of.these", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL}};

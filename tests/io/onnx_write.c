@@ -93,7 +93,7 @@ static void is_near(wb_tensor *a, wb_tensor *b)
 
 TEST_IN_SCOPE(a_network)
 {
-    wb_layer *l = wb_Chain(wb_Dense(2, 3, wb_relu), wb_Dense(3, 1, .no_bias = true));
+    wb_layer *l = wb_Chain(wb_Dense(2, 3, wb_relu), wb_Dense(3, 1, .bias = false));
     WORKS(wb_save(path(), l, .inputs = {wb_ones(4, 2)}));
     assert_string_equal(operators(), "Gemm Relu Gemm Identity");
     const wb__onnx_graph *g = m->graph;

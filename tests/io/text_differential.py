@@ -53,8 +53,8 @@ class Weber:
 
     class Options(ctypes.Structure):
         _fields_ = [("size", ctypes.c_size_t), ("given", ctypes.c_char_p),
-                    ("pair", ctypes.c_char_p), ("no_special", ctypes.c_bool),
-                    ("offsets", ctypes.c_void_p), ("by_place", ctypes.c_char)]
+                    ("pair", ctypes.c_char_p), ("a", ctypes.c_void_p), ("special", ctypes.c_bool),
+                    ("b", ctypes.c_void_p), ("offsets", ctypes.c_void_p), ("c", ctypes.c_char * 16)]
 
     def __init__(self, path):
         self.t = self.lib.wb_load_tokenizer(str(path).encode())
@@ -71,8 +71,8 @@ class Weber:
         """(ids, offsets, decoded text)"""
         scope = self.lib.wb_scope_open()
         places = ctypes.c_void_p()
-        options = self.Options(ctypes.sizeof(self.Options), None, None, False,
-                               ctypes.cast(ctypes.pointer(places), ctypes.c_void_p), b"\0")
+        options = self.Options(ctypes.sizeof(self.Options), b"*", special=True,
+                               offsets=ctypes.cast(ctypes.pointer(places), ctypes.c_void_p))
         x = self.lib.wb_encode_with(self.t, raw, ctypes.byref(options))
         ids, offsets = self.numbers(x), self.numbers(places.value)
         text = self.lib.wb_decode_with(self.t, x, None)

@@ -151,8 +151,8 @@ TEST_IN_SCOPE(rows_are_as_long_as_asked)
     assert_int_equal(wb_at(cut.ids, 2, 0), 2);
     assert_int_equal(wb_at(cut.ids, 2, 4), 3);
     assert_int_equal(wb_dim(wb_encode_batch(t, 3, texts, .most = 5).ids, 1), 5);
-    assert_int_equal(wb_dim(wb_encode_batch(t, 2, texts, .no_special = true).ids, 1), longest > 0
-                     ? wb_size(wb_encode(t, texts[0], .no_special = true)) : 0);
+    assert_int_equal(wb_dim(wb_encode_batch(t, 2, texts, .special = false).ids, 1), longest > 0
+                     ? wb_size(wb_encode(t, texts[0], .special = false)) : 0);
     assert_int_equal(wb_dim(wb_encode_batch(t, 1, texts, .length = 2).ids, 1), 2);
     wb_clear_error();
     assert_null(wb_encode_batch(t, 1, texts, .length = 1).ids);
@@ -160,7 +160,7 @@ TEST_IN_SCOPE(rows_are_as_long_as_asked)
     assert_null(wb_encode_batch(t, 0, texts).ids);
     assert_null(wb_encode_batch(t, 1, (const char *[]){NULL}).ids);
     FAILED(WB_ERROR_ARGUMENT, "encode_batch", "NULL");
-    wb_tensor *empty = wb_encode(t, "", .no_special = true);
+    wb_tensor *empty = wb_encode(t, "", .special = false);
     MADE(empty);
     assert_int_equal(wb_size(empty), 0);
 }

@@ -239,7 +239,7 @@ void write_onnx_cases(const char *path) { written = path; }
  * the error set. */
 static wb_layer *write_again(const run *r, wb_layer *m, int n, wb_tensor *const *in)
 {
-    wb_save_options o = {.size = sizeof o, .fixed = !strchr(r->c->flags, 't')};
+    wb_save_options o = WB_OPTIONS_OF(wb_save_options, .fixed = !strchr(r->c->flags, 't'));
     int64_t axes[WB_MAX_DIMS];
     if (n > WB_MAX_DIMS || !n)
         return wb_fail(WB_ERROR_UNSUPPORTED, "written: %d inputs", n), NULL;

@@ -246,7 +246,7 @@ static void save_one(int k, FILE *list)
     if (!l) fail_msg("%s: %s", name, wb_error());
     wb_testmode(l);
     WORKS(wb_each_tensor(l, vary, NULL));
-    wb_save_options o = {.size = sizeof o};
+    wb_save_options o = WB_OPTIONS_OF(wb_save_options);
     int64_t axes[MOST];
     const int n = inputs_of(inputs, EXAMPLE, o.inputs, axes);
     wb_ints_set(o.batch_axes, n, axes);

@@ -53,7 +53,7 @@ WB_LAYER(unet, call_unet, down, middle, up, join, out)
 
 static inline wb_layer *conv_norm(int64_t in, int64_t out, int64_t stride, wb_function f)
 {
-    return wb_Chain(wb_Conv(in, out, {3, 3}, .stride = {stride}, .pad = {1}, .no_bias = true),
+    return wb_Chain(wb_Conv(in, out, {3, 3}, .stride = {stride}, .pad = {1}, .bias = false),
                     wb_BatchNorm(out, f));
 }
 

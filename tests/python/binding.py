@@ -30,7 +30,7 @@ int main(void)
 {
     wb_seed(7);
     wb_layer *model = wb_Chain(wb_Dense(4, 8, wb_tanh), wb_BatchNorm(8, .eps = 1e-3),
-                               wb_Dropout(0.25), wb_Dense(8, 2, .no_bias = true));
+                               wb_Dropout(0.25), wb_Dense(8, 2, .bias = false));
     wb_tensor *x = wb_randn(16, 4);
     wb_batch batch = wb_batch_of(x, wb_rand(16, 2));
     wb_opt_state *state = wb_setup(wb_AdamW(0.02, .lambda = 0, .beta = {0.8}), model);
@@ -46,7 +46,7 @@ int main(void)
 def losses(wb):
     wb.seed(7)
     model = wb.Chain(wb.Dense(4, 8, wb.tanh), wb.BatchNorm(8, eps=1e-3), wb.Dropout(.25),
-                     wb.Dense(8, 2, no_bias=True))
+                     wb.Dense(8, 2, bias=False))
     batch = wb.batch_of(wb.randn(wb.F32, 16, 4), wb.rand(wb.F32, (16, 2)))
     state = wb.setup(wb.AdamW(.02, **{"lambda": 0, "beta": (.8,)}), model)
     for _ in range(20):
@@ -104,7 +104,7 @@ def check_errors(wb, np):
     error = raises(wb.Error, lambda: x @ x, "matmul", "[2,3]")
     assert error.code == wb.ERROR_SHAPE
     assert raises(wb.Error, lambda: wb.load("nowhere.safetensors"), "nowhere").code == wb.ERROR_FILE
-    raises(TypeError, lambda: wb.Dense(2, 3, biass=True), "biass", "no_bias")
+    raises(TypeError, lambda: wb.Dense(2, 3, biass=True), "biass", "bias")
     raises(TypeError, lambda: wb.Dense(2, 3, wb.relu, 4), "4")
     raises(TypeError, x.reshape(3, 2).matmul, "wb_matmul takes")
     raises(AttributeError, lambda: wb.densely, "wb_densely")
@@ -157,7 +157,7 @@ def check_values(wb, np):
 
 
 def check_places(wb, np):
-    """What C takes by place: options behind WB_BY_PLACE, and the axes of all that reduces."""
+    """What C takes by place: options of ARG, and the axes of all that reduces."""
     x = wb.tensor(np.arange(6, dtype="f4").reshape(2, 3))
     assert np.from_dlpack(wb.max(x, 1)).tolist() == [2, 5] == np.from_dlpack(x.max(-1)).tolist()
     assert wb.sum(x, 0, -1).item() == wb.sum(x, (0, 1)).item() == x.sum().item() == 15

@@ -253,7 +253,7 @@ void two_devices(const char *name, const char *tag)
 {
     assert_string_equal(b->name, name);
     assert_string_equal(b->tag, tag);
-    assert_true(b->is_gpu && !b->host_visible);
+    assert_true(b->dear_launches && !b->host_visible);
     assert_int_equal(b->start(), 0);            /* a second start does nothing */
     assert_int_equal(b->count(), 2);
     assert_null(b->device(2));

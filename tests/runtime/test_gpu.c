@@ -174,7 +174,7 @@ static int find(wb__gpu_device **list, int *n)
         snprintf(d->gpu.maker, sizeof d->gpu.maker, "a test");
         d->gpu.kind = i ? "gpu" : "cpu";
         d->gpu.target = (wb__gpu_target){
-            .f64 = true, .is_cpu = !i, .max_items = 1024, .local_bytes = 48 << 10,
+            .f64 = true, .in_turn = !i, .composes = !i, .max_items = 1024, .local_bytes = 48 << 10,
             .max_args_bytes = (size_t)number("TEST_GPU_ARGS", 4096),
             .buffer_bytes = gpu_driver.objects ? 0 : 8,
             .max_buffers = (int)number("TEST_GPU_BUFFERS", 0),

@@ -172,7 +172,7 @@ static int far_memory(const wb_device *d, wb_device_memory *m)
 }
 
 static const wb__backend backend = {
-    .name = "Far", .tag = "far", .is_gpu = true,
+    .name = "Far", .tag = "far", WB__GPU_TRAITS,
     .start = far_start, .stop = far_stop, .count = far_count_devices, .device = far_at,
     .part = far_part, .has_dtype = far_has_dtype, .memory = far_memory, .allocate = far_allocate,
     .release = far_release, .trim = far_trim, .upload = far_upload, .download = far_download,

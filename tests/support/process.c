@@ -3,7 +3,7 @@
 
 #include "test.h"
 
-#include "base/system.h"
+#include "base/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,7 +78,7 @@ void process_run(process *p, const char *folder, const char *const *environment,
 const char *process_self(void)
 {
     static char path[4096];
-    if (!wb__system_program(path, sizeof path)) fail_msg("the program's path is unknown");
+    if (!wb__os_program(path, sizeof path)) fail_msg("the program's path is unknown");
     return path;
 }
 

@@ -515,8 +515,7 @@ TEST(metrics_of_wb_train)
     assert_int_equal(files(), 2);
     r = begin();
     double sum = 0;
-    wb_train_options plain = {.size = sizeof plain, .epochs = 1, .checkpoint = path};
-    WORKS(wb_train_with(loss, r.model, r.loader, r.state, &plain));
+    WORKS(wb_train(loss, r.model, r.loader, r.state, .checkpoint = path));
     wb_checkpoint c = {.model = r.model};
     WORKS(wb_checkpoint_load(path, &c));
     run again = begin();

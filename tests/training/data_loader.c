@@ -497,12 +497,7 @@ TEST(every_allocation_may_fail)
             wb_scope *s = wb_scope_open();
             wb__alloc_fail_at(n);
             wb_dataset *d = wb_mapobs(numbers(20), on_thread, &elsewhere);
-            wb_loader *l = wb_dataloader_with(
-                d, &(wb_dataloader_options){.size = sizeof(wb_dataloader_options),
-                                            .batchsize = 4,
-                                            .shuffle = true,
-                                            .ahead = aheads[a],
-                                            .collate = as_f64});
+            wb_loader *l = wb_dataloader(d, 4, true, .ahead = aheads[a], .collate = as_f64);
             WB_EACH_BATCH(b, l) batches++;
             int status = l ? wb_loader_status(l) : (int)wb_error_code();
             finished = wb__alloc_count() < n;

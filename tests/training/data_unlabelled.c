@@ -76,7 +76,7 @@ TEST(none_belongs_to_no_scope)
     const uint32_t refs = wb__refs(WB_NONE);
     wb_scope *s = wb_scope_open();
     wb_dataset *d = wb_dataset_of(wb_ones(2, 2), WB_NONE);
-    wb_layer *l = wb_Dense(2, 2, .no_bias = true);
+    wb_layer *l = wb_Dense(2, 2, .bias = false);
     for (int i = 0; i < 10; i++) {
         assert_true(wb_is_none(wb_dataset_y(d)));
         assert_true(wb_is_none(wb_get(l, "bias")));

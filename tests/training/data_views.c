@@ -264,7 +264,7 @@ TEST_IN_SCOPE(equal_classes)
     static const int32_t y[] = {0, 1, 1, 1, 1, 0, 1, 1};    /* two of label 0, six of label 1 */
     wb_dataset *d = series(8, y);
     int count[8];
-    wb_dataset *more = wb_oversample(d, .no_shuffle = true);
+    wb_dataset *more = wb_oversample(d, .shuffle = false);
     assert_int_equal(wb_dataset_length(more), 12);
     expect_range(wb_subset(more, 0, 8), 0, 8);
     count_all(more, 8, count);
@@ -277,7 +277,7 @@ TEST_IN_SCOPE(equal_classes)
     assert_int_equal(count[0] + count[5], 3);
     assert_int_equal(wb_dataset_length(wb_oversample(d, .fraction = 0)), 8);
     assert_null(wb_oversample(d, .fraction = -1));
-    wb_dataset *fewer = wb_undersample(d, .no_shuffle = true);
+    wb_dataset *fewer = wb_undersample(d, .shuffle = false);
     assert_int_equal(wb_dataset_length(fewer), 4);
     count_all(fewer, 8, count);
     assert_int_equal(count[0] + count[5], 2);

@@ -139,9 +139,9 @@ TEST_IN_SCOPE(wrong_copies)
     REFUSED(!wb_copy(other, m), WB_ERROR_ARGUMENT, "copy", "(from, to)", "layers.1");
     REFUSED(!wb_copy(dense, wb_Dense(2, 4)), WB_ERROR_SHAPE, "\"weight\"", "[3,2] f32",
             "[4,2] f32");
-    REFUSED(!wb_copy(dense, wb_Dense(2, 3, .no_bias = true)), WB_ERROR_SHAPE, "\"bias\"",
+    REFUSED(!wb_copy(dense, wb_Dense(2, 3, .bias = false)), WB_ERROR_SHAPE, "\"bias\"",
             "no tensor");
-    REFUSED(!wb_copy(wb_Dense(2, 3, .no_bias = true), dense), WB_ERROR_ARGUMENT, "\"bias\"",
+    REFUSED(!wb_copy(wb_Dense(2, 3, .bias = false), dense), WB_ERROR_ARGUMENT, "\"bias\"",
             "[3] f32");
     wb_layer *apart = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2)), *tied = wb_clone(apart);
     WORKS(wb_tie(tied, "layers.1.weight", "layers.0.weight"));

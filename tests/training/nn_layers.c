@@ -7,11 +7,11 @@
     X(dense_relu, wb_Dense(4, 3, wb_relu), false)                                              \
     X(dense_tanh, wb_Dense(4, 3, wb_tanh), false)                                              \
     X(dense_gelu, wb_Dense(4, 3, wb_gelu), false)                                              \
-    X(dense_no_bias, wb_Dense(4, 3, wb_sigmoid, .no_bias = true), false)                       \
+    X(dense_no_bias, wb_Dense(4, 3, wb_sigmoid, .bias = false), false)                       \
     X(conv, wb_Conv(3, 4, {3}), false)                                                         \
     X(conv_options, wb_Conv(4, 4, {3, 2}, wb_relu, .stride = {2, 1}, .pad = {1, 2},            \
                             .dilation = {1, 2}, .groups = 2), false)                           \
-    X(conv_same, wb_Conv(3, 2, {4, 3}, .same = true, .no_bias = true), false)                  \
+    X(conv_same, wb_Conv(3, 2, {4, 3}, .same = true, .bias = false), false)                  \
     X(conv_flip, wb_Conv(1, 2, {2, 3}, .flip = true), false)                                   \
     X(maxpool, wb_MaxPool({2, 3}, .stride = {2, 1}, .pad = {1}), false)                        \
     X(meanpool, wb_MeanPool({2}, .pad = {1}), false)                                           \

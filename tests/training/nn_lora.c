@@ -22,7 +22,7 @@ static adapted kind(int i)
     wb_tensor *words = wb_from((int32_t[]){4, 0, 2, 2}, WB_I32, 2, (int64_t[]){2, 2});
     switch (i) {
     case 0: return (adapted){"Dense", wb_Dense(6, 5, wb_tanh), wb_randn(2, 3, 6)};
-    case 1: return (adapted){"Dense without bias", wb_Dense(6, 5, .no_bias = true), wb_randn(4, 6)};
+    case 1: return (adapted){"Dense without bias", wb_Dense(6, 5, .bias = false), wb_randn(4, 6)};
     case 2: return (adapted){"Embedding", wb_Embedding(5, 4), words};
     case 3: return (adapted){"Conv", wb_Conv(2, 4, {3}, wb_tanh, .pad = {1}), wb_randn(1, 2, 5, 5)};
     case 4: return (adapted){"grouped Conv", wb_Conv(4, 4, {3}, .groups = 2),

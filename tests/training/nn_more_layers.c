@@ -25,17 +25,17 @@ static wb_tensor *normed(wb_tensor *x)
 /* X(name in layers.safetensors, layer, whether in train mode) */
 #define CASES(X)                                                                               \
     X(groupnorm, wb_GroupNorm(6, 2, wb_relu, .eps = 1e-3), false)                              \
-    X(groupnorm_plain, wb_GroupNorm(6, 3, .no_affine = true), false)                           \
+    X(groupnorm_plain, wb_GroupNorm(6, 3, .affine = false), false)                           \
     X(instancenorm, wb_InstanceNorm(3), false)                                                 \
     X(instancenorm_train, wb_InstanceNorm(3, wb_tanh, .affine = true, .track_stats = true,     \
                                           .momentum = 0.2, .eps = 1e-4), true)                 \
     X(instancenorm_test, wb_testmode(wb_InstanceNorm(3, wb_tanh, .affine = true,               \
                                                      .track_stats = true, .eps = 1e-4)), false) \
     X(rmsnorm, wb_RMSNorm({3, 4}, .eps = 1e-3), false)                                         \
-    X(rmsnorm_plain, wb_RMSNorm({4}, .no_affine = true), false)                                \
+    X(rmsnorm_plain, wb_RMSNorm({4}, .affine = false), false)                                \
     X(scale, wb_Scale({3, 4}, wb_relu), false)                                                 \
     X(bilinear, wb_Bilinear(3, 4, 2, wb_tanh), false)                                          \
-    X(bilinear_one, wb_Bilinear(3, 3, 2, .no_bias = true), false)                              \
+    X(bilinear_one, wb_Bilinear(3, 3, 2, .bias = false), false)                              \
     X(maxout, wb_Maxout(wb_Dense(4, 2), wb_Dense(4, 2), wb_Dense(4, 2)), false)                \
     X(pixelshuffle, wb_PixelShuffle(3), false)                                                 \
     X(depthwise, wb_DepthwiseConv(3, 6, {2, 3}), false)                                        \
@@ -61,11 +61,11 @@ static wb_tensor *normed(wb_tensor *x)
     X(linear_2d_corners, wb_Upsample(.sizes = {6, 5}, .mode = WB_UPSAMPLE_LINEAR), false)      \
     X(linear_3d_corners, wb_Upsample(.sizes = {4, 5, 2}, .mode = WB_UPSAMPLE_LINEAR), false)   \
     X(linear_1d_centres, wb_Upsample(.sizes = {9}, .mode = WB_UPSAMPLE_LINEAR,                 \
-                                     .no_align_corners = true), false)                         \
+                                     .align_corners = false), false)                         \
     X(linear_2d_centres, wb_Upsample(.sizes = {6, 5}, .mode = WB_UPSAMPLE_LINEAR,              \
-                                     .no_align_corners = true), false)                         \
+                                     .align_corners = false), false)                         \
     X(linear_3d_centres, wb_Upsample(.sizes = {4, 5, 2}, .mode = WB_UPSAMPLE_LINEAR,           \
-                                     .no_align_corners = true), false)                         \
+                                     .align_corners = false), false)                         \
     X(adaptive_mean_1d, wb_AdaptiveMeanPool({3}), false)                                       \
     X(adaptive_mean_2d, wb_AdaptiveMeanPool({3, 2}), false)                                    \
     X(adaptive_mean_3d, wb_AdaptiveMeanPool({2, 3, 4}), false)                                 \
@@ -149,19 +149,19 @@ static void shows(wb_layer *l, const char *want)
 
 TEST_IN_SCOPE(prints)
 {
-    shows(wb_GroupNorm(6, 2, wb_relu, .no_affine = true), "GroupNorm(6, 2, relu, affine=false)");
+    shows(wb_GroupNorm(6, 2, wb_relu, .affine = false), "GroupNorm(6, 2, relu, affine=false)");
     shows(wb_testmode(wb_InstanceNorm(3)), "InstanceNorm(3, affine=false, active=false)");
     shows(wb_RMSNorm({3, 4}), "RMSNorm(3, 4)");
-    shows(wb_Scale({4}, wb_relu, .no_bias = true), "Scale(4, relu; bias=false)");
+    shows(wb_Scale({4}, wb_relu, .bias = false), "Scale(4, relu; bias=false)");
     shows(wb_Bilinear(3, 4, 2, wb_tanh), "Bilinear((3, 4) => 2, tanh)");
-    shows(wb_Bilinear(3, 3, 2, .no_bias = true), "Bilinear(3 => 2; bias=false)");
+    shows(wb_Bilinear(3, 3, 2, .bias = false), "Bilinear(3 => 2; bias=false)");
     shows(wb_Maxout(wb_Dense(2, 2), wb_relu), "Maxout(Dense(2 => 2), relu)");
     shows(wb_PixelShuffle(2), "PixelShuffle(2)");
     shows(wb_WeightNorm(wb_Dense(2, 3), .dim = 1), "WeightNorm(Dense(2 => 3), weight; dim=1)");
     shows(wb_WeightNorm(wb_GRUCell(2, 3), "weight_hidden", .whole = true),
           "WeightNorm(GRUCell(2 => 3), weight_hidden; whole=true)");
     shows(wb_Upsample(.scale = {2}), "Upsample(nearest, scale=2)");
-    shows(wb_Upsample(.sizes = {4, 5}, .mode = WB_UPSAMPLE_LINEAR, .no_align_corners = true),
+    shows(wb_Upsample(.sizes = {4, 5}, .mode = WB_UPSAMPLE_LINEAR, .align_corners = false),
           "Upsample(linear, sizes=(4, 5), align_corners=false)");
     shows(wb_AdaptiveMaxPool({3}), "AdaptiveMaxPool(3)");
     shows(wb_AdaptiveMeanPool({3, 2}, .fixed = true), "AdaptiveMeanPool((3, 2), fixed=true)");
@@ -299,7 +299,7 @@ TEST_IN_SCOPE(initialisers)
         wb_kaiming_normal_with, wb_lecun_normal_with, wb_identity_init_with, wb_orthogonal_with};
     const int64_t dims[2] = {300, 200};
     for (int i = 0; i < 7; i++) {
-        const wb_init_options o = {.size = sizeof o, .gain = 0.5};
+        const wb_init_options o = WB_OPTIONS_OF(wb_init_options, .gain = 0.5);
         wb_seed(7);
         wb_tensor *one = plain[i](WB_F32, 2, dims);
         wb_seed(7);
@@ -309,9 +309,9 @@ TEST_IN_SCOPE(initialisers)
         MADE(half);
         assert_true(apart(one, same) == 0);
         assert_true(apart(wb_mul(one, 0.5 / by_default[i]), half) < 1e-6);
-        const wb_init_options none = {.size = sizeof o, .given = ".gain", .gain = 0};
+        const wb_init_options none = WB_OPTIONS_OF(wb_init_options, .gain = 0);
         assert_true(wb_item(wb_max(wb_abs(gained[i](WB_F32, 2, dims, &none)))) == 0);
-        const wb_init_options bad = {.size = sizeof o, .gain = INFINITY};
+        const wb_init_options bad = WB_OPTIONS_OF(wb_init_options, .gain = INFINITY);
         REFUSED(gained[i](WB_F32, 2, dims, &bad), WB_ERROR_ARGUMENT, "gain", "inf");
     }
     x = wb_get(wb_Dense(12, 6, .init = doubled), "weight");
@@ -483,7 +483,7 @@ TEST_IN_SCOPE(wrong_norms)
 {
     wb_layer *cell = wb_GRUCell(2, 3), *l = wb_WeightNorm(cell, "weight_hidden");
     REFUSED(wb_WeightNorm(wb_Dense(2, 3), "gain"), WB_ERROR_ARGUMENT, "Dense", "\"gain\"");
-    REFUSED(wb_WeightNorm(wb_Dense(2, 3, .no_bias = true), "bias"), WB_ERROR_ARGUMENT, "\"bias\"");
+    REFUSED(wb_WeightNorm(wb_Dense(2, 3, .bias = false), "bias"), WB_ERROR_ARGUMENT, "\"bias\"");
     REFUSED(wb_WeightNorm(wb_Chain(wb_Dense(2, 3))), WB_ERROR_ARGUMENT, "Chain", "\"weight\"");
     REFUSED(wb_WeightNorm(wb_Dense(2, 3), .dim = 2), WB_ERROR_SHAPE, "WeightNorm", "2", "[3,2]");
     REFUSED(wb_WeightNorm(wb_Dense(2, 3), .dim = 1, .whole = true), WB_ERROR_ARGUMENT, ".whole");
@@ -528,8 +528,8 @@ TEST_IN_SCOPE(refusals)
     REFUSED(wb_upsample(empty, .scale = {2}), WB_ERROR_SHAPE, "upsample", "[1,2,0] f32");
     REFUSED(wb_upsample(image, .scale = {2}, .mode = 2), WB_ERROR_ARGUMENT, "upsample", ".mode",
             "2");
-    REFUSED(wb_upsample(image, .scale = {2}, .no_align_corners = true), WB_ERROR_ARGUMENT,
-            "upsample", ".no_align_corners");
+    REFUSED(wb_upsample(image, .scale = {2}, .align_corners = false), WB_ERROR_ARGUMENT,
+            "upsample", ".align_corners");
     REFUSED(wb_upsample(wb_astype(image, WB_I32), .scale = {2}, .mode = WB_UPSAMPLE_LINEAR),
             WB_ERROR_DTYPE, "upsample", "[1,2,3,4] i32");
     REFUSED(wb_AdaptiveMaxPool({0}), WB_ERROR_ARGUMENT, "AdaptiveMaxPool", ".out", "0");
@@ -574,7 +574,7 @@ TEST_IN_SCOPE(refusals)
     REFUSED(wb_DepthwiseConv(2, 3, {3}), WB_ERROR_ARGUMENT, "2", "3", "groups");
     REFUSED(wb_DepthwiseConv(2, 4, {3}, .groups = 2), WB_ERROR_ARGUMENT, "DepthwiseConv",
             ".groups");
-    REFUSED(wb_DepthwiseConv(2, 4, {3}, .groups = 1), WB_ERROR_ARGUMENT, "DepthwiseConv",
+    REFUSED(wb_DepthwiseConv(2, 4, {3}, .groups = 2), WB_ERROR_ARGUMENT, "DepthwiseConv",
             ".groups");
     REFUSED(wb_Embedding(4, 2, .padding_index = 4), WB_ERROR_ARGUMENT, ".padding_index", "4", "-4",
             "3");

@@ -242,7 +242,7 @@ TEST_IN_SCOPE(wrong_operands)
 static wb_layer *block(void)
 {
     return wb_Chain(wb_LayerNorm({64}), wb_MultiHeadAttention(64, 2, .causal = true, .bias = true),
-                    wb_Dense(64, 96, wb_gelu), wb_Dense(96, 64, .no_bias = true));
+                    wb_Dense(64, 96, wb_gelu), wb_Dense(96, 64, .bias = false));
 }
 
 /* All Dense are quantised, also those of attention; the others are shared. */
@@ -283,7 +283,7 @@ TEST_IN_SCOPE(whole_model)
 /* A weight that two layers share is quantised once, and stays shared. */
 TEST_IN_SCOPE(shared_weights)
 {
-    wb_layer *m = wb_Chain(wb_Embedding(9, 64), wb_Dense(64, 64), wb_Dense(64, 9, .no_bias = true));
+    wb_layer *m = wb_Chain(wb_Embedding(9, 64), wb_Dense(64, 64), wb_Dense(64, 9, .bias = false));
     WORKS(wb_tie(m, "layers.2.weight", "layers.0.weight"));
     wb_layer *l = wb_quantise(m);
     MADE(l);
@@ -314,7 +314,7 @@ TEST_IN_SCOPE(half_precision)
     if (!has_dtype(WB_F16)) return;
     const wb_dtype t = WB_F16;
     wb_layer *m = wb_Chain(wb_Embedding(9, 64, .dtype = t), wb_LayerNorm({64}, .dtype = t),
-                           wb_Dense(64, 65, .dtype = t, .no_bias = true),
+                           wb_Dense(64, 65, .dtype = t, .bias = false),
                            wb_Dense(65, 5, .dtype = t));
     wb_tensor *small = wb_astype(wb_mul(wb_randn(9, 64), 1e-5), t), *x = wb_arange(9, WB_I32);
     WORKS(wb_set(m, "layers.0.weight", small));
@@ -413,14 +413,14 @@ TEST_IN_SCOPE(files)
     for (int i = 0; i < 2; i++) {
         const wb_names names = i ? WB_NAMES_TORCH : WB_NAMES_WEBER;
         round_trip(wb_quantise(wb_Dense(64, 4, wb_relu)), x, names);
-        round_trip(wb_quantise(wb_Dense(64, 4, .dtype = WB_F32, .no_bias = true)), x, names);
+        round_trip(wb_quantise(wb_Dense(64, 4, .dtype = WB_F32, .bias = false)), x, names);
         round_trip(wb_quantise(wb_Embedding(6, 64)), words, names);
         if (has_dtype(WB_F16))
             round_trip(wb_quantise(wb_Embedding(6, 64, .dtype = WB_F16)), words, names);
         round_trip(wb_quantise(block()), x, names);
         round_trip(wb_quantise(block(), .layers = "*.v_proj"), x, names);
     }
-    wb_layer *tied = wb_Chain(wb_Embedding(6, 64), wb_Dense(64, 6, .no_bias = true));
+    wb_layer *tied = wb_Chain(wb_Embedding(6, 64), wb_Dense(64, 6, .bias = false));
     WORKS(wb_tie(tied, "layers.1.weight", "layers.0.weight"));
     round_trip(wb_quantise(tied), words, WB_NAMES_WEBER);
     FAILS(wb_save(test_file("q.bson"), wb_quantise(wb_Dense(64, 2))), WB_ERROR_ARGUMENT,

@@ -14,10 +14,10 @@ TEST(single_layers)
 {
     assert_shows(wb_Dense(2, 3), "Dense(2 => 3)       # 9 parameters");
     assert_shows(wb_Dense(10, 5), "Dense(10 => 5)      # 55 parameters");
-    assert_shows(wb_Dense(10, 5, wb_relu, .no_bias = true),
+    assert_shows(wb_Dense(10, 5, wb_relu, .bias = false),
                  "Dense(10 => 5, relu; bias=false)  # 50 parameters");
     assert_shows(wb_Conv(3, 6, {3}, wb_relu, .pad = {1}, .stride = {2}, .dilation = {2},
-                         .groups = 3, .no_bias = true),
+                         .groups = 3, .bias = false),
                  "Conv((3, 3), 3 => 6, relu, pad=1, stride=2, dilation=2, groups=3, bias=false)  # "
                  "54 parameters");
     assert_shows(wb_Conv(1, 1, {2, 3}, .pad = {1, 2}, .flip = true),
@@ -37,12 +37,12 @@ TEST(single_layers)
     assert_shows(wb_BatchNorm(2, wb_relu),
                  "BatchNorm(2, relu)  # 4 parameters, plus 4 non-trainable");
     assert_shows(
-        wb_testmode(wb_BatchNorm(2, wb_relu, .no_affine = true)),
+        wb_testmode(wb_BatchNorm(2, wb_relu, .affine = false)),
         "BatchNorm(2, relu, affine=false, active=false)  # 0 parameters, plus 4 non-trainable");
     assert_shows(wb_Dropout(0.5), "Dropout(0.5)");
     assert_shows(wb_trainmode(wb_Dropout(0.5, .axes = WB_INTS(1))),
                  "Dropout(0.5, axes=1, active=true)");
-    assert_shows(wb_LayerNorm({10}, wb_relu, .no_affine = true),
+    assert_shows(wb_LayerNorm({10}, wb_relu, .affine = false),
                  "LayerNorm(10, relu, affine=false)");
     assert_shows(wb_LayerNorm({3, 4}), "LayerNorm(3, 4)     # 24 parameters");
     assert_shows(wb_Embedding(26, 4), "Embedding(26 => 4)  # 104 parameters");
@@ -56,7 +56,7 @@ TEST(single_layers)
     assert_shows(wb_LSTM(3, 5), "LSTM(3 => 5)        # 180 parameters");
     assert_shows(wb_GRUv3(3, 5, .layers = 2, .bidirectional = true),
                  "GRUv3(3 => 5; layers=2, bidirectional=true)  # 750 parameters");
-    assert_shows(wb_GRUCell(3, 5, .no_bias = true),
+    assert_shows(wb_GRUCell(3, 5, .bias = false),
                  "GRUCell(3 => 5; bias=false)  # 120 parameters");
     assert_shows(wb_Dense(2, 3, .init = wb_init_zeros),
                  "Dense(2 => 3)       # 9 parameters  (all zero)");

@@ -21,14 +21,14 @@ static void log_line(wb_log_level level, const char *line, void *context)
 static wb_layer *residual(void)
 {
     wb_layer *inner = wb_Chain(
-        wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .no_bias = true), wb_BatchNorm(4, wb_relu),
-        wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .no_bias = true), wb_BatchNorm(4));
+        wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .bias = false), wb_BatchNorm(4, wb_relu),
+        wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .bias = false), wb_BatchNorm(4));
     return wb_Chain(wb_SkipConnection(inner, wb_add), wb_relu);
 }
 
 static wb_layer *model(void)
 {
-    wb_layer *body = wb_Chain(wb_Conv(1, 4, {3, 3}, .pad = {1, 1}, .no_bias = true),
+    wb_layer *body = wb_Chain(wb_Conv(1, 4, {3, 3}, .pad = {1, 1}, .bias = false),
                               wb_BatchNorm(4, wb_relu), residual(), residual(),
                               wb_GlobalMeanPool(), wb_Flatten(), wb_Dense(4, 4, wb_tanh));
     return wb_Chain(wb_named("body", body), wb_named("head", wb_Dense(4, CLASSES)));

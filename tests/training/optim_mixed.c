@@ -159,7 +159,7 @@ TEST_IN_SCOPE(others_are_not_scaled)
 
 TEST_IN_SCOPE(ties_stay_ties)
 {
-    wb_layer *m = wb_Chain(wb_Embedding(5, 4), wb_Dense(4, 5, .no_bias = true));
+    wb_layer *m = wb_Chain(wb_Embedding(5, 4), wb_Dense(4, 5, .bias = false));
     assert_int_equal(wb_tie(m, "layers.1.weight", "layers.0.weight"), 0);
     wb_tensor *w = wb_get(m, "layers.0.weight"), *old = wb_add(w, wb_scalar(1));
     array was = values_of(w);
@@ -210,7 +210,7 @@ static void count_warnings(wb_log_level level, const char *text, void *context)
 TEST_IN_SCOPE(inputs_are_converted)
 {
     wb_set_log(count_warnings, NULL);
-    wb_layer *m = wb_Chain(wb_Conv(1, 2, {3, 3}), wb_BatchNorm(2, .no_affine = true), wb_Flatten(),
+    wb_layer *m = wb_Chain(wb_Conv(1, 2, {3, 3}), wb_BatchNorm(2, .affine = false), wb_Flatten(),
                            wb_Dense(8, 3), wb_LayerNorm({3}));
     wb_layer *lstm = wb_Chain(wb_LSTM(3, 4), wb_MultiHeadAttention(4, .heads = 2));
     MADE(wb_setup(wb_Adam(), wb_tuple(m, lstm), .mixed = WB_BF16));
@@ -281,7 +281,7 @@ TEST(values_put_in_later_count)
 {
     for (int k = 0; k < 2; k++) {
         wb_scope *s = wb_scope_open();
-        wb_layer *m = wb_Dense(3, 2, .no_bias = true);
+        wb_layer *m = wb_Dense(3, 2, .bias = false);
         MADE(m);
         wb_opt_state *o = wb_setup(wb_Descent(.eta = 0.5), m, .mixed = halves[k]);
         MADE(o);

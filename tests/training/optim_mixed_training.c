@@ -89,7 +89,7 @@ static wb_layer *gpt(void)
     wb_layer *embed = wb_Parallel(wb_add, wb_Embedding(LETTERS, WIDTH),
                                   wb_Chain(positions, wb_Embedding(CONTEXT, WIDTH)));
     wb_layer *m = wb_Chain(embed, block(), block(), wb_LayerNorm({WIDTH}),
-                           wb_Dense(WIDTH, LETTERS, .no_bias = true));
+                           wb_Dense(WIDTH, LETTERS, .bias = false));
     MADE(m && !wb_tie(m, "layers.4.weight", "layers.0.layers.0.weight"));
     return m;
 }

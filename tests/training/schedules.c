@@ -25,7 +25,7 @@ static wb_schedule *made(int i)
     case 10: return wb_SinDecay2(0.1, 0.9, 5);
     case 11: return wb_SinExp(0.1, 0.9, 5, 0.9);
     case 12: return wb_CosAnneal(0.9, 0.1, 5);
-    case 13: return wb_CosAnneal(0.9, 0.1, 5, .no_restart = true);
+    case 13: return wb_CosAnneal(0.9, 0.1, 5, .restart = false);
     case 14: return wb_OneCycle(15, 0.5);
     case 15: return wb_OneCycle(15, 0.5, .startval = 0.1, .endval = 0.01, .percent_start = 0.4);
     case 16: return wb_Warmup(0.1, 0.5, 4);
@@ -64,7 +64,7 @@ TEST(values)
                                       0.28217603989611073, 0.29339664476642197}},
         {"CosAnneal(0.9, 0.1, 5)", {0.9, 0.823606797749979, 0.17639320225002109, 0.9,
                                     0.17639320225002109, 0.37639320225002104}},
-        {"CosAnneal(0.9, 0.1, 5, no_restart)",
+        {"CosAnneal(0.9, 0.1, 5, restart=false)",
          {0.9, 0.823606797749979, 0.17639320225002109, 0.1, 0.823606797749979,
           0.37639320225002115}},
         {"OneCycle(15, 0.5, 0.02, 5e-06, 0.25)",

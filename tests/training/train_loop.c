@@ -69,7 +69,7 @@ TEST_IN_SCOPE(the_loss_of_an_epoch)
     const float x[5] = {1, 2, 3, 4, 10};
     for (int accumulates = 0; accumulates < 2; accumulates++)
         for (int size = 1; size <= 5; size++) {
-            wb_layer *m = wb_Chain(wb_Dense(1, 1, .no_bias = true, .init = wb_init_ones));
+            wb_layer *m = wb_Chain(wb_Dense(1, 1, .bias = false, .init = wb_init_ones));
             wb_rule *rule = wb_Descent(.eta = 1e-12);
             if (accumulates) rule = wb_OptimiserChain(wb_AccumGrad(2), rule);
             wb_opt_state *s = wb_setup(rule, m);

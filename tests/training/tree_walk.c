@@ -11,7 +11,7 @@ static wb_tensor *numbers(int n, const float *values)
 TEST(paths)
 {
     wb_layer *m =
-        wb_Chain(wb_Dense(2, 3, .no_bias = true), wb_relu, wb_named("head", wb_Dense(3, 1)));
+        wb_Chain(wb_Dense(2, 3, .bias = false), wb_relu, wb_named("head", wb_Dense(3, 1)));
     assert_int_equal(wb_size(wb_get(m, "layers.0.weight")), 6);
     assert_true(wb_is_none(wb_get(m, "layers.0.bias")));
     assert_int_equal(wb_size(wb_get(m, "layers.head.bias")), 1);
@@ -193,7 +193,7 @@ TEST(gradients)
     REFUSED(wb_gradient(NULL, w), WB_ERROR_ARGUMENT, "gradient_tensor", "loss", "NULL");
 
     /* Both names of a tie have the sum of the gradients of both uses. */
-    wb_layer *m = wb_Chain(wb_Dense(2, 2, .no_bias = true), wb_Dense(2, 2, .no_bias = true));
+    wb_layer *m = wb_Chain(wb_Dense(2, 2, .bias = false), wb_Dense(2, 2, .bias = false));
     wb_tensor *in = wb_from((float[]){1, 2}, WB_F32, 2, (int64_t[]){1, 2});
     wb_layer *apart = wb_fmap(twice, m, NULL);
     wb_set(apart, "layers.0.weight", wb_get(m, "layers.0.weight"));

@@ -7,9 +7,8 @@
 #include "backend/amdgpu/blas.h"
 
 #include "base/environment.h"
+#include "base/os.h"
 
-#include <dirent.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,18 +57,18 @@ static bool suits(const void *table, const char *missing, char *reason, size_t c
 /* Whether a folder, or a folder in it down to this depth, has a file with kernels for `arch`. */
 static bool has_file(const char *folder, const char *arch, size_t length, int depth)
 {
-    DIR *all = opendir(folder);
+    wb__os_folder *all = wb__os_folder_open(folder);
     bool found = false;
-    for (struct dirent *e; all && !found && (e = readdir(all));) {
-        const char *at = strstr(e->d_name, "gfx");
+    for (const char *name; all && !found && (name = wb__os_folder_next(all));) {
+        const char *at = strstr(name, "gfx");
         char below[1024];
         found = at && !strncmp(at, arch, length) &&
                 !strchr("0123456789abcdef", at[length] ? at[length] : '.');
-        if (found || !depth || e->d_name[0] == '.') continue;
-        if (snprintf(below, sizeof below, "%s/%s", folder, e->d_name) < (int)sizeof below)
+        if (found || !depth || name[0] == '.') continue;
+        if (snprintf(below, sizeof below, "%s/%s", folder, name) < (int)sizeof below)
             found = has_file(below, arch, length, depth - 1);
     }
-    if (all) closedir(all);
+    if (all) wb__os_folder_close(all);
     return found;
 }
 
@@ -81,14 +80,12 @@ static bool has_kernels(wb__hip_device *d)
     const char *named = wb__environment_path("ROCBLAS_TENSILE_LIBPATH");
     const size_t length = strcspn(d->arch, ":");
     char folder[1024] = "";
-    Dl_info about;
     void *address = NULL;
     if (d->blas_kernels > 0) return true;
     memcpy(&address, &blas.create_handle, sizeof address);
+    const char *file = wb__os_library_file(address), *slash = file ? strrchr(file, '/') : NULL;
     if (named) snprintf(folder, sizeof folder, "%s", named);
-    else if (dladdr(address, &about) && strrchr(about.dli_fname, '/'))
-        snprintf(folder, sizeof folder, "%.*s/rocblas",
-                 (int)(strrchr(about.dli_fname, '/') - about.dli_fname), about.dli_fname);
+    else if (slash) snprintf(folder, sizeof folder, "%.*s/rocblas", (int)(slash - file), file);
     if (!d->blas_kernels)
         d->blas_kernels = *folder && has_file(folder, d->arch, length, 2) ? 1 : -1;
     if (d->blas_kernels > 0) return true;
@@ -261,20 +258,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     if (!made.entry) return error;
     made.base.workspace = WORKSPACE;
     made.handle = wb__gpu_vendor_handle(d, &library);
-    routine *kept = wb__alloc(sizeof *kept);
-    if (!kept) return WB_ERROR_MEMORY;
-    *kept = made;
-    made.entry->base.holders++;
-    *r = &kept->base;
-    return 0;
-}
-
-static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
-{
-    routine *r = (routine *)base;
-    (void)d;
-    r->entry->base.holders--;
-    wb__free(r);
+    return wb__gpu_keep_routine(&made.base, sizeof made, &made.entry->base, r);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -304,5 +288,5 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
 
 const wb__gpu_hook wb__hip_blas = {
     .kinds = 1u << WB__STEP_MATMUL, .bare = true, .vendor = &library, .prepare = prepare,
-    .launch = launch, .destroy = destroy,
+    .launch = launch,
 };

@@ -320,20 +320,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     made.base.impl = name_of(&made.entry->solution);
     made.base.workspace = made.entry->solution.workspace_size;
     made.handle = wb__gpu_vendor_handle(d, &library);
-    routine *kept = wb__alloc(sizeof *kept);
-    if (!kept) return WB_ERROR_MEMORY;
-    *kept = made;
-    made.entry->base.holders++;
-    *r = &kept->base;
-    return 0;
-}
-
-static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
-{
-    routine *r = (routine *)base;
-    (void)d;
-    r->entry->base.holders--;
-    wb__free(r);
+    return wb__gpu_keep_routine(&made.base, sizeof made, &made.entry->base, r);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -367,5 +354,5 @@ static int launch(wb__gpu_device *base, wb__gpu_routine *of, wb__gpu_queue q,
 
 const wb__gpu_hook wb__hip_miopen = {
     .kinds = 1u << WB__STEP_CONV, .bare = true, .vendor = &library, .prepare = prepare,
-    .launch = launch, .destroy = destroy,
+    .launch = launch,
 };

@@ -5,7 +5,7 @@
 
 #include "base/environment.h"
 #include "base/mutex.h"
-#include "base/system.h"
+#include "base/os.h"
 
 #include <string.h>
 
@@ -230,7 +230,7 @@ static int cpu_memory(const wb_device *d, wb_device_memory *m)
 {
     (void)d;
     int64_t total, free;
-    wb__system_memory(&total, &free);
+    wb__os_memory(&total, &free);
     wb__mutex_lock(&cache.lock);
     *m = (wb_device_memory){.total = total, .free = free, .used = wb_memory_used() - cache.bytes,
                             .peak = wb_memory_peak(), .cached = cache.bytes};
@@ -242,6 +242,7 @@ const wb__backend wb__cpu_backend = {
     .name = "CPU",
     .tag = "cpu",
     .host_visible = true,
+    .part_align = 1,
     .start = cpu_start,
     .stop = cpu_stop,
     .count = cpu_count,

@@ -204,11 +204,8 @@ static int launch(wb__gpu_device *gpu, wb__gpu_routine *base, wb__gpu_queue q,
 
 static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 {
-    routine *r = (routine *)base;
     (void)d;
-    drop_pack(r);
-    r->entry->base.holders--;
-    wb__free(r);
+    drop_pack((routine *)base);
 }
 
 /* ---- timing ---------------------------------------------------------------------------------- */
@@ -339,7 +336,8 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     routine *prepared = wb__alloc_zero(1, sizeof *prepared);
     if (!prepared) return WB_ERROR_MEMORY;
     e->base.holders++;
-    prepared->base = (wb__gpu_routine){.library = &wb__cu_dnn, .impl = name_of(step)};
+    prepared->base = (wb__gpu_routine){
+        .library = &wb__cu_dnn, .impl = name_of(step), .held = &e->base};
     prepared->handle = wb__gpu_vendor_handle(d, &library);
     prepared->entry = e;
     prepared->n = prepared->n_views = step->n_views;

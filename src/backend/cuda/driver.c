@@ -3,8 +3,8 @@
 #include "backend/cuda/cuda.h"
 
 #include "base/environment.h"
+#include "base/os.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +86,7 @@ int wb__cu_load(void)
     void *library = wb__gpu_open_library("cuda", "WEBER_CUDA_LIBRARY", "libcuda.so.1",
                                          "cuInit", "install the NVIDIA driver", &file);
     const int status = library ? find_functions(library) : WB_ERROR_DEVICE;
-    if (library && status) dlclose(library);
+    if (library && status) wb__os_library_close(library);
     return status;
 }
 

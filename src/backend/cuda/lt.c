@@ -176,11 +176,8 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
 
 static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 {
-    routine *r = (routine *)base;
     (void)d;
-    wb__lt_undescribe(&lt, &r->d);
-    r->entry->base.holders--;
-    wb__free(r);
+    wb__lt_undescribe(&lt, &((routine *)base)->d);
 }
 
 /* ---- timing ---------------------------------------------------------------------------------- */
@@ -295,6 +292,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     choose(d, made);
     made->base.workspace = e->list[0].workspaceSize;
     e->base.holders++;
+    made->base.held = &e->base;
     *r = &made->base;
     return 0;
 }

@@ -224,7 +224,7 @@ static bool has_few_long_rows(const wb__gpu_target *t, const wb__space *s)
     enum { LONG = 16384, SOME_PROCESSORS = 64 };
     const int64_t rows = product(s, 0, s->ndim - s->col_dims);
     const int processors = t->processors ? t->processors : SOME_PROCESSORS;
-    return !t->is_cpu && rows && rows <= 2 * processors
+    return !t->in_turn && rows && rows <= 2 * processors
         && product(s, s->ndim - s->col_dims, s->ndim) >= LONG;
 }
 

@@ -40,7 +40,7 @@ bool wb__fuse_takes_product(const wb__gpu_target *t, const wb__step *s)
     const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
     const int64_t k = a->dims[a->ndim - 1];
     int64_t elements = 1;
-    if (t->is_cpu) return false;                /* it starts a kernel in some microseconds */
+    if (t->composes) return false;
     if (!wb__dtype_float(c->dtype) || (c->dtype == WB_F64 && !t->f64) || a->dtype != c->dtype ||
         b->dtype != c->dtype || k < 1 || k > MOST_SUMMED)
         return false;
@@ -122,7 +122,7 @@ static int lanes_of(const wb__fuse *k)
         chunks = WB__MAX(chunks, k->program->instr[i].scale / chunk_of(k, i));
     }
     const int64_t items = WB__GROUP_ITEMS / 2 * processors_of(k->target);
-    if (k->target->is_cpu) return 1;
+    if (k->target->in_turn) return 1;
     while (n < MOST_LANES && n < chunks && elements * n < items) n *= 2;
     const int64_t each = (int64_t)sizeof(double) * (WB__GROUP_ITEMS + n * PAD);
     return each * products > (int64_t)k->target->local_bytes ? 1 : n;
@@ -202,7 +202,7 @@ static int ahead_of(const wb__fuse *k, int i)
     int loads = 1, most = 1;
     for (int j = 0; j < k->program->n_instr; j++) loads += same_loop(k, i, j);
     while (2 * most <= MOST_AHEAD && 2 * most * loads <= MOST_VECTORS && 2 * most <= n) most *= 2;
-    return k->target->is_cpu ? 1 : most;
+    return k->target->in_turn ? 1 : most;
 }
 
 /* Whether the stride along k needs 64 bits. */

@@ -59,7 +59,7 @@ static int neighbours(const wb__fuse *k)
  * are fewer rows than items for them. */
 static void choose(reductions *f, const wb__fuse *k)
 {
-    const bool cpu = k->target->is_cpu;
+    const bool cpu = k->target->in_turn;
     const int vector = wb__fuse_log(f->lanes, 8), side = vector ? 1 : neighbours(k);
     f->log = f->all || side < 0 ? 0 : wb__fuse_log(f->cols, cpu ? 8 : WB__MAX(5, 3 + vector));
     const int tall = wb__fuse_log(f->rows, 8) - vector;  /* at most one item per row */
@@ -125,7 +125,7 @@ typedef void row_function(const reductions *f, wb__fuse *k);
  * one row.  With at_once > 1 the loop has a first part for as many rows at once. */
 static void over_rows(const reductions *f, wb__fuse *k, int at_once, row_function *row)
 {
-    if (k->target->is_cpu) {  /* each item gets contiguous rows */
+    if (k->target->in_turn) {  /* each item gets contiguous rows */
         wb__fuse_line(k, "const uint piece = (to - from + lanes - 1) / lanes;");
         wb__fuse_line(k, "const uint start = y * piece < to - from ? from + y * piece : to;");
         wb__fuse_line(k, "const uint end = to - start < piece ? to : start + piece;");
@@ -381,7 +381,7 @@ static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *w
     g.ticket = false;
     g.rows = f->chunks, g.cols = f->outers * f->cols, g.outers = 1;
     const int tall = wb__fuse_log(g.rows, 8);
-    g.log = WB__MAX(wb__fuse_log(g.cols, t->is_cpu ? 8 : 5), WB__MIN(8 - tall, 8));
+    g.log = WB__MAX(wb__fuse_log(g.cols, t->in_turn ? 8 : 5), WB__MIN(8 - tall, 8));
     k.impl = f->all ? "a group a stretch of elements" : "a group some rows of some columns";
     items(&g, &k);
     wb__fuse_line(&k, "const uint c = GRP(0) * a.across + x, from = 0;");

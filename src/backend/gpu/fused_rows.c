@@ -202,7 +202,7 @@ static int open_columns(rows *r, bool indices, char index[40])
     wb__fuse *k = &r->k;
     const int from = k->first[WB__COLS], to = k->first[WB__COLS + 1];
     if (!r->by_item) {
-        if (k->target->is_cpu)
+        if (k->target->in_turn)
             wb__fuse_open(k, "for (uint j = from; j < to; j++)");
         else
             wb__fuse_open(k, "for (uint j = from; j < to; j += a.lanes)");
@@ -426,7 +426,7 @@ static bool is_first(const wb__fuse *k, int i)
 static void keep_rows(rows *r)
 {
     wb__fuse *k = &r->k;
-    if (r->by_item || k->target->is_cpu) return;
+    if (r->by_item || k->target->in_turn) return;
     for (int i = 0; i < k->n_operands; i++) {
         const int64_t bytes = is_first(k, i) ? bytes_of_row(k, &k->operands[i]) : 0;
         const int id = k->operands[i].id, loops = bytes >= LONG_ROW_BYTES ? loops_of(r, id) : 0;
@@ -470,7 +470,7 @@ static int make_rows(rows *r)
     const int64_t n = k->points[WB__ROWS], cols = k->points[WB__COLS];
     bool argmax = false;
     for (int i = 0; i < r->n_reductions; i++) argmax |= r->reductions[i].op == WB__OP_argmax;
-    const int log = k->target->is_cpu ? 8 : wb__fuse_log(cols, wb__fuse_log(k->items, 10));
+    const int log = k->target->in_turn ? 8 : wb__fuse_log(cols, wb__fuse_log(k->items, 10));
     for (int d = k->first[WB__COLS]; d < k->n_dims; d++) k->inner |= 1u << d;
     wb__fuse_uint(k, n, "rows");
     if (r->by_item) {
@@ -489,7 +489,7 @@ static int make_rows(rows *r)
         if (k->first[WB__COLS] > k->first[WB__ROWS])
             wb__fuse_line(k, "const uint r = r0 < a.rows ? r0 : 0;");
         wb__fuse_line(k, "const uint cols = r0 < a.rows ? a.cols : 0;");
-        if (k->target->is_cpu) {  /* each item gets contiguous columns */
+        if (k->target->in_turn) {  /* each item gets contiguous columns */
             wb__fuse_uint(k, wb__quotient_up(cols, 1 << log), "piece");
             wb__fuse_line(k, "const uint from = lane * a.piece < cols ? lane * a.piece : cols;");
             wb__fuse_line(k, "const uint to = cols - from < a.piece ? cols : from + a.piece;");
@@ -511,7 +511,7 @@ static bool is_by_item(const rows *r, const wb__gpu_target *t, const wb__space *
 {
     int64_t cols = 1, n = 1;
     for (int d = 0; d < s->ndim; d++) *(d < s->ndim - s->col_dims ? &n : &cols) *= s->dims[d];
-    return (t->is_cpu ? n >= 512 || cols <= 64 : cols <= 4)
+    return (t->in_turn ? n >= 512 || cols <= 64 : cols <= 4)
         || wb__reduction_locals(NULL, r->reductions, r->n_reductions, WB__GROUP_ITEMS)
             > (int64_t)t->local_bytes;
 }

@@ -49,7 +49,7 @@ static int longest(const wb__fuse *k, bool may_cut)
     const int last = k->n_dims - 1;
     const int64_t items = (int64_t)WB__GROUP_ITEMS * k->target->processors;
     int instructions = 0;
-    if (k->target->is_cpu || last < 0) return 1;
+    if (k->target->in_turn || last < 0) return 1;
     for (int i = 0; i < k->program->n_instr; i++)
         instructions += k->needed[i] && k->program->instr[i].kind != WB__REDUCE_ROWS;
     int most = instructions > LONG_PROGRAM ? LONGEST / 2 : LONGEST;

@@ -17,7 +17,11 @@
 /* The capabilities of a device that the texts of kernels and their launches depend on. */
 typedef struct {
     bool f64;                   /* kernels may use double */
-    bool is_cpu;                /* a CPU with a GPU interface: items run one after another */
+    /* Traits of CPUs with a GPU interface.  in_turn: the items of a group run one after another on
+     * a core with caches, so that neighbours in memory belong to one item, and local memory is no
+     * faster.  composes: attention as several steps, and products apart from their readers, are no
+     * slower, so that `supports` refuses them. */
+    bool in_turn, composes;
     bool tickets;               /* the prelude has COUNTERS, TICKET and FENCE */
     int max_items;              /* items in a group; at least 256 */
     size_t local_bytes;         /* local memory per group, in bytes */

@@ -12,12 +12,13 @@ _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no
 
 static int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
-/* Of the optional steps, products in fused kernels and attention are supported, but not on a CPU,
- * where other steps are faster. */
+/* Of the optional steps, products in fused kernels and attention are supported, but not where
+ * other steps are faster. */
 bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
 {
     if (s->kind == WB__STEP_FUSED) return wb__fuse_takes_product(t, s);
-    if (s->kind != WB__STEP_ATTENTION || t->is_cpu || t->local_bytes < LOCAL_BYTES_16) return false;
+    if (s->kind != WB__STEP_ATTENTION || t->composes) return false;
+    if (t->local_bytes < LOCAL_BYTES_16) return false;
     if (s->variant == WB__ATTENTION_CACHED) return false;   /* its products have more groups */
     const wb_dtype dtype = s->views[Q].dtype;
     if (dtype != WB_F32 && !wb__is_half(dtype)) return false;
@@ -121,7 +122,7 @@ int wb__gpu_step_attention(const wb__gpu_target *t, const wb__step *s, wb__gpu_w
     enum { W = WB__GPU_WORKSPACE };
     const int64_t *q = s->views[Q].dims, *k = s->views[KEYS].dims, many = q[0] * q[1];
     wb__gpu_target anywhere = *t;
-    anywhere.is_cpu = false;
+    anywhere.composes = false;
     if (!wb__gpu_supports(&anywhere, s))
         return wb__fail(WB_ERROR_UNSUPPORTED,
                         "attention: not for %s, depths %lld and %lld, %lld queries of %lld keys",

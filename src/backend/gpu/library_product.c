@@ -288,7 +288,7 @@ static int order(product *p, wb__gpu_work *work, const char *defines)
 static int simple(product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
     const int64_t elements = p->z * p->m * p->n;
-    split_steps(p, t->is_cpu ? parts_for(p, elements, 2048, 512)
+    split_steps(p, t->in_turn ? parts_for(p, elements, 2048, 512)
                              : parts_for(p, elements, 32 * 1024, 64));
     p->args.p.inner = wb__wide_of(p->inner);
     p->args.p.steps = wb__wide_of(p->steps);
@@ -454,7 +454,7 @@ int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_wor
     p.activation = s->epilogue ? wb__ops[s->epilogue].expression : NULL;
     p.wide = wb__gpu_wide(s->views, s->n_views, WB__MAX(elements, 16 << 20));
     const bool tiny = p.k == 0 || elements * p.k < 4096;
-    if (t->is_cpu) return tiny || p.m < 4 || p.n < 4 ? simple(&p, t, work) : block(&p, t, work);
+    if (t->in_turn) return tiny || p.m < 4 || p.n < 4 ? simple(&p, t, work) : block(&p, t, work);
     /* fragments are so much faster that most of a tile may be outside of the result */
     const int64_t least = lanes_of(&p, t) ? 4 : 16;
     if (tiny || p.m < least || p.n < least) return simple(&p, t, work);

@@ -43,8 +43,8 @@ static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__row
                        bool wide, int64_t n, int64_t count, int64_t total, wb__gpu_work *work)
 {
     const wb__view *index = &s->views[0], *x = &s->views[1], *y = &s->views[2];
-    const int64_t group = t->is_cpu ? 1 : 256;
-    const bool ranked = !t->is_cpu && count <= RANKED;
+    const int64_t group = t->in_turn ? 1 : 256;
+    const bool ranked = !t->in_turn && count <= RANKED;
     static const char *const combine[] = {
         [WB__ROWS_ADD] = "", [WB__ROWS_MUL] = "#define COMBINE TAKE_PRODUCT\n",
         [WB__ROWS_MAX] = "#define COMBINE TAKE_MAX\n",

@@ -2,8 +2,8 @@
  * closed, because its threads may still run. */
 #include "backend/metal/metal.h"
 #include "base/environment.h"
+#include "base/os.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,11 +49,11 @@ int wb__mtl_load(void)
         missing = wb__gpu_find_functions(library, metal_functions, WB__COUNT(metal_functions),
                                          &metal);
     if (missing) {
-        dlclose(library);
+        wb__os_library_close(library);
         return wb__fail(WB_ERROR_DEVICE, "metal: %s has no %s: %s", file, missing, needs);
     }
     /* Without this framework a command-line program has no default device. */
-    dlopen(FRAMEWORK("CoreGraphics"), RTLD_NOW | RTLD_GLOBAL);
+    wb__os_library_open(FRAMEWORK("CoreGraphics"), WB__OS_FOR_ALL);
 #define REGISTER(result, n, name, text, ...) wb__selector.name = wb__objc.registerName(text);
     WB__OBJC_METHODS(REGISTER)
 #undef REGISTER

@@ -97,7 +97,6 @@ static int create(void **handle)
     return 0;
 }
 
-static void destroy_handle(void *handle) { (void)handle; }
 
 static void drop(wb__gpu_entry *base)
 {
@@ -139,7 +138,7 @@ static wb__gpu_vendor library = {
         .folders = {"/System/Library/Frameworks/MetalPerformanceShaders.framework"}},
     .files = (const wb__gpu_file[]){{"MetalPerformanceShaders", 0}, {NULL, 0}}, .functions = names,
     .n_functions = WB__COUNT(names), .table = &mps, .suits = suits, .creating = "MPS",
-    .create = create, .destroy = destroy_handle, .status_name = wb__mps_status_name,
+    .create = create, .status_name = wb__mps_status_name,
     .is_memory = wb__mps_is_memory, .entry_bytes = sizeof(entry), .problem_bytes = sizeof(problem),
     .find = find, .drop = drop,
     .reasons = {"MPS is not used", "MPS: it does not work here",
@@ -235,20 +234,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     if (*reason) return error;
     made.entry = (entry *)wb__gpu_entry_of(d, &library, &p, reason, &error);
     if (!made.entry) return error;
-    routine *kept = wb__alloc(sizeof *kept);
-    if (!kept) return WB_ERROR_MEMORY;
-    *kept = made;
-    made.entry->base.holders++;
-    *r = &kept->base;
-    return 0;
-}
-
-static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
-{
-    routine *r = (routine *)base;
-    (void)d;
-    r->entry->base.holders--;
-    wb__free(r);
+    return wb__gpu_keep_routine(&made.base, sizeof made, &made.entry->base, r);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -296,5 +282,5 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
 
 const wb__gpu_hook wb__mtl_mps = {
     .kinds = 1u << WB__STEP_MATMUL, .bare = true, .vendor = &library, .prepare = prepare,
-    .launch = launch, .destroy = destroy,
+    .launch = launch,
 };

@@ -68,7 +68,6 @@ static int create(void **handle)
     return 0;
 }
 
-static void destroy_handle(void *handle) { (void)handle; }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
@@ -203,7 +202,7 @@ static wb__gpu_vendor library = {
         .tag = "metal", .variable = "WEBER_METAL_PATH",
         .folders = {"/System/Library/Frameworks/MetalPerformanceShadersGraph.framework"}},
     .files = (const wb__gpu_file[]){{"MetalPerformanceShadersGraph", 0}, {NULL, 0}},
-    .suits = suits, .creating = "MPSGraph", .create = create, .destroy = destroy_handle,
+    .suits = suits, .creating = "MPSGraph", .create = create,
     .status_name = wb__mps_status_name, .is_memory = wb__mps_is_memory,
     .entry_bytes = sizeof(entry), .problem_bytes = sizeof(problem), .find = find, .drop = drop,
     .reasons = {"MPSGraph is not used", "MPSGraph: it does not work here",
@@ -315,20 +314,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     if (*reason) return error;
     made.entry = (entry *)wb__gpu_entry_of(d, &library, &p, reason, &error);
     if (!made.entry) return error;
-    routine *kept = wb__alloc(sizeof *kept);
-    if (!kept) return WB_ERROR_MEMORY;
-    *kept = made;
-    made.entry->base.holders++;
-    *r = &kept->base;
-    return 0;
-}
-
-static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
-{
-    routine *r = (routine *)base;
-    (void)d;
-    r->entry->base.holders--;
-    wb__free(r);
+    return wb__gpu_keep_routine(&made.base, sizeof made, &made.entry->base, r);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -388,5 +374,5 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
 
 const wb__gpu_hook wb__mtl_mpsgraph = {
     .kinds = 1u << WB__STEP_CONV, .bare = true, .vendor = &library, .prepare = prepare,
-    .launch = launch, .destroy = destroy,
+    .launch = launch,
 };

@@ -5,11 +5,11 @@
 
 #include "base/environment.h"
 #include "base/files/file.h"
+#include "base/os.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct {
     id names;                           /* of the kernels: an array of strings */
@@ -95,7 +95,7 @@ static bool make_folder(file_of *f)
     const char *parent = wb__environment_path("TMPDIR");
     const int n = snprintf(f->path, sizeof f->path, "%s/weber-XXXXXX",
                            parent && *parent ? parent : "/tmp");
-    const bool made = n + sizeof "/archive" <= sizeof f->path && mkdtemp(f->path);
+    const bool made = n + sizeof "/archive" <= sizeof f->path && wb__os_make_temporary(f->path);
     strcpy(f->path + (made ? n : 0), made ? "/archive" : "");
     return made;
 }
@@ -120,9 +120,9 @@ static void drop_archive(file_of *f)
 {
     if (f->archive) mtl_release(f->archive);
     if (!*f->path) return;
-    unlink(f->path);
+    wb__os_remove(f->path);
     *strrchr(f->path, '/') = 0;
-    rmdir(f->path);
+    wb__os_remove_folder(f->path);
 }
 
 /* Returns the image of a program, which the caller frees; NULL, without an error: there is none. */

@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* A rank of this process. */
 typedef struct {
@@ -25,8 +23,8 @@ typedef struct {
     wb__mutex calling;                  /* held by calls of NCCL that begin an operation */
     _Atomic bool aborted;               /* `comm` is not used any more; set with `calling` held */
     wb__mutex lock;                     /* guards the fields below */
-    pthread_cond_t changed;
-    pthread_t thread;                   /* which watches */
+    wb__os_cond changed;
+    wb__os_thread thread;               /* which watches */
     _Atomic bool running;
     bool stop;
     int waiting;                        /* threads that wait for the device */
@@ -100,7 +98,7 @@ static int settle(const rank *r, ncclComm_t c, const char *call, wb__nccl_enum r
                             " ranks in nccl%s: a rank has ended, or does not call the same"
                             " functions in the same order", used->name, r->self->rank,
                             r->self->size, timeout, call);
-        nanosleep(&(struct timespec){0, 100000}, NULL);
+        wb__os_sleep(100000);
         const wb__nccl_enum asked = nccl->CommGetAsyncError(c, &result);
         if (asked) result = asked;
     }
@@ -133,10 +131,10 @@ int wb__nccl_wait_ends(int code, int lost)
 /* CommAbort may wait itself: the signal then ends the process. */
 void wb__nccl_ranks_abort(void)
 {
-    alarm(3);
+    wb__os_end_after(3);
     for (int i = 0; i < n_ranks; i++)
         if (ranks[i].comm && !ranks[i].aborted) nccl->CommAbort(ranks[i].comm);
-    _exit(1);
+    _Exit(1);
 }
 
 static void end_all(const rank *r, wb__nccl_enum error)
@@ -179,12 +177,7 @@ static void *watch(void *given)
     rank *r = given;
     wb__mutex_lock(&r->lock);
     while (!r->stop) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 50000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        wb__mutex_timedwait(&r->changed, &r->lock, &until);
+        wb__mutex_wait_for(&r->changed, &r->lock, 0.05);
         if (r->stop) break;
         wb__nccl_enum error = ncclSuccess;
         if (given_up.set) {
@@ -371,14 +364,14 @@ static int stop_rank(rank *r)
                                                           .kind = WB__COLLECT_BARRIER});
     wb__mutex_lock(&r->lock);
     r->stop = true;
-    pthread_cond_signal(&r->changed);
+    wb__os_cond_wake_one(&r->changed);
     wb__mutex_unlock(&r->lock);
-    if (r->running) pthread_join(r->thread, NULL);
+    if (r->running) wb__os_thread_join(r->thread);
     r->running = false;
     status = disconnect_rank(r, status);
     r->comm = NULL;
     r->device->holders--;
-    pthread_cond_destroy(&r->changed);
+    wb__os_cond_destroy(&r->changed);
     wb__mutex_destroy(&r->lock);
     wb__mutex_destroy(&r->calling);
     return status;
@@ -395,8 +388,8 @@ static int start_rank(rank *r)
     r->self->perform = wb__nccl_ranks_perform;
     wb__mutex_init(&r->calling);
     wb__mutex_init(&r->lock);
-    pthread_cond_init(&r->changed, NULL);
-    r->running = !pthread_create(&r->thread, NULL, watch, r);
+    wb__os_cond_init(&r->changed);
+    r->running = wb__os_thread_start(&r->thread, watch, r, false);
     if (r->running) return 0;
     stop_rank(r);
     return wb__fail(WB_ERROR_MEMORY, "%s: a thread cannot be created", used->name);
@@ -414,7 +407,7 @@ void wb__nccl_ranks_give_up(const char *why)
 }
 
 typedef int rank_function(rank *r);
-typedef struct { rank_function *f; rank *rank; pthread_t thread; } call;
+typedef struct { rank_function *f; rank *rank; wb__os_thread thread; } call;
 
 static void *call_rank(void *given)
 {
@@ -435,13 +428,13 @@ static int each_rank(rank_function *f)
     for (; begun < n_ranks; begun++) {
         all[begun] = (call){.f = f, .rank = &ranks[begun]};
         ranks[begun].status = WB_ERROR_MEMORY;
-        if (pthread_create(&all[begun].thread, NULL, call_rank, &all[begun])) break;
+        if (!wb__os_thread_start(&all[begun].thread, call_rank, &all[begun], false)) break;
     }
     if (begun < n_ranks) {
         status = wb__fail(WB_ERROR_MEMORY, "%s: a thread cannot be created", used->name);
         wb__nccl_ranks_give_up(wb_error());
     }
-    for (int i = 0; i < begun; i++) pthread_join(all[i].thread, NULL);
+    for (int i = 0; i < begun; i++) wb__os_thread_join(all[i].thread);
     for (int i = 0; i < begun && !status; i++)
         if ((status = ranks[i].status)) wb__fail(status, "%s", ranks[i].message);
     return status;

@@ -87,7 +87,7 @@ static const char *refusal(const wb__gpu_device *d, const wb__step *step, produc
     const bool always = wb__environment_switch("WEBER_OPENCL_CLBLAST", false);
     const int last = c->ndim - 1;
     if (wb__gpu_is_off("WEBER_OPENCL_CLBLAST")) return "CLBlast: disabled";
-    if (d->target.is_cpu && !always) return "CLBlast: no faster on a CPU";
+    if (d->target.in_turn && !always) return "CLBlast: no faster on a CPU";
     if (a->dtype != WB_F32 && a->dtype != WB_F64) return "CLBlast: neither f32 nor f64";
     *p = (product){.dtype = a->dtype, .m = (size_t)c->dims[last - 1], .n = (size_t)c->dims[last],
                    .k = (size_t)a->dims[a->ndim - 1]};
@@ -121,18 +121,8 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     *reason = wb__step_is_special(step) ? "CLBlast: sums or operands beside the product"
                                         : refusal(d, step, &p);
     if (*reason) return WB_ERROR_UNSUPPORTED;
-    product *made = wb__alloc(sizeof *made);
-    if (!made) return WB_ERROR_MEMORY;
-    *made = p;
-    made->base = (wb__gpu_routine){.library = &wb__cl_blast, .impl = "CLBlast"};
-    *r = &made->base;
-    return 0;
-}
-
-static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
-{
-    (void)d;
-    wb__free(r);
+    p.base = (wb__gpu_routine){.library = &wb__cl_blast, .impl = "CLBlast"};
+    return wb__gpu_keep_routine(&p.base, sizeof p, NULL, r);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -175,6 +165,5 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
 
 const wb__gpu_hook wb__cl_blast = {
     .kinds = 1u << WB__STEP_MATMUL, .bare = true, .prepare = prepare, .launch = launch,
-    .destroy = destroy,
 };
 

@@ -128,7 +128,8 @@ static int describe(wb__cl_device *d, const char **unfit)
                 : d->type & CL_DEVICE_TYPE_GPU ? "gpu" : "accelerator";
     d->gpu.total = (int64_t)WB__MIN(total, (cl_ulong)INT64_MAX);
     d->gpu.most = (int64_t)WB__MIN(most, (cl_ulong)INT64_MAX);
-    d->gpu.target = (wb__gpu_target){.f64 = double_fp != 0, .is_cpu = d->type & CL_DEVICE_TYPE_CPU,
+    d->gpu.target = (wb__gpu_target){.f64 = double_fp != 0, .in_turn = d->type & CL_DEVICE_TYPE_CPU,
+                                     .composes = d->type & CL_DEVICE_TYPE_CPU,
                                      .max_items = (int)WB__MIN(items, (size_t)1 << 20),
                                      .local_bytes = (size_t)local, .launch_bytes = (size_t)local,
                                      .max_args_bytes = arguments,

@@ -3,8 +3,8 @@
 #include "backend/opencl/opencl.h"
 
 #include "base/environment.h"
+#include "base/os.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ int wb__cl_load(void)
     if (!library) return WB_ERROR_DEVICE;
     const char *missing = wb__gpu_find_functions(library, functions, WB__COUNT(functions), &cl);
     if (!missing) return 0;
-    dlclose(library);
+    wb__os_library_close(library);
     return wb__fail(WB_ERROR_DEVICE, "opencl: %s has no %s: a driver of OpenCL 1.2 or newer is"
                     " needed", file, missing);
 }

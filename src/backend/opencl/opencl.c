@@ -222,7 +222,7 @@ static bool supports(const wb_device *base, const wb__step *step)
         step->kind == WB__STEP_FUSED ? "WEBER_OPENCL_PRODUCTS" : "WEBER_OPENCL_ATTENTION";
     wb__gpu_target target = d->target;
     if (wb__gpu_is_off(variable)) return false;
-    if (wb__environment_switch(variable, false)) target.is_cpu = false;
+    if (wb__environment_switch(variable, false)) target.composes = false;
     return wb__gpu_supports(&target, step);
 }
 

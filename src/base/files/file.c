@@ -4,13 +4,9 @@
 
 #include "base/files/file_calls.h"
 #include "base/files/packed.h"
+#include "base/os.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { BUFFER = 1 << 16, FIRST_CAPACITY = 1 << 16 };
 
@@ -48,7 +44,7 @@ bool wb__io_must_fail(void)
 {
     int64_t n = ++calls;
     if (n != fail_at) return false;
-    errno = EIO;
+    wb__os_set_error(WB__OS_BROKEN);
     return true;
 }
 
@@ -70,13 +66,11 @@ static int fail(const wb__reader *r, const char *format, ...)
 static int add(wb__reader *r)
 {
     if (r->from == r->to) r->from = r->to = 0;
-    for (;;) {
-        ssize_t got = wb__io_must_fail() ? -1 : read(r->file, r->buffer + r->to, BUFFER - r->to);
-        if (got >= 0) return r->to += (size_t)got, 0;
-        if (errno != EINTR)
-            return wb__fail(WB_ERROR_FILE, "%s: byte %lld: cannot be read: %s", r->path,
-                            (long long)r->n, strerror(errno));
-    }
+    const int64_t got =
+        wb__io_must_fail() ? -1 : wb__os_read(r->file, r->buffer + r->to, BUFFER - r->to);
+    if (got >= 0) return r->to += (size_t)got, 0;
+    return wb__fail(WB_ERROR_FILE, "%s: byte %lld: cannot be read: %s", r->path, (long long)r->n,
+                    wb__os_reason());
 }
 
 /* Detects gzip by the first two bytes, 1f 8b, and prepares decompression.  Fails if a plain file is
@@ -98,30 +92,30 @@ static int look(wb__reader *r)
     return 0;
 }
 
-static int open_file(const char *path, struct stat *about)
+static int open_file(const char *path, wb__os_about *about)
 {
-    int file = wb__io_must_fail() ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    if (file >= 0 && fstat(file, about) == 0 && S_ISDIR(about->st_mode)) {
-        close(file);
+    int file = wb__io_must_fail() ? -1 : wb__os_open(path, WB__OS_READ);
+    if (file >= 0 && wb__os_look_at(file, about) && about->kind == WB__OS_FOLDER) {
+        wb__os_close(file);
         file = -1;
-        errno = EISDIR;
+        wb__os_set_error(WB__OS_IS_FOLDER);
     }
     if (file < 0)
         wb__fail(WB_ERROR_FILE, "%s: cannot be opened: %s", *path ? path : "the path \"\"",
-                 strerror(errno));
+                 wb__os_reason());
     return file;
 }
 
 wb__reader *wb__reader_open(const char *path)
 {
-    struct stat about = {0};
+    wb__os_about about = {.kind = WB__OS_OTHER};
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "the path of a file to read is NULL");
     wb__reader *r = wb__alloc(sizeof *r);
     if (!r) return NULL;
     memset(r, 0, offsetof(wb__reader, buffer));
     r->path = wb__strdup(path);
     r->file = r->path ? open_file(path, &about) : -1;
-    r->size = S_ISREG(about.st_mode) ? (int64_t)about.st_size : -1;
+    r->size = about.kind == WB__OS_PLAIN ? about.bytes : -1;
     if (r->file >= 0 && look(r) == 0) return r;
     wb__reader_close(r);
     return NULL;
@@ -131,7 +125,7 @@ void wb__reader_close(wb__reader *r)
 {
     if (!r) return;
     wb__unpacker_close(r->gzip);
-    if (r->file >= 0) close(r->file);
+    if (r->file >= 0) wb__os_close(r->file);
     wb__free(r->block);
     wb__free(r->path);
     wb__free(r);

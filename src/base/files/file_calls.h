@@ -4,6 +4,6 @@
 
 #include <stdbool.h>
 
-bool wb__io_must_fail(void);        /* true: the caller must not make the call; errno is EIO */
+bool wb__io_must_fail(void);        /* true: the caller must not make the call; it has failed */
 
 #endif

@@ -1,53 +1,46 @@
 /* Creates and lists folders, and removes files. */
 #include "base/files/file.h"
 #include "base/files/file_calls.h"
-
-#include <dirent.h>
-#include <errno.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "base/os.h"
 
 static int fail(const char *path, const char *what)
 {
-    return wb__fail(WB_ERROR_FILE, "%s: %s: %s", path, what, strerror(errno));
+    return wb__fail(WB_ERROR_FILE, "%s: %s: %s", path, what, wb__os_reason());
 }
 
 bool wb__is_folder(const char *path)
 {
-    struct stat about;
-    return !stat(path, &about) && S_ISDIR(about.st_mode);
+    wb__os_about about;
+    return wb__os_look(path, true, &about) && about.kind == WB__OS_FOLDER;
 }
 
 int wb__folder_make(const char *path)
 {
-    if (!wb__io_must_fail() && (mkdir(path, 0777) == 0 || errno == EEXIST)) {
+    if (!wb__io_must_fail() &&
+        (wb__os_make_folder(path, false) || wb__os_error() == WB__OS_TAKEN)) {
         if (wb__is_folder(path)) return 0;
-        errno = ENOTDIR;
+        wb__os_set_error(WB__OS_NO_FOLDER);
     }
     return fail(path, "the folder cannot be made");
 }
 
 int wb__folder_each(const char *path, int (*each)(const char *name, void *ctx), void *ctx)
 {
-    DIR *folder = wb__io_must_fail() ? NULL : opendir(path);
+    wb__os_folder *folder = wb__io_must_fail() ? NULL : wb__os_folder_open(path);
     if (!folder) return fail(path, "the folder cannot be opened");
     int status = 0;
     while (!status) {
-        errno = 0;
-        const struct dirent *e = wb__io_must_fail() ? NULL : readdir(folder);
-        if (!e) {
-            if (errno) status = fail(path, "the folder cannot be read");
-            break;
-        }
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) status = each(e->d_name, ctx);
+        const char *name = wb__io_must_fail() ? NULL : wb__os_folder_next(folder);
+        if (name) status = each(name, ctx);
+        else if (!wb__os_error()) break;
+        else status = fail(path, "the folder cannot be read");
     }
-    closedir(folder);
+    wb__os_folder_close(folder);
     return status;
 }
 
 int wb__file_remove(const char *path)
 {
-    if (wb__io_must_fail() || unlink(path) != 0) return fail(path, "cannot be removed");
+    if (wb__io_must_fail() || !wb__os_remove(path)) return fail(path, "cannot be removed");
     return 0;
 }

@@ -6,25 +6,15 @@
  * killed process left can be distinguished from a file that is being written, and the next writer
  * of the same path removes it.  On a file system without locks every existing temporary file counts
  * as being written; after SLOTS of them, unique names are used. */
-#if !defined(_XOPEN_SOURCE) && !defined(_GNU_SOURCE)
-#define _XOPEN_SOURCE 700       /* realpath, O_NOFOLLOW */
-#endif
 #include "base/files/file.h"
 
 #include "base/files/file_calls.h"
 #include "base/files/packed.h"
+#include "base/os.h"
 #include "base/parallel.h"
-#include "base/system.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100, PIECE = 4 << 20 };
 
@@ -46,30 +36,31 @@ static int fail(wb__writer *w, const char *what)
 {
     return w->status = wb__fail(WB_ERROR_FILE, "%s: byte %lld: %s: %s",
                                 *w->path ? w->path : "the path \"\"", (long long)w->offset, what,
-                                strerror(errno));
+                                wb__os_reason());
 }
 
 /* Locks `file` and returns it if `path` still names it.  Otherwise, or if another process holds the
  * lock, closes it and returns -1. */
-static int locked(const char *path, int file, bool wait)
+static int locked(const char *path, int file)
 {
-    struct stat own, named;
-    if (file >= 0 && flock(file, LOCK_EX | (wait ? 0 : LOCK_NB)) == 0 && fstat(file, &own) == 0 &&
-        lstat(path, &named) == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino)
+    wb__os_about own, named;
+    if (file >= 0 && wb__os_lock(file, false) && wb__os_look_at(file, &own) &&
+        wb__os_look(path, false, &named) && own.device == named.device &&
+        own.number == named.number)
         return file;
-    if (file >= 0) close(file);
+    if (file >= 0) wb__os_close(file);
     return -1;
 }
 
 bool wb__writer_sweep(const char *temporary)
 {
-    struct stat about;
-    if (lstat(temporary, &about) != 0) return errno == ENOENT;
-    if (!S_ISREG(about.st_mode)) return false;
-    int file = locked(temporary, open(temporary, O_WRONLY | O_NOFOLLOW | O_CLOEXEC), false);
+    wb__os_about about;
+    if (!wb__os_look(temporary, false, &about)) return wb__os_error() == WB__OS_ABSENT;
+    if (about.kind != WB__OS_PLAIN) return false;
+    const int file = locked(temporary, wb__os_open(temporary, WB__OS_WRITE_PLAIN));
     if (file < 0) return false;
-    bool gone = !wb__io_must_fail() && unlink(temporary) == 0;  /* while the lock is held */
-    close(file);
+    const bool gone = !wb__io_must_fail() && wb__os_remove(temporary);  /* the lock is held */
+    wb__os_close(file);
     return gone;
 }
 
@@ -78,37 +69,36 @@ bool wb__writer_sweep(const char *temporary)
 static int create(const char *path)
 {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-        int file = wb__io_must_fail() ? -1 : open(path, flags, 0666);
+        const int file = wb__io_must_fail() ? -1 : wb__os_open(path, WB__OS_CREATE);
         if (file < 0) return -1;
-        struct stat about;
-        while (flock(file, LOCK_EX) != 0 && errno == EINTR) {}
-        if (fstat(file, &about) != 0 || about.st_nlink) return file;
-        close(file);
-        errno = EEXIST;
+        wb__os_about about;
+        wb__os_lock(file, true);
+        if (!wb__os_look_at(file, &about) || !about.gone) return file;
+        wb__os_close(file);
+        wb__os_set_error(WB__OS_TAKEN);
     }
     return -1;
 }
 
 /* Creates this writer's temporary file, with the mode of the old file or the default mode. */
-static int open_temporary(wb__writer *w, const struct stat *old)
+static int open_temporary(wb__writer *w, const wb__os_about *old)
 {
     static _Atomic unsigned serial;
     for (int slot = 0; slot < ATTEMPTS; slot++) {
         wb__free(w->temporary);
         w->temporary = slot < SLOTS ? wb__printf("%s.%d.part", w->path, slot)
-                                    : wb__printf("%s.%ld-%u.part", w->path, (long)getpid(),
+                                    : wb__printf("%s.%ld-%u.part", w->path, wb__os_process(),
                                                  atomic_fetch_add(&serial, 1));
         if (!w->temporary) return WB_ERROR_MEMORY;
         w->file = create(w->temporary);
-        if (w->file < 0 && errno == EEXIST) {
+        if (w->file < 0 && wb__os_error() == WB__OS_TAKEN) {
             w->file = wb__writer_sweep(w->temporary) ? create(w->temporary) : -1;
             if (w->file < 0) continue;
         }
         if (w->file < 0) break;
         if (old)
             /* If the mode cannot be changed, the default mode stays. */
-            (void)!fchmod(w->file, old->st_mode & 07777);
+            wb__os_set_mode(w->file, old->mode);
         return 0;
     }
     int code = fail(w, "cannot be created");
@@ -119,17 +109,18 @@ static int open_temporary(wb__writer *w, const struct stat *old)
 
 static int open_target(wb__writer *w, const char *path)
 {
-    struct stat old;
-    bool link = lstat(path, &old) == 0 && S_ISLNK(old.st_mode), exists = stat(path, &old) == 0;
-    if (exists && S_ISDIR(old.st_mode)) {
-        errno = EISDIR;
+    wb__os_about old;
+    const bool link = wb__os_look(path, false, &old) && old.kind == WB__OS_LINK;
+    const bool exists = wb__os_look(path, true, &old);
+    if (exists && old.kind == WB__OS_FOLDER) {
+        wb__os_set_error(WB__OS_IS_FOLDER);
         return fail(w, "cannot be written");
     }
-    if (exists && !S_ISREG(old.st_mode)) {
-        w->file = wb__io_must_fail() ? -1 : open(path, O_WRONLY | O_CLOEXEC);
+    if (exists && old.kind != WB__OS_PLAIN) {
+        w->file = wb__io_must_fail() ? -1 : wb__os_open(path, WB__OS_WRITE);
         return w->file < 0 ? fail(w, "cannot be opened") : 0;
     }
-    if (exists && !link && access(path, W_OK) != 0)
+    if (exists && !link && !wb__os_may_write(path))
         /* A read-only file is not replaced, although its folder may permit that. */
         return fail(w, "cannot be written");
     /* A link is replaced, not followed. */
@@ -154,8 +145,8 @@ void wb__writer_drop(wb__writer *w)
     if (!w) return;
     /* The file is removed while this process holds the lock.  Afterwards another process may use
      * the name. */
-    if (w->temporary) unlink(w->temporary);
-    if (w->file >= 0) close(w->file);
+    if (w->temporary) wb__os_remove(w->temporary);
+    if (w->file >= 0) wb__os_close(w->file);
     wb__free(w->temporary);
     wb__free(w->path);
     wb__free(w);
@@ -166,18 +157,18 @@ void wb__writer_drop(wb__writer *w)
 static void start_writing(wb__writer *w)
 {
     if (!w->temporary || w->offset - w->started < PIECE) return;
-    wb__system_start_writing(w->file, w->started, w->offset - w->started);
+    wb__os_start_writing(w->file, w->started, w->offset - w->started);
     w->started = w->offset;
 }
 
-/* Writes n bytes and returns 0 or errno.  Sets no error message, since it may run on another
- * thread. */
+/* Writes n bytes and returns 0 or the system's error.  Sets no error message, since it may run on
+ * another thread. */
 static int write_bytes(wb__writer *w, const unsigned char *data, size_t n)
 {
     while (n) {
-        ssize_t some = wb__io_must_fail() ? -1 : write(w->file, data, WB__MIN(n, (size_t)PIECE));
-        if (some < 0 && errno == EINTR) continue;
-        if (some < 0) return errno;
+        const int64_t some =
+            wb__io_must_fail() ? -1 : wb__os_write(w->file, data, WB__MIN(n, (size_t)PIECE));
+        if (some < 0) return wb__os_error();
         data += some;
         n -= (size_t)some;
         w->offset += some;
@@ -201,7 +192,7 @@ static int write_out(wb__writer *w, const unsigned char *data, size_t n, bool su
     piece p = {w, data, n, 0};
     if (sum && w->summing) wb__parallel_waiting(2, do_half, &p);
     else do_half(&p, 0);
-    errno = p.code;
+    wb__os_set_error(p.code);
     return p.code ? fail(w, "cannot be written") : 0;
 }
 
@@ -234,8 +225,8 @@ int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n)
                                     (long long)offset, (long long)(offset + n));
     const char *from = data;
     while (n) {
-        ssize_t some = wb__io_must_fail() ? -1 : pwrite(w->file, from, (size_t)n, (off_t)offset);
-        if (some < 0 && errno == EINTR) continue;
+        const int64_t some =
+            wb__io_must_fail() ? -1 : wb__os_write_at(w->file, from, (size_t)n, offset);
         if (some < 0) return fail(w, "cannot be written");
         from += some;
         offset += some;
@@ -263,20 +254,18 @@ static int sync_folder(wb__writer *w)
     if (!folder) return w->status = WB_ERROR_MEMORY;
     char *slash = strrchr(folder, '/');
     if (slash) slash[slash == folder] = 0;
-    int f = wb__io_must_fail() ? -1 : open(slash ? folder : ".", O_RDONLY | O_CLOEXEC);
-    bool failed = f < 0 || wb__io_must_fail() || (fsync(f) != 0 && errno != EINVAL);
-    if (failed) fail(w, "the folder cannot be made durable");
-    if (f >= 0) close(f);
+    if (wb__io_must_fail() || !wb__os_sync_folder(slash ? folder : "."))
+        fail(w, "the folder cannot be made durable");
     wb__free(folder);
     return w->status;
 }
 
 static int make_durable(wb__writer *w)
 {
-    if (wb__io_must_fail() || wb__system_sync(w->file) != 0)
+    if (wb__io_must_fail() || !wb__os_sync(w->file))
         return fail(w, "cannot be made durable");
     /* The file is still open and locked, so no other process removes it as a leftover. */
-    if (wb__io_must_fail() || rename(w->temporary, w->path) != 0)
+    if (wb__io_must_fail() || !wb__os_rename(w->temporary, w->path))
         return fail(w, "cannot be given its name");
     wb__free(w->temporary);
     w->temporary = NULL;

@@ -3,9 +3,7 @@
 #include "base/numbers/philox.h"
 
 #include "base/numbers/dialect.h"
-#include "base/system.h"
-
-#include <time.h>
+#include "base/os.h"
 
 void wb__philox(uint32_t block[4], uint32_t k0, uint32_t k1)
 {
@@ -41,11 +39,8 @@ static _Thread_local struct {
 static uint64_t from_system(void)
 {
     uint64_t seed = 0;
-    if (wb__system_random(&seed, sizeof seed)) return seed;
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15u ^ (uint64_t)t.tv_sec << 32 ^
-           (uint64_t)(uintptr_t)&mine;
+    if (wb__os_random(&seed, sizeof seed)) return seed;
+    return (uint64_t)wb__os_clock(WB__OS_WALL) * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)&mine;
 }
 
 void wb__rng_set_state(wb__rng_state state)

@@ -3,20 +3,17 @@
  * thread of the time-out calls during another call. */
 #include "dist/dist.h"
 
+#include "base/os.h"
 #include "weber/distributed.h"
 
-#include <errno.h>
 #include <locale.h>
 #include <mpi.h>
 #ifdef OPEN_MPI
 #include <mpi-ext.h>        /* MPIX_Query_cuda_support */
 #endif
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 #ifdef __APPLE__
 #include <xlocale.h>            /* newlocale */
 #endif
@@ -46,21 +43,23 @@ static int check(int code, const char *call)
 /* A thread that ends all ranks if an operation takes too long: a rank that has ended, or waits for
  * something else, never takes part, and MPI would wait for it for ever. */
 static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    pthread_t thread;
+    wb__os_mutex lock;
+    wb__os_cond changed;
+    wb__os_thread thread;
     bool running, stop, idle;           /* idle: the thread sleeps until an operation begins */
     const char *what;                   /* the operation that goes on; NULL: none */
     int64_t bytes;
-    struct timespec until;
-} watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    double until;                       /* in seconds of `now` */
+} watch = {.lock = WB__OS_MUTEX_INIT, .changed = WB__OS_COND_INIT};
+
+static double now(void) { return 1e-9 * (double)wb__os_clock(WB__OS_STEADY); }
 
 /* The launcher of MPICH drops what it has not yet read of the ranks' output when one of them calls
  * MPI_Abort: it gets time to read the messages. */
 static void abort_ranks(MPI_Comm of)
 {
     fflush(stderr);
-    nanosleep(&(struct timespec){.tv_nsec = 300 * 1000 * 1000}, NULL);
+    wb__os_sleep(300 * 1000 * 1000);
     MPI_Abort(of, 1);
 }
 
@@ -79,29 +78,25 @@ static void end_all(void)
                 " %lld bytes: a rank has ended, or does not call the same functions in the same"
                 " order. All ranks are ended.\n", self->rank, self->size, services->timeout,
                 watch.what, (long long)watch.bytes);
-    if (ends) alarm(3);
+    if (ends) wb__os_end_after(3);
     abort_ranks(ends ? MPI_COMM_WORLD : comm);
 }
 
 static void *watch_operations(void *unused)
 {
     (void)unused;
-    pthread_mutex_lock(&watch.lock);
+    wb__os_mutex_lock(&watch.lock);
     while (!watch.stop) {
         if (!watch.what) {
             watch.idle = true;
-            pthread_cond_wait(&watch.changed, &watch.lock);
+            wb__os_cond_wait(&watch.changed, &watch.lock);
             watch.idle = false;
-        } else if (pthread_cond_timedwait(&watch.changed, &watch.lock, &watch.until) == ETIMEDOUT &&
-                 watch.what) {
-            struct timespec now;
-            clock_gettime(CLOCK_REALTIME, &now);
-            if (now.tv_sec > watch.until.tv_sec ||
-                (now.tv_sec == watch.until.tv_sec && now.tv_nsec >= watch.until.tv_nsec))
-                end_all();
+        } else if (!wb__os_cond_wait_for(&watch.changed, &watch.lock, watch.until - now()) &&
+                   watch.what && now() >= watch.until) {
+            end_all();
         }
     }
-    pthread_mutex_unlock(&watch.lock);
+    wb__os_mutex_unlock(&watch.lock);
     return NULL;
 }
 
@@ -110,22 +105,19 @@ static void *watch_operations(void *unused)
  * waking it each time would cost more than a small allreduce. */
 static void begin_watch(const char *what, int64_t bytes)
 {
-    pthread_mutex_lock(&watch.lock);
-    clock_gettime(CLOCK_REALTIME, &watch.until);
-    const double nanoseconds = (double)watch.until.tv_nsec + services->timeout * 1e9;
-    watch.until.tv_sec += (time_t)(nanoseconds / 1e9);
-    watch.until.tv_nsec = (long)(nanoseconds - 1e9 * (double)(time_t)(nanoseconds / 1e9));
+    wb__os_mutex_lock(&watch.lock);
+    watch.until = now() + services->timeout;
     watch.what = what;
     watch.bytes = bytes;
-    if (watch.idle) pthread_cond_signal(&watch.changed);
-    pthread_mutex_unlock(&watch.lock);
+    if (watch.idle) wb__os_cond_wake_one(&watch.changed);
+    wb__os_mutex_unlock(&watch.lock);
 }
 
 static void end_watch(void)
 {
-    pthread_mutex_lock(&watch.lock);
+    wb__os_mutex_lock(&watch.lock);
     watch.what = NULL;
-    pthread_mutex_unlock(&watch.lock);
+    wb__os_mutex_unlock(&watch.lock);
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
@@ -325,7 +317,7 @@ static int start(const wb__dist_services *given, wb__communicator *c)
     c->takes = takes;
     self = c;
     watch.stop = false;
-    if (pthread_create(&watch.thread, NULL, watch_operations, NULL))
+    if (!wb__os_thread_start(&watch.thread, watch_operations, NULL, false))
         return services->fail(WB_ERROR_MEMORY, "MPI: a thread cannot be created");
     watch.running = true;
     return 0;
@@ -333,11 +325,11 @@ static int start(const wb__dist_services *given, wb__communicator *c)
 
 static void stop_watch(void)
 {
-    pthread_mutex_lock(&watch.lock);
+    wb__os_mutex_lock(&watch.lock);
     watch.stop = true;
-    pthread_cond_signal(&watch.changed);
-    pthread_mutex_unlock(&watch.lock);
-    if (watch.running) pthread_join(watch.thread, NULL);
+    wb__os_cond_wake_one(&watch.changed);
+    wb__os_mutex_unlock(&watch.lock);
+    if (watch.running) wb__os_thread_join(watch.thread);
     watch.running = false;
 }
 

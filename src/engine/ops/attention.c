@@ -186,7 +186,6 @@ static bool supported(const wb__attempt *a, const wb__values *values, const int 
                   const int64_t *attr)
 {
     const wb__ir *ir = &values->ir;
-    if (!a->device->backend->supports) return false;
     wb__step s = wb__step_blank(a, WB__STEP_ATTENTION);
     s.variant = WB__ATTENTION_FORWARD;
     s.n_views = 5;
@@ -292,7 +291,6 @@ COMPOSED(attention_cached)
     wb__value like = ir->value[in[0]];
     const int *operands = in + 1, order[7] = {operands[0], operands[1], operands[2], in[0],
                                               operands[3], operands[4], operands[5]};
-    if (!a->device->backend->supports) return in[0];
     step.variant = WB__ATTENTION_CACHED;
     step.n_views = 7;
     memcpy(&step.attention.scale, x->attr, sizeof step.attention.scale);

@@ -15,8 +15,8 @@ static bool attributes(const char *what, wb_tensor *x, wb_tensor *w, wb_tensor *
         (!b && wb__null(what, "b (WB_NONE for no bias)")))
         return false;
     wb__given g;
-    if (!wb__read_options(what, s, sizeof *s, given, "groups", &g)) return false;
-    *a = (wb__conv_attr){.groups = wb__int_option(&g, "groups", -1, s->groups, 1)};
+    if (!wb__read_options(what, wb_conv_options, s, given, &g)) return false;
+    *a = (wb__conv_attr){.groups = s->groups};
     if (!wb__sliding_pair(what, &g, "stride", -1, s->stride, 1, 1) ||
         !wb__sliding_pair(what, &g, "dilation", -1, s->dilation, 1, 1) ||
         !wb__sliding_pair(what, &g, "outpad", -1, s->outpad, 0, 0) ||

@@ -8,7 +8,7 @@ wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *optio
 {
     if (!wb__operand("cumsum", x)) return NULL;
     wb_cumsum_options o;
-    if (!wb__read_options("cumsum", &o, sizeof o, options, "", NULL)) return NULL;
+    if (!wb__read_options("cumsum", wb_cumsum_options, &o, options, NULL)) return NULL;
     if (x->dtype == WB_BOOL)
         return wb__fail_null(WB_ERROR_DTYPE,
                              "cumsum: does not take %s: make integers of it with wb_astype",
@@ -22,10 +22,8 @@ wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *optio
 GRADIENT(cumsum)
 {
     const int64_t *attr = node->attr;
-    out[0] = wb_cumsum_with(g, (int)attr[AXIS],
-                            &(wb_cumsum_options){.size = sizeof(wb_cumsum_options),
-                                                 .exclusive = attr[EXCLUSIVE] != 0,
-                                                 .reverse = attr[REVERSE] == 0});
+    out[0] = wb_cumsum(g, (int)attr[AXIS], .exclusive = attr[EXCLUSIVE] != 0,
+                       .reverse = attr[REVERSE] == 0);
 }
 
 void wb__bring_in_front(wb__view *v, int axis, bool reverse)

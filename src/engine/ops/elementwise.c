@@ -122,13 +122,11 @@ static double greatest(wb_dtype dtype)
 static wb_tensor *nan_to_num(wb_tensor *x, const wb_nan_to_num_options *given)
 {
     wb_nan_to_num_options o;
-    wb__given g;
     if (!wb__floating("nan_to_num", x) ||
-        !wb__read_options("nan_to_num", &o, sizeof o, given, "posinf neginf", &g))
+        !wb__read_options("nan_to_num", wb_nan_to_num_options, &o, given, NULL))
         return NULL;
     const double most = greatest((wb_dtype)x->dtype);
-    const double posinf = wb__real(wb__real_option(&g, "posinf", 1, o.posinf), most),
-                 neginf = wb__real(wb__real_option(&g, "neginf", 2, o.neginf), -most);
+    const double posinf = wb__or(o.posinf, most), neginf = wb__or(o.neginf, -most);
     wb_tensor *y = wb_where(wb_isnan(x), wb_scalar(o.nan), x);
     y = wb_where(wb_eq(x, wb_scalar(INFINITY)), wb_scalar(posinf), y);
     return wb_where(wb_eq(x, wb_scalar(-INFINITY)), wb_scalar(neginf), y);

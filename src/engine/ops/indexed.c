@@ -135,7 +135,7 @@ static wb_tensor *rows_of(wb__op op, wb_tensor *index, wb_tensor *rows, int64_t 
 static bool read_scatter(const char *what, const wb_tensor *x, const wb_scatter_options *given,
                          wb_scatter_options *o)
 {
-    if (!wb__read_options(what, o, sizeof *o, given, "", NULL)) return false;
+    if (!wb__read_options(what, wb_scatter_options, o, given, NULL)) return false;
     if ((unsigned)o->reduce >= WB__COUNT(names))
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: .reduce is %d; it is one of WB_SCATTER_ADD to "
                          "WB_SCATTER_SET", what, (int)o->reduce);

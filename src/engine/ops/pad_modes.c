@@ -21,7 +21,7 @@ static int64_t most(wb_pad_mode mode, int64_t n)
 static bool read_pad(const wb_tensor *x, int axis, int64_t before, int64_t after,
                      const wb_pad_options *given, wb_pad_options *o)
 {
-    if (!wb__read_options("pad", o, sizeof *o, given, "", NULL)) return false;
+    if (!wb__read_options("pad", wb_pad_options, o, given, NULL)) return false;
     if ((unsigned)o->mode >= WB__COUNT(names))
         return !wb__fail(WB_ERROR_ARGUMENT, "pad: .mode is %d; it is one of WB_PAD_CONSTANT to "
                          "WB_PAD_CIRCULAR", (int)o->mode);

@@ -13,7 +13,7 @@ static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_
                                  o);
     wb_pool_options s;
     wb__given g;
-    if (!wb__read_options(what, &s, sizeof s, o, "", &g)) return NULL;
+    if (!wb__read_options(what, wb_pool_options, &s, o, &g)) return NULL;
     wb__pool_attr a = {{0}, {0}, {0}, {0}};
     const int64_t *window = (s.window + 1);
     if (!wb__sliding_pair(what, &g, "window", -1, s.window, 0, 0) ||

@@ -28,24 +28,24 @@ static bool read_axes(const char *what, const wb_tensor *x, const wb_reduce_opti
                       wb_reduce_options *o, unsigned *mask, bool corrects)
 {
     wb__given g;
-    if (!wb__read_options(what, o, sizeof *o, options, "", &g)) return false;
+    if (!wb__read_options(what, wb_reduce_options, o, options, &g)) return false;
     const int64_t by_place[] = {o->a1_, o->a2_, o->a3_, o->a4_, o->a5_, o->a6_, o->a7_, o->a8_};
-    const int n = wb__by_place(&g);
+    int n = 0;
+    while (n < WB_MAX_DIMS && by_place[n] != INT64_MIN) n++;
     if (o->correction != 0 && !corrects)
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: does not use .correction; wb_variance and wb_std "
                          "do", what);
     if (!(o->correction >= 0))
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: .correction is %g; it must not be negative", what,
                          o->correction);
-    if (n && wb__is_given(&g, "axes", -1))
+    if (n && o->axes[0] != WB_MARK_)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: axes by position and .axes: give one of both",
                         what),
                false;
-    for (int i = 0; i < n; i++)
-        if (g.option[i].numbers >= 0)
-            return wb__fail(WB_ERROR_ARGUMENT, "%s: a list of axes needs its name: .axes = {...}",
-                            what),
-                   false;
+    if (n && g.text && strchr(g.text, '{'))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: a list of axes needs its name: .axes = {...}",
+                        what),
+               false;
     if (n) wb_ints_set(o->axes, n, by_place);
     if (!wb__ints_read(what, &g, "axes", -1, o->axes, WB_MAX_DIMS)) return false;
     *mask = o->axes[0] ? 0 : all_axes(x);

@@ -30,7 +30,7 @@ static wb_tensor *sort(const char *what, wb_tensor *x, int axis, const wb_sort_o
 {
     wb_sort_options o;
     const int a = sorted_axis(what, x, axis);
-    if (a < 0 || !wb__read_options(what, &o, sizeof o, options, "", NULL)) return NULL;
+    if (a < 0 || !wb__read_options(what, wb_sort_options, &o, options, NULL)) return NULL;
     wb_tensor *y = order_of(x, a, o.descending);
     return order || !y ? y : wb_take_along(x, y, a);
 }
@@ -52,7 +52,7 @@ static wb_tensor *topk(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
 {
     wb_topk_options o;
     const int a = sorted_axis("topk", x, axis);
-    if (a < 0 || !wb__read_options("topk", &o, sizeof o, options, "", NULL)) return NULL;
+    if (a < 0 || !wb__read_options("topk", wb_topk_options, &o, options, NULL)) return NULL;
     if (k < 0 || k > x->dims[a])
         return wb__fail_null(WB_ERROR_ARGUMENT, "topk: k is %lld; it must be in 0 to the size of "
                              "axis %d of %s", (long long)k, axis, wb_describe(x));
@@ -86,7 +86,7 @@ static wb_tensor *searchsorted(wb_tensor *sorted, wb_tensor *x,
 {
     wb_searchsorted_options o;
     if (!wb__operand("searchsorted", sorted) || !wb__operand("searchsorted", x) ||
-        !wb__read_options("searchsorted", &o, sizeof o, options, "", NULL))
+        !wb__read_options("searchsorted", wb_searchsorted_options, &o, options, NULL))
         return NULL;
     const int n = sorted->ndim;
     bool fit = n == 1 || (n > 1 && n == x->ndim);

@@ -23,7 +23,7 @@ static bool read_conv(const char *what, const wb_tensor *x, const wb_tensor *w,
         return wb__fail(WB_ERROR_SHAPE, "%s: the kernel of %s has %d axes, not %s", what,
                         wb_describe(x), x->ndim, wb_describe(w)),
                false;
-    if (!wb__read_options(what, &o, sizeof o, given, "groups", &g) ||
+    if (!wb__read_options(what, wb_conv_options, &o, given, &g) ||
         !wb__sliding_axes(what, &g, "stride", -1, o.stride, axes, 1) ||
         !wb__sliding_axes(what, &g, "dilation", -1, o.dilation, axes, 1) ||
         !wb__sliding_axes(what, &g, "outpad", -1, o.outpad, axes, 0) ||
@@ -33,7 +33,7 @@ static bool read_conv(const char *what, const wb_tensor *x, const wb_tensor *w,
     memcpy(s->dilation, o.dilation + 1, sizeof s->dilation);
     memcpy(s->outpad, o.outpad + 1, sizeof s->outpad);
     memcpy(s->pad, o.pad + 1, sizeof s->pad);
-    s->groups = wb__int_option(&g, "groups", -1, o.groups, 1);
+    s->groups = o.groups;
     return true;
 }
 
@@ -41,7 +41,7 @@ static bool read_conv(const char *what, const wb_tensor *x, const wb_tensor *w,
  * it. */
 static wb_conv_options last_two(const sliding *s, int axes)
 {
-    wb_conv_options o = {.size = sizeof o, .given = ".groups", .groups = s->groups};
+    wb_conv_options o = WB__OPTIONS(wb_conv_options, .groups = s->groups);
     const int at = axes - 2;
     const bool one = axes == 1;
     wb_ints_set(o.stride, 2, one ? (int64_t[]){1, s->stride[0]} : s->stride + at);
@@ -212,7 +212,7 @@ typedef wb_tensor *pool_function(wb_tensor *, const wb_pool_options *);
 static wb_tensor *pool_axes(pool_function *pool, wb_tensor *x, const wb_pool_options *s, int at,
                             int one)
 {
-    wb_pool_options o = {.size = sizeof o};
+    wb_pool_options o = WB__OPTIONS(wb_pool_options);
     int64_t window[2], stride[2], pad[4];
     for (int i = 0; i < 2; i++) {
         const int from = one < 0 ? at + i : at;
@@ -234,7 +234,7 @@ static wb_tensor *pool_in_space(const char *what, pool_function *pool, wb_tensor
     wb__given g;
     const int axes = x->ndim - 2;
     const int64_t *d = x->dims;
-    if (!wb__read_options(what, &s, sizeof s, given, "", &g) ||
+    if (!wb__read_options(what, wb_pool_options, &s, given, &g) ||
         !wb__sliding_axes(what, &g, "window", -1, s.window, axes, 0) ||
         !wb__sliding_axes(what, &g, "stride", -1, s.stride, axes, INT64_MIN) ||
         !wb__sliding_pad(what, &g, s.pad, axes))

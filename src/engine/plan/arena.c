@@ -82,7 +82,7 @@ typedef struct {
     hole *holes;
     int n_holes;
     int64_t live, most;                 /* bytes that are in use; at most */
-    bool on_gpu;
+    bool scarce;                        /* scarce_memory of wb__backend */
 } arena;
 
 static void begin(arena *a, int allocation)
@@ -263,7 +263,7 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
 
 enum {
     LARGE = 16 << 20,                   /* bytes of an arena whose holes matter */
-    LARGE_ON_GPU = 1 << 20,             /* the same on a GPU, where the order matters less */
+    LARGE_IF_SCARCE = 1 << 20,          /* the same where memory is scarce */
     MOST_SORTED = 4096                  /* allocations; each is compared with all others */
 };
 
@@ -306,9 +306,9 @@ static int64_t place_blocks(const arena *a, block *blocks, int n, block *placed)
 
 /* Replaces the layout by a smaller one, if the arena is large and has more than 1 % of holes when
  * most of it is in use.  False: out of memory. */
-static bool lay_out_again(arena *a, int n, bool is_gpu)
+static bool lay_out_again(arena *a, int n)
 {
-    if (a->end < (is_gpu ? LARGE_ON_GPU : LARGE) || a->end - a->most <= a->most / 100 ||
+    if (a->end < (a->scarce ? LARGE_IF_SCARCE : LARGE) || a->end - a->most <= a->most / 100 ||
         n > MOST_SORTED)
         return true;
     block *blocks = wb__alloc(((size_t)n + 1) * sizeof *blocks);
@@ -373,9 +373,9 @@ static bool try(arena *a, const wb__placement *l, wb__programs *s, int *ending)
     find_uses(a, l, s);
     find_waits(a, s);
     live_longer(a, s);
-    if (a->on_gpu) store_in_place(a, s);
+    if (a->scarce) store_in_place(a, s);
     lay_out(a, s, n, ending);
-    bool good = lay_out_again(a, n, a->on_gpu);
+    bool good = lay_out_again(a, n);
     for (int i = 0; good && i < s->n; i++) good = fill_views(a, &s->step[i]);
     return good;
 }
@@ -399,14 +399,14 @@ static bool branch(arena *a, const wb__placement *l, wb__programs *s, int *endin
     return good;
 }
 
-bool wb__lay_out(const wb__placement *l, bool on_gpu, bool branches, wb__programs *s)
+bool wb__lay_out(const wb__placement *l, bool scarce, bool branches, wb__programs *s)
 {
     const int n = l->n_allocations + s->n_allocations, unit = WB__WORKSPACE_ALIGN;
     int *ending = wb__alloc(((size_t)s->n + 1) * sizeof *ending);
     arena a = {.lifetimes = wb__alloc(((size_t)n + 1) * sizeof *a.lifetimes),
                .offsets = wb__alloc_zero((size_t)n + 1, sizeof *a.offsets),
                .holes = wb__alloc(((size_t)n + 2) * sizeof *a.holes),
-               .on_gpu = on_gpu};
+               .scarce = scarce};
     bool good = ending && a.lifetimes && a.offsets && a.holes && try(&a, l, s, ending);
     if (good && branches) good = branch(&a, l, s, ending);
     s->arena_bytes = (a.end + unit - 1) / unit * unit;

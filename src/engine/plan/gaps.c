@@ -1,4 +1,4 @@
-/* On a GPU, fills the gap of a concat.
+/* Fills the gap of a concat, where launches are dear.
  *
  * The gradient of a slice is zero elsewhere, so it is a concat that its inputs do not cover.  Such
  * a concat would be filled with zeros first, and then each input copied into it.  If several inputs

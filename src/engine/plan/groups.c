@@ -51,7 +51,7 @@ static wb__group *new_group(former *f, wb__group_kind kind)
     }
     o->group[o->n] =
         (wb__group){.kind = kind, .product = -1, .first = -1, .last = -1, .col_dims = -1,
-                    .turns = f->attempt->device->backend->is_gpu};
+                    .turns = f->attempt->device->backend->dear_launches};
     return &o->group[o->n++];
 }
 
@@ -319,7 +319,7 @@ static void join_part(former *f, const wb__value *concat, int x)
 
 static void join_parts(former *f, const wb__value *concat)
 {
-    for (int i = 0; i < concat->n_in && f->attempt->device->backend->is_gpu; i++) {
+    for (int i = 0; i < concat->n_in && f->attempt->device->backend->dear_launches; i++) {
         const int x = input(f, concat, i);
         const wb__value *v = value(f, x);
         if (v->op == WB__OP_literal && v->uses == 1 && group_of(f, x) >= 0 &&

@@ -222,7 +222,7 @@ static int reduce_behind(wb__ir *ir, wb__value v, int x, unsigned mask)
     int below;
     if (!movable(ir, x, &below)) return -1;
     const wb__value *y = &ir->value[below];
-    if (ir->for_gpu && wb__ops[y->op].class == WB__LIBRARY && y->ndim == 2) return -1;
+    if (ir->joins && wb__ops[y->op].class == WB__LIBRARY && y->ndim == 2) return -1;
     unsigned moved = axes_below(&ir->value[x], &ir->value[below], mask);
     if (!moved) return -1;
     int r = wb__ir_reduce(ir, (wb__op)v.op, below, moved);
@@ -328,7 +328,7 @@ int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, co
         if (stays >= 0) return stays;
     } /* fall through */
     case WB__UNARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE: {
-        int bare[3], small = ir->for_gpu ? elementwise_below_expands(ir, v, n_in, in) : -1;
+        int bare[3], small = ir->joins ? elementwise_below_expands(ir, v, n_in, in) : -1;
         if (small >= 0) return small;
         without_expands(ir, &v, n_in, in, bare);
         int moved = elementwise_behind(ir, v, n_in, bare);

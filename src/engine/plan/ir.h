@@ -51,7 +51,7 @@ typedef struct {
     int64_t *attrs;
     int n_attrs, attrs_capacity;
     wb__hash_table table;           /* a hash of a value -> its index */
-    bool for_gpu;                   /* a reduction does not move in front of a reshape of a matrix
+    bool joins;                     /* a reduction does not move in front of a reshape of a matrix
                                        that a library step computes; elementwise operations move in
                                        front of expands */
     bool failed;                    /* memory ran out; functions that return an index then return

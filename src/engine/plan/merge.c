@@ -208,11 +208,11 @@ bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g)
     const wb__request *r = a->request;
     merger m = {.values = s, .out = g, .most_values = a->most_values};
     m.written = wb__alloc_zero((size_t)s->ir.n + 1, sizeof *m.written);
-    const bool good = m.written && find_readers(&m), is_gpu = a->device->backend->is_gpu;
+    const bool good = m.written && find_readers(&m);
     if (good) {
         for (int i = 0; i < r->n_writes; i++)
             m.written[wb__same_memory(s, wb__root(s, r->writes[i]))] = true;
-        merge(&m, is_gpu);
+        merge(&m, a->device->backend->free_operations);
         wb__groups_remake(a, s, &m.readers, m.written, g);
     }
     wb__free(m.written);

@@ -85,9 +85,7 @@ static wb__view operand(const finder *f, const wb__value *product, int i)
 static bool supported(const finder *f, const wb__product *p)
 {
     const wb__value *v = value(f, p->value);
-    if (!f->attempt->device->backend->supports || v->op != WB__OP_matmul || v->ndim != 2 ||
-        !v->size)
-        return false;
+    if (v->op != WB__OP_matmul || v->ndim != 2 || !v->size) return false;
     wb__step s = wb__step_blank(f->attempt, WB__STEP_MATMUL);
     s.n_views = 3;
     s.epilogue = p->epilogue;
@@ -301,7 +299,7 @@ static wb__product with_slope(const wb__product *p, const slope *s)
 static bool match_gradient(finder *f, int x)
 {
     slope s;
-    if (!f->attempt->device->backend->supports || !find_slope(f, x, &s)) return false;
+    if (!find_slope(f, x, &s)) return false;
     const int p = f->out->of[s.product].product, from = f->out->of[s.of].product;
     if (from < 0) return false;
     const wb__product *earlier = &f->out->product[from];

@@ -11,7 +11,7 @@ typedef struct {
     const wb__values *values;
     const wb__patterns *patterns;
     const wb__groups *groups;
-    bool is_gpu;                        /* the device is a GPU */
+    const wb__backend *backend;
     wb__placement *out;
 } placer;
 
@@ -201,10 +201,9 @@ int wb__content(const wb__values *s, const wb__placement *l, int concat, int x)
 }
 
 /* Where a value would be in the memory of a concat.  dense: its elements are adjacent.  aligned:
- * they also begin at a multiple of PART_ALIGN if the device is a GPU, whose libraries are slower at
- * other addresses.  units: its reshapes only add or drop dimensions of size 1. */
+ * they also begin at a multiple of the backend's part_align.  units: its reshapes only add or drop
+ * dimensions of size 1. */
 typedef struct { bool dense, aligned, units; } part_place;
-enum { PART_ALIGN = 16 };               /* bytes */
 
 /* Whether x can be computed in the memory of a concat.  All readers of x then read x there. */
 static bool may_be_part(const placer *p, int x, const part_place *at)
@@ -262,9 +261,9 @@ static bool attention_fits(const placer *p, const wb__value *x, const wb__value 
     const wb__view part = part_in(p, a, j);
     const int64_t each = (int64_t)wb__dtype_size((wb_dtype)a->dtype);
     wb__view v = part;
-    if (!view_in_part(x, &part, &v) || part.offset * each % PART_ALIGN) return false;
+    if (!view_in_part(x, &part, &v) || part.offset * each % p->backend->part_align) return false;
     for (int i = 0; i < x->ndim - 1; i++)
-        if (x->dims[i] > 1 && v.strides[i] * each % PART_ALIGN) return false;
+        if (x->dims[i] > 1 && v.strides[i] * each % p->backend->part_align) return false;
     return x->dims[x->ndim - 1] == 1 || v.strides[x->ndim - 1] == 1;
 }
 
@@ -281,8 +280,9 @@ static int attention_part(const placer *p, int concat, int j, const int *n_reade
         if (n_readers[x] != 1) return -1;
     const wb__value *base = value(p, x);
     const wb__role *r = &p->out->role[x];
-    if (!p->is_gpu || p->out->role[concat].concat >= 0 || x == in || n_readers[x] != 1 ||
-        group_of(p, x) < 0 || r->concat >= 0 || r->result >= 0 || r->write >= 0 ||
+    if (!p->backend->dear_launches || p->out->role[concat].concat >= 0 || x == in ||
+        n_readers[x] != 1 || group_of(p, x) < 0 || r->concat >= 0 || r->result >= 0 ||
+        r->write >= 0 ||
         base->op == WB__OP_attention_lse || base->layout != WB__BTHD || !base->size ||
         !wb__is_step((wb__op)base->op, WB__STEP_ATTENTION) || base->size != value(p, in)->size)
         return -1;
@@ -340,7 +340,7 @@ static void place_run(placer *p, int x)
             return;
     }
     const int64_t begin = start_of(p, value(p, first->concat), first->part);
-    if (p->is_gpu && begin * (int64_t)wb__dtype_size((wb_dtype)a->dtype) % PART_ALIGN) return;
+    if (begin * (int64_t)wb__dtype_size((wb_dtype)a->dtype) % p->backend->part_align) return;
     r->concat = first->concat;
     r->part = first->part;
 }
@@ -355,7 +355,7 @@ static void choose_parts_of(placer *p, int concat, const uint8_t *readers, const
         const int x = attention >= 0 ? attention : content(p->values, in, dense);
         const int64_t byte = start_of(p, a, j) * (int64_t)wb__dtype_size((wb_dtype)a->dtype);
         const part_place at = {.dense = dense, .units = x == content(p->values, in, false),
-                               .aligned = dense && (!p->is_gpu || byte % PART_ALIGN == 0)};
+                               .aligned = dense && byte % p->backend->part_align == 0};
         const int apart = at.aligned ? 0 : dense ? OPERAND : OPERAND | RESHAPED;
         if (attention < 0 && (!may_be_part(p, x, &at) || readers[x] & apart)) continue;
         p->out->role[x].concat = concat;
@@ -498,7 +498,7 @@ bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__pat
                         const wb__groups *g, wb__placement *l)
 {
     placer by = {.request = a->request, .values = s, .patterns = p, .groups = g,
-                 .is_gpu = a->device->backend->is_gpu, .out = l};
+                 .backend = a->device->backend, .out = l};
     const size_t n = (size_t)s->ir.n + 1;
     l->role = wb__alloc(n * sizeof *l->role);
     l->is_final = wb__alloc_zero((size_t)g->n + 1, sizeof *l->is_final);

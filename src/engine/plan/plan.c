@@ -60,7 +60,7 @@ wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
         p = attempt(&a);
         if (p || wb_error_code() != WB_ERROR_UNSUPPORTED) break;
         const bool learnt = declined.n + declined.all > before;
-        if (!learnt && (!r->device->backend->is_gpu || i + 1 == WB__COUNT(most_values))) break;
+        if (!learnt && i + 1 == WB__COUNT(most_values)) break;
         /* an attempt that only avoids more steps keeps the kernel size */
         i += !learnt;
         wb_clear_error();

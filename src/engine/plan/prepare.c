@@ -42,7 +42,8 @@ static int index_of_declined(const wb__declined *d, const wb__step *s)
 bool wb__supported(const wb__attempt *a, const wb__step *s)
 {
     const wb__declined *d = a->declined;
-    return !d->all && index_of_declined(d, s) == d->n && a->device->backend->supports(a->device, s);
+    const wb__backend *b = a->device->backend;
+    return !d->all && index_of_declined(d, s) == d->n && b->supports && b->supports(a->device, s);
 }
 
 /* Adds a step to the declined ones.  If an earlier attempt has already added it, wb__supported

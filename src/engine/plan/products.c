@@ -1,4 +1,4 @@
-/* Finds the matrix products that the fused kernels that read them compute, on a GPU.
+/* Finds the matrix products that the fused kernels that read them compute, if launches are dear.
  *
  * A step of a recurrent layer multiplies a few rows by a matrix, and a cell reads the product.  Two
  * kernels take longer to start, one after the other, than the product takes.  So the kernel of the
@@ -74,8 +74,8 @@ static bool is_read_in_place(const reading *r, int x, int uses)
 
 static bool is_fast(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
 {
-    if (!a->device->backend->is_gpu || !a->device->backend->supports || v->op != WB__OP_matmul ||
-        v->ndim == WB_MAX_DIMS || !v->size)
+    if (!a->device->backend->dear_launches || v->op != WB__OP_matmul || v->ndim == WB_MAX_DIMS ||
+        !v->size)
         return false;
     wb__step s = wb__step_blank(a, WB__STEP_FUSED);
     s.n_views = 3;

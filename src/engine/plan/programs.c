@@ -122,12 +122,13 @@ static void concat(wb__emitter *m, int x)
 {
     const wb__value *a = value(m, x);
     const bool covered = wb__is_covered(m->values, a);
-    const bool by_kernel =              /* not every GPU computes in f64; all copy it */
-        m->attempt->device->backend->is_gpu && a->dtype != WB_F64;
-    const bool at_first = covered && by_kernel;
+    const wb__backend *b = m->attempt->device->backend;
+    const bool by_kernel = a->dtype != WB_F64;   /* all devices copy f64; some cannot compute it */
+    const bool at_first = covered && by_kernel && b->dear_launches;
     wb__step_operand whole, from;
     if (!wb__step_operand_of(m, x, &whole)) return;
-    if (!covered && by_kernel && a->n_in == 1 && wb__ir_in(&m->values->ir, a, 0)->size) {
+    if (!covered && by_kernel && b->padded_views && a->n_in == 1 &&
+        wb__ir_in(&m->values->ir, a, 0)->size) {
         pad(m, a, &whole);
         return;
     }
@@ -231,8 +232,8 @@ bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patt
     for (int i = 0; good && i < p->n; i++) m.bits_of[i].allocation = -1;
     const wb__backend *b = a->device->backend;
     const bool branches = b->branches && b->branches(a->device);
-    good = good && emit(&m) && wb__merge_segments(out, b->is_gpu) && wb__pack_operands(&m) &&
-           wb__lay_out(l, b->is_gpu, branches, out);
+    good = good && emit(&m) && wb__merge_segments(out, b->segment_numbers) &&
+           wb__pack_operands(&m) && wb__lay_out(l, b->scarce_memory, branches, out);
     wb__free(m.instr_of);
     wb__free(m.constant_of);
     wb__free(m.bits_of);

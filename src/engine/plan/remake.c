@@ -18,7 +18,7 @@
 
 enum {
     MOST_OPERATIONS = 8,                /* to compute a value again */
-    MOST_ON_CPU = 2,
+    MOST_IF_NOT_FREE = 2,
     MOST_SOURCES = 3                    /* stored values of full size from which it is computed */
 };
 
@@ -28,7 +28,7 @@ typedef struct {
     const wb__readers *readers;
     const bool *written;                /* as in merge.c */
     int most_values;
-    bool on_gpu;
+    bool free_operations;             /* as in wb__backend */
 } remaker;
 
 /* How a value is computed again. */
@@ -101,7 +101,7 @@ static bool add_operand(const remaker *r, int x, int in, recipe *c)
     const wb__member *of = member(r, base);
     if (wb__is_free_source(r->values, base))
         return v->op == WB__OP_literal || v->op == WB__OP_iota;
-    if (v->size < c->size && !r->on_gpu) return false;
+    if (v->size < c->size && !r->free_operations) return false;
     if (v->size < c->size || (of->rematerialised && of->group < 0)) return true;
     if (of->rematerialised) return trace(r, base, c);
     if (in != base || v->op == WB__OP_constant || is_stored(r, base)) {
@@ -118,7 +118,7 @@ static bool trace(const remaker *r, int x, recipe *c)
 {
     const wb__value *v = value(r, x);
     const bool scales = c->scales;
-    const int most = r->on_gpu ? MOST_OPERATIONS : MOST_ON_CPU;
+    const int most = r->free_operations ? MOST_OPERATIONS : MOST_IF_NOT_FREE;
     bool good = ++c->operations <= most;
     c->scales = scales && only_scales(r, x);
     for (int i = 0; i < v->n_in && good; i++)
@@ -214,7 +214,8 @@ void wb__groups_remake(const wb__attempt *a, const wb__values *s, const wb__read
                        const bool *written, wb__groups *g)
 {
     const remaker r = {.values = s, .out = g, .readers = readers, .written = written,
-                       .most_values = a->most_values, .on_gpu = a->device->backend->is_gpu};
+                       .most_values = a->most_values,
+                       .free_operations = a->device->backend->free_operations};
     for (int x = 0; x < s->ir.n; x++) consider(&r, x);
     for (int x = s->ir.n - 1; x >= 0; x--) leave(&r, x);
 }

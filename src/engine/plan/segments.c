@@ -1,10 +1,10 @@
-/* Merges kernels that differ only in their operands into one kernel with several segments; on a GPU
- * also in their numbers, such as the number of elements of a mean. */
+/* Merges kernels that differ only in their operands into one kernel with several segments.  If
+ * `numbers`, they may also differ in their numbers, such as the number of elements of a mean. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
-static bool same_program(const wb__plan_step *p, const wb__plan_step *q, bool is_gpu)
+static bool same_program(const wb__plan_step *p, const wb__plan_step *q, bool numbers)
 {
     const wb__fused *a = &p->step.fused, *b = &q->step.fused;
     if (a->n_instr != b->n_instr || a->n_views != b->n_views || p->n_windows || q->n_windows)
@@ -15,7 +15,7 @@ static bool same_program(const wb__plan_step *p, const wb__plan_step *q, bool is
             x->dtype != y->dtype || x->op != y->op || x->a != y->a || x->b != y->b ||
             x->c != y->c || x->scale != y->scale || x->shift != y->shift)
             return false;
-        if (x->arg != y->arg && !(is_gpu && x->kind == WB__NUMBER)) return false;
+        if (x->arg != y->arg && !(numbers && x->kind == WB__NUMBER)) return false;
     }
     for (int i = 0; i < a->n_views; i++)
         if (p->operand[i].view.dtype != q->operand[i].view.dtype) return false;
@@ -76,9 +76,9 @@ static bool append_args(wb__plan_step *p, const wb__plan_step *q)
     return true;
 }
 
-static bool append_segment(wb__plan_step *p, const wb__plan_step *q, bool is_gpu)
+static bool append_segment(wb__plan_step *p, const wb__plan_step *q, bool numbers)
 {
-    if (is_gpu && !append_args(p, q)) return false;
+    if (numbers && !append_args(p, q)) return false;
     const int n = p->step.fused.n_segments, views = q->n_operands;
     wb__space *spaces = wb__realloc(p->spaces, (size_t)(n + 1) * sizeof *spaces);
     if (spaces) p->spaces = spaces;
@@ -94,27 +94,27 @@ static bool append_segment(wb__plan_step *p, const wb__plan_step *q, bool is_gpu
 
 /* Turns the kernels after kernel i, before `end`, with the same program into segments of kernel i,
  * and marks them in `gone`.  False: out of memory. */
-static bool merge_into(wb__programs *m, int i, int end, bool is_gpu, bool *gone)
+static bool merge_into(wb__programs *m, int i, int end, bool numbers, bool *gone)
 {
     bool good = true;
     for (int j = i + 1; good && j < end; j++) {
         const wb__plan_step *d = &m->step[j];
         if (d->step.kind != WB__STEP_FUSED) break;
-        if (gone[j] || !same_program(&m->step[i], d, is_gpu)) continue;
+        if (gone[j] || !same_program(&m->step[i], d, numbers)) continue;
         gone[j] = true;
-        good = append_segment(&m->step[i], d, is_gpu);
+        good = append_segment(&m->step[i], d, numbers);
     }
     return good;
 }
 
-static bool merge_range(wb__programs *m, int begin, int end, bool is_gpu, bool *gone)
+static bool merge_range(wb__programs *m, int begin, int end, bool numbers, bool *gone)
 {
     bool good = true;
     for (int i = begin; i < end; i++)
         if (m->step[i].step.kind == WB__STEP_FUSED) flatten(&m->step[i]);
     for (int i = begin; good && i < end; i++)
         if (m->step[i].step.kind == WB__STEP_FUSED && !gone[i])
-            good = merge_into(m, i, end, is_gpu, gone);
+            good = merge_into(m, i, end, numbers, gone);
     return good;
 }
 
@@ -149,12 +149,12 @@ static int move_first(wb__programs *m)
 /* An optimiser has many kernels that write variables, which are small and alike.  Their order does
  * not matter, since none reads a value or a variable that another one writes (placement.c).  Copies
  * of leaves read nothing that a kernel before them writes. */
-bool wb__merge_segments(wb__programs *m, bool is_gpu)
+bool wb__merge_segments(wb__programs *m, bool numbers)
 {
     const int n_first = move_first(m);
     bool *gone = n_first < 0 ? NULL : wb__alloc_zero((size_t)m->n + 1, sizeof *gone);
-    const bool good = gone && merge_range(m, 0, n_first, is_gpu, gone) &&
-                      merge_range(m, m->n_compute, m->n, is_gpu, gone);
+    const bool good = gone && merge_range(m, 0, n_first, numbers, gone) &&
+                      merge_range(m, m->n_compute, m->n, numbers, gone);
     if (gone) drop(m, gone);
     wb__free(gone);
     return good;

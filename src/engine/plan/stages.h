@@ -122,7 +122,7 @@ int wb__fill_gap(const wb__ir *from, wb__ir *to, int i, const int *map);
  * `needed` and sets *again: all is to be found again.  False: out of memory. */
 bool wb__find_views(const wb__attempt *a, wb__values *s, bool *again);
 /* window.c.  Whether the concat x is a padded view: x is one part among zeros, only fused kernels
- * of a GPU read it, and the part has memory.  `needed` is known for the values after x. */
+ * that take windows read it, and the part has memory.  `needed` is known for the values after x. */
 bool wb__may_be_padded_view(const wb__attempt *a, const wb__values *s, int x);
 /* Turns the view of a part, which is padded already if is_padded, and its window into those of v,
  * in which the part begins at `start`. */
@@ -429,8 +429,8 @@ void wb__emit_first(wb__emitter *m, const wb__step_operand *from, const wb__step
 void wb__emit_library(wb__emitter *m, int group);                   /* library.c */
 void wb__step_free(wb__plan_step *d);
 /* segments.c: moves the copies of leaves to the beginning.  Merges these, and kernels that write
- * variables, if they differ only in their operands; on a GPU also those with other numbers. */
-bool wb__merge_segments(wb__programs *p, bool is_gpu);
+ * variables, if they differ only in their operands; if `numbers`, also those with other numbers. */
+bool wb__merge_segments(wb__programs *p, bool numbers);
 
 /* packs.c: adds steps that pack an operand of several products.  False: failed, with the error
  * set. */
@@ -439,9 +439,9 @@ bool wb__pack_operands(wb__emitter *m);
 bool wb__same_view(const wb__view *a, const wb__view *b);
 
 /* arena.c: assigns an offset to each arena allocation and fills in the views of the steps.
- * on_gpu: the plan is of a GPU.  branches: puts steps into the other branch, if the arena grows
+ * scarce: memory is.  branches: puts steps into the other branch, if the arena grows
  * little by this. */
-bool wb__lay_out(const wb__placement *l, bool on_gpu, bool branches, wb__programs *s);
+bool wb__lay_out(const wb__placement *l, bool scarce, bool branches, wb__programs *s);
 /* branches.c: sets `in_branch` of the steps, which have their views, and s->branches.  False: out
  * of memory. */
 bool wb__branches_choose(const wb__placement *l, wb__programs *s);

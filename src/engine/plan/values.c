@@ -127,13 +127,13 @@ static int sum_in_shape(const wb__ir *from, wb__ir *to, int i, const int *map, c
     return wb__ir_move(to, WB__OP_reshape, sum, v->ndim, v->dims, 0, NULL);
 }
 
-/* What rebuild changes: nothing; slices move in front of elementwise values; for a GPU, values are
- * read once for several sums (sum_in_shape, variance.c), slices of small products become products
- * (products.c), and concats have no gaps (gaps.c). */
-typedef enum { DROP, PUSH, FOR_GPU } change;
+/* What rebuild changes: nothing; slices move in front of elementwise values; where launches are
+ * dear, values are read once for several sums (sum_in_shape, variance.c), slices of small products
+ * become products (products.c), and concats have no gaps (gaps.c). */
+typedef enum { DROP, PUSH, JOIN } change;
 
-static int for_gpu(const wb__ir *from, wb__ir *to, int i, const int *map, const int *shape,
-                   const bool *sliced)
+static int joined(const wb__ir *from, wb__ir *to, int i, const int *map, const int *shape,
+                  const bool *sliced)
 {
     const wb__value *v = &from->value[i];
     if (v->op == WB__OP_slice && sliced[from->inputs[v->in]])
@@ -156,20 +156,20 @@ static bool rebuild(const wb__attempt *a, wb__values *s, change what, bool *more
     int *variance_of = wb__alloc(n * sizeof *variance_of), *shape = wb__alloc(n * sizeof *shape);
     const bool good = uses && map && only_sliced && sliced && variance_of && shape;
     *more = false;
-    new.for_gpu = old.for_gpu || what == FOR_GPU;
+    new.joins = old.joins || what == JOIN;
     if (good) {
         count_uses(r, s, uses);
         if (what == PUSH) *more = find_only_sliced(&old, uses, only_sliced);
-        if (what == FOR_GPU) {
+        if (what == JOIN) {
             wb__find_sliced(a, &old, uses, sliced);
             wb__find_variances(&old, variance_of);
             find_shapes(&old, uses, shape);
         }
         for (int i = 0; i < old.n && !new.failed; i++) {
             if (!uses[i] || only_sliced[i] || sliced[i]) continue;
-            map[i] = what == FOR_GPU ? for_gpu(&old, &new, i, map, shape, sliced) : -1;
+            map[i] = what == JOIN ? joined(&old, &new, i, map, shape, sliced) : -1;
             if (map[i] < 0) map[i] = copy(&old, &new, i, map, only_sliced);
-            if (what == FOR_GPU && variance_of[i] >= 0)
+            if (what == JOIN && variance_of[i] >= 0)
                 wb__begin_variance(&old, &new, variance_of[i], map);
         }
         for (int i = 0; i < r->order.n; i++) s->of[i] = map[s->of[i]];
@@ -207,8 +207,8 @@ static void choose_layouts(const wb__attempt *a, wb__ir *ir)
     }
 }
 
-/* On a GPU, values that only convolutions in channels last read are computed in that layout: else
- * each of these steps would copy them.  False: out of memory. */
+/* Chooses channels last for values that only convolutions in this layout read: else each of these
+ * steps would launch a copy of them.  False: out of memory. */
 static bool choose_for_convs(wb__ir *ir)
 {
     int *reads = wb__alloc_zero((size_t)ir->n + 1, sizeof *reads);
@@ -297,7 +297,7 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     if (!wb__import(a, s)) return false;
     for (int pass = 0; pass < 4 && more; pass++)
         if (!rebuild(a, s, PUSH, &more)) return false;
-    if (a->device->backend->is_gpu && !rebuild(a, s, FOR_GPU, &more)) return false;
+    if (a->device->backend->dear_launches && !rebuild(a, s, JOIN, &more)) return false;
     if (!rebuild(a, s, DROP, &more)) return false;
     const size_t n = (size_t)s->ir.n + 1;
     int *uses = wb__alloc(n * sizeof *uses);
@@ -313,7 +313,7 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     wb__free(uses);
     if (!good) return false;
     choose_layouts(a, &s->ir);
-    if (a->device->backend->is_gpu && !choose_for_convs(&s->ir)) return false;
+    if (a->device->backend->dear_launches && !choose_for_convs(&s->ir)) return false;
     if (!choose_bthd(&s->ir)) return false;
     for (more = true; more;) {
         find_needed(a, s);

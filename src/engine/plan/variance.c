@@ -1,4 +1,4 @@
-/* On a GPU, computes variances in one pass.
+/* Computes variances in one pass, where launches are dear.
  *
  * A batch norm sums (x - mean)^2 over the rows of a channel, so a second kernel reads x again when
  * the mean is known.  With any number k near the values, and d = x - k,

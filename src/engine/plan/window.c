@@ -1,8 +1,8 @@
-/* Padded views.  On a GPU a tensor placed in zeros (a concat of one part that does not cover it) is
- * a view of the part with a window: the kernels that read it compare the index with the window, and
- * nothing is stored.  So are the views of such a view: the gradient of a strided slice is a pad of
- * a dimension of size 1 that a reshape joins with the one before.  Where a window cannot express a
- * view, such as a flip, the pad is stored after all. */
+/* Padded views.  A tensor placed in zeros (a concat of one part that does not cover it) is a view
+ * of the part with a window, where kernels take windows: those that read it compare the index with
+ * the window, and nothing is stored.  So are the views of such a view: the gradient of a strided
+ * slice is a pad of a dimension of size 1 that a reshape joins with the one before.  Where a window
+ * cannot express a view, such as a flip, the pad is stored after all. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static void make_whole(wb__window *w, int d, int64_t dim)
 bool wb__may_be_padded_view(const wb__attempt *a, const wb__values *s, int x)
 {
     const wb__value *v = wb__value_at(s, x);
-    if (!a->device->backend->is_gpu || v->op != WB__OP_concat || v->n_in != 1 || s->needed[x])
+    if (!a->device->backend->padded_views || v->op != WB__OP_concat || v->n_in != 1 || s->needed[x])
         return false;
     int in = wb__input(s, v, 0);
     if (!wb__value_at(s, in)->size) return false;

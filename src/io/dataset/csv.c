@@ -180,7 +180,7 @@ static int make_columns(wb__csv *t, const wb_load_csv_options *o)
     wb_columns *c = t->c;
     size_t bytes;
     int64_t n;
-    c->header = o->header || o->label_name || o->skip || names_columns(o->one_hot) ||
+    c->header = o->header > 0 || o->label_name || o->skip || names_columns(o->one_hot) ||
                 names_columns(o->numbered);
     int status = check_columns(t, &bytes);
     if (status) return status;
@@ -364,7 +364,7 @@ static int read_all(wb__csv *t, const wb_load_csv_options *o, wb_tensor **x, wb_
     return status ? status : wb__csv_finish(t, x, y);
 }
 
-int wb__csv_read(const char *path, const wb_load_csv_options *o, bool asked_header, wb_tensor **x,
+int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x,
                  wb_tensor **y, wb_columns **columns)
 {
     int64_t bytes;
@@ -376,7 +376,7 @@ int wb__csv_read(const char *path, const wb_load_csv_options *o, bool asked_head
     if (!text) return wb_error_code();
     wb__csv t = {.cells = {.path = path, .text = text, .at = text, .end = text + bytes, .line = 1,
                            .separator = separator},
-                 .c = *columns, .like = o->like != NULL, .asked_header = asked_header,
+                 .c = *columns, .like = o->like != NULL, .asked_header = o->header >= 0,
                  .unpacked = unpacked};
     wb__plain_locale locale;
     int status = wb_error_code();

@@ -41,8 +41,8 @@ typedef struct {
 } wb__csv;
 
 /* Reads a file into *x [rows, columns] f32, *y and *columns, as wb_load_csv describes; *y is
- * WB_NONE without a label.  asked_header: .header is given.  Returns 0 or an error code. */
-int wb__csv_read(const char *path, const wb_load_csv_options *o, bool asked_header, wb_tensor **x,
+ * WB_NONE without a label.  Returns 0 or an error code. */
+int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x,
                  wb_tensor **y, wb_columns **columns);
 
 /* Returns the text of a file, with \n at the ends of lines, in a block that the caller frees, and

@@ -105,7 +105,7 @@ wb_tensor *wb_read_idx(const char *path)
     wb_tensor *x = NULL;
     if (!read_header(m, &h)) {
         const int bytes = types[h.type].bytes;
-        if (m->map || bytes == 2 || h.begin % bytes) {
+        if (m->mapped || bytes == 2 || h.begin % bytes) {
             x = wb__borrow_block(copied(&h), types[h.type].dtype, h.ndim, h.dims);
         } else {
             unsigned char *data = (unsigned char *)(uintptr_t)h.elements;

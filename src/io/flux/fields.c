@@ -40,7 +40,7 @@
         FIELD("β", "bias", SHIFT), FIELD("γ", "scale", SCALE), OTHER("μ"), OTHER("σ²"),    \
         NUMBER("ϵ", "eps", FLOAT32, 1e-5), NUMBER("momentum", NULL, FLOAT32, 0.1)
 #define GROUPED_NOW                                                                        \
-    GROUPED, FIELD("affine", "no_affine", NOT), FIELD("track_stats", NULL, FALSE),         \
+    GROUPED, FIELD("affine", "affine", BOOL), FIELD("track_stats", NULL, FALSE),         \
         FIELD("active", NULL, MODE), FIELD("chs", "channels", INT)
 #define CHANCE NUMBER("p", "p", FLOAT64, 2)
 #define DROP CHANCE, FIELD("dims", "axes", AXES)
@@ -95,7 +95,7 @@ const wb__flux_struct wb__flux_structs[] = {
            FIELD("size", "sizes", FACTORS))
     STRUCT("PixelShuffle", "PixelShuffle", 1200, 0, "", SAME("r", INT))
     STRUCT("BatchNorm", "BatchNorm", 1200, 0, "λ β ϵ μ",
-           TRACKED(FIELD("affine", "no_affine", NOT), FIELD("track_stats", "no_track_stats", NOT)))
+           TRACKED(FIELD("affine", "affine", BOOL), FIELD("track_stats", "track_stats", BOOL)))
     STRUCT("BatchNorm", "BatchNorm", 0, 1200, "λ β μ ϵ", UNTRACKED)
     STRUCT("InstanceNorm", "InstanceNorm", 1200, 0, "λ β ϵ μ",
            TRACKED(SAME("affine", BOOL), SAME("track_stats", BOOL)))
@@ -105,7 +105,7 @@ const wb__flux_struct wb__flux_structs[] = {
     STRUCT("GroupNorm", "GroupNorm", 0, 1200, NULL, GROUPED, FIELD("active", NULL, TRAINING))
     STRUCT("LayerNorm", "LayerNorm", 1200, 0, "λ diag ϵ axes", FIELD("λ", "activation", FUNCTION),
            FIELD("diag", NULL, AFFINE), NUMBER("ϵ", "eps", FLOAT32, 1e-5),
-           FIELD("size", "shape", SIZES), FIELD("affine", "no_affine", NOT))
+           FIELD("size", "shape", SIZES), FIELD("affine", "affine", BOOL))
     STRUCT("LayerNorm", "LayerNorm", 0, 1200, "array", FIELD("diag", NULL, AFFINE))
     STRUCT("Dropout", "Dropout", 1210, 0, "p dims rng", DROP, ACTIVE, RNG)
     STRUCT("Dropout", "Dropout", 0, 1210, "p dims", DROP, FIELD("active", NULL, TRAINING))

@@ -28,7 +28,7 @@ typedef enum {
     WB__FIELD_SCALE,            /* as WB__FIELD_WEIGHT, or `nothing` */
     WB__FIELD_SHIFT,
     WB__FIELD_STATISTIC,
-    WB__FIELD_BIAS,             /* a vector; false -> .no_bias */
+    WB__FIELD_BIAS,             /* a vector; false -> .bias = false */
     WB__FIELD_AFFINE,           /* a Diagonal or Scale, whose arrays are the layer's children */
     WB__FIELD_LAYER,            /* a layer */
     WB__FIELD_CONNECTION,
@@ -42,7 +42,6 @@ typedef enum {
     WB__FIELD_FLOAT64,
     WB__FIELD_FLOAT32,
     WB__FIELD_BOOL,
-    WB__FIELD_NOT,              /* a bool -> its negation */
     WB__FIELD_FALSE,            /* false */
     WB__FIELD_AXES_OF_SPACE,    /* (w, h) -> {h, w}, 1 to 3 numbers of at least 1 */
     WB__FIELD_COUNTS,           /* (w, h) -> {h, w}, 1 to 3 numbers of at least 0 */

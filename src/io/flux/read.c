@@ -440,7 +440,7 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
 {
     wb_load_options o;
     char name[WB__JL_NAME] = "";
-    if (!wb__read_options("load", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__read_options("load", wb_load_options, &o, given, NULL)) return NULL;
     wb__flux_reader *r = wb__alloc_zero(1, sizeof *r);
     if (!r) return NULL;
     r->o = &o;

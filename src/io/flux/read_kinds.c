@@ -32,7 +32,7 @@ static bool conv(wb__flux_reading *x)
         o->groups = dims[0];
         dims[0] *= dims[1];
         dims[1] = 1;
-    } else if (wb__jl_field(&x->r->f, x->v, "groups").kind != WB__JL_NUMBER) o->groups = 1;
+    }
     return true;
 }
 
@@ -76,8 +76,8 @@ static bool batchnorm(wb__flux_reading *x)
     bool affine, tracked;
     o->channels = 0;                    /* the arrays have it */
     if (!norm(x, &o->channels, &affine, &tracked)) return false;
-    o->no_affine = !affine;
-    o->no_track_stats = !tracked;
+    o->affine = affine;
+    o->track_stats = tracked;
     return true;
 }
 
@@ -98,7 +98,7 @@ static bool groupnorm(wb__flux_reading *x)
     if (!wb__flux_has_shape(r, &x->s[1], 1, scale->a.dims)) return false;
     if (!scale->a.data != !x->s[1].a.data)
         return wb__flux_reason(r, "one of two arrays that go together is missing"), false;
-    o->no_affine = !scale->a.data;
+    o->affine = scale->a.data != NULL;
     if (scale->a.data) o->channels = scale->a.dims[0];
     return true;
 }
@@ -111,8 +111,7 @@ static bool layernorm(wb__flux_reading *x)
     int64_t shape[5] = {0};
     wb__jl size = wb__jl_field(&r->f, x->v, "size");
     int n = size.kind ? wb__jl_integers(&r->f, &size, 4, shape) : 0;
-    o->eps = 1e-5;
-    o->no_affine = !x->n;
+    o->affine = x->n > 0;
     if (x->n) {
         n = s[0].a.ndim;
         if (n < 1 || n > 4 || !wb__flux_positive(r, &s[0], n) ||

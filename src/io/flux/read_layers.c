@@ -153,7 +153,7 @@ static wb_layer *filled(wb__flux_reader *r, wb_layer *l, int n, const wb__flux_c
 static double number(wb__flux_reader *r, const wb__jl *v, const char *field, double by_default)
 {
     wb__jl value = wb__jl_field(&r->f, v, field);
-    return value.kind != WB__JL_NUMBER ? by_default : value.real == 0 ? WB__ZERO : value.real;
+    return value.kind == WB__JL_NUMBER ? value.real : by_default;
 }
 
 /* Reads 1 to 3 numbers, which must be at least `least`. (w, h) in Julia becomes {h, w} in `out`. */
@@ -313,18 +313,17 @@ static bool read_option(wb__flux_reading *x, const wb__flux_field *f)
 static wb_layer *made(wb__flux_reading *x, const wb__flux_kind *kind)
 {
     const wb__images images = kind->images;
+    const bool projections = kind->projections;
     wb__flux_reader *r = x->r;
     wb_initialiser *init = option(x, "init");
     wb_dtype *dtype = option(x, "dtype");
-    bool *no_bias = option(x, "no_bias");
+    bool *bias = option(x, "bias");
     if (init) *init = wb_init_zeros;
     if (dtype) *dtype = widest(x->n_typed ? x->n_typed : x->n, x->s);
-    for (int i = 0; no_bias && i < x->n; i++)
-        if (x->s[i].kind == WB__FIELD_BIAS) *no_bias = !x->s[i].a.data;
+    for (int i = 0; bias && !projections && i < x->n; i++)
+        if (x->s[i].kind == WB__FIELD_BIAS) *bias = x->s[i].a.data != NULL;
     if (images == WB__IMAGES_ENDS || (images == WB__IMAGES_POOLS && !r->channels))
         r->channels = images == WB__IMAGES_POOLS;
-    memcpy(&x->o, &x->type->options_size, sizeof x->type->options_size);
-    const bool projections = kind->projections;
     wb_layer *l = filled(r, x->type->make(&x->o), projections ? 0 : x->n, x->s);
     for (int i = 0; l && projections && i < 4; i++)
         if (!filled(r, wb__layer_child(l, i), 2, &x->s[2 * i])) return NULL;
@@ -361,6 +360,7 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
     wb__jl inner;
     char layer[32];
     int64_t strides[4];
+    bool return_state = false;
     r->reason = NULL;
     if (x.row && !strcmp(x.row->type, "WeightNorm"))
         return wb__flux_reason(r, "in Julia, save Flux.remove_weight_norms(model)");
@@ -375,7 +375,7 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
             return wb__flux_reason(r, "its cell is %s",
                                 inner.kind == WB__JL_STRUCT ? inner.name : "no struct");
         wb__jl parameter = first_parameter(r, v);
-        x.o.recurrent.return_state = parameter.kind == WB__JL_BOOL && parameter.integer;
+        return_state = parameter.kind == WB__JL_BOOL && parameter.integer;
     }
     const wb__flux_kind *kind = wb__flux_kind_of(x.row->layer);
     wb__jl stride = wb__jl_field(&r->f, x.v, "stride");
@@ -384,6 +384,8 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
     if (sequence) *strstr(layer, "Cell") = 0;
     x.type = wb__layer_type_named(layer);
     if (!kind || !x.type) return NULL;
+    memcpy(&x.o, x.type->defaults, x.type->options_size);
+    if (sequence) x.o.recurrent.return_state = return_state;
     wb_layer *l = read(&x, kind);
     for (int i = 0; i < x.n; i++) wb__free(x.s[i].made);
     return l;

@@ -187,13 +187,13 @@ static wb__julia states(const record *r)
 }
 
 /* Writes the field `diag` of a LayerNorm: a Diagonal, or, from version 0.13, a Scale, which
- * includes the activation. With .no_affine, writes only the activation, or identity. */
+ * includes the activation. Without .affine, writes only the activation, or identity. */
 static wb__julia affine(const record *r)
 {
     wb__flux_saver *s = r->s;
     wb_function f = function(r);
     bool scale = s->version >= SCALE;
-    if (!has(r, "no_affine")) return struct_of(s, r->l, scale ? "Scale" : "Diagonal", r->options);
+    if (has(r, "affine")) return struct_of(s, r->l, scale ? "Scale" : "Diagonal", r->options);
     if (!scale || !f) return only(s, "Base.#identity");
     wb__julia refused = activation(s, f);
     const wb__flux_name *row = named(s, wb__function_name(f));
@@ -256,7 +256,8 @@ static int upsampled_axes(const record *r)
 static wb__julia row_index(const record *r, int64_t index)
 {
     const int64_t *n = option(r, "n");
-    return index ? wb__julia_int(&r->s->arena, *n + index + 1) : wb__julia_nothing(&r->s->arena);
+    return index == INT64_MIN ? wb__julia_nothing(&r->s->arena)
+                              : wb__julia_int(&r->s->arena, *n + index + 1);
 }
 
 /* Writes the axes of a Dropout. Julia's axis i is Weber's axis -i, so only negative axes can be
@@ -294,9 +295,7 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
     case WB__FIELD_INT: return wb__julia_int(arena, *whole);
     case WB__FIELD_FLOAT64: return wb__julia_float64(arena, *(const double *)at);
     case WB__FIELD_FLOAT32:
-        return wb__julia_float32(arena, (float)wb__real(at ? *(const double *)at : 0,
-                                                        f->by_default));
-    case WB__FIELD_NOT: return wb__julia_bool(arena, !*(const bool *)at);
+        return wb__julia_float32(arena, (float)(at ? *(const double *)at : f->by_default));
     case WB__FIELD_BOOL: return wb__julia_bool(arena, *(const bool *)at);
     case WB__FIELD_FALSE: return wb__julia_bool(arena, false);
     case WB__FIELD_AXES_OF_SPACE: case WB__FIELD_COUNTS: case WB__FIELD_SIZES:
@@ -311,7 +310,7 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
     case WB__FIELD_AXES: return drop_axes(r->s, at);
     case WB__FIELD_DROPOUT:
         return struct_of(r->s, r->l, "Dropout",
-                         &(wb_Dropout_options){.p = wb__real(*(const double *)at, 0)});
+                         &(wb_Dropout_options){.p = *(const double *)at});
     case WB__FIELD_TANH: case WB__FIELD_FIRST_FUNCTION: case WB__FIELD_FUNCTION:
         return activation(r->s, tanh ? tanh : function(r));
     case WB__FIELD_CONNECTION: return connection(r);
@@ -414,7 +413,7 @@ static bool is_used(const record *r, const wb__flux_field *f)
         return false;
     case WB__FIELD_INT: return groups && *value > 1;
     case WB__FIELD_PAD_MODE: return *value != WB_PAD_CONSTANT;
-    case WB__FIELD_INDEX: return structs && *value;
+    case WB__FIELD_INDEX: return structs && *value != INT64_MIN;
     default: return false;
     }
 }
@@ -472,9 +471,9 @@ static void check_options(const record *r)
         wb__flux_refuse(s, "%s with .hidden_bias: Flux's has one bias", type);
     else if (s->structs && wb__begins(type, "Adaptive") && !fits_adaptive(r))
         wb__flux_refuse(s, "%s without .fixed: there all windows have one size", type);
-    else if (s->structs && linear && (has(r, "no_align_corners") || upsampled_axes(r) < 2))
-        wb__flux_refuse(s, has(r, "no_align_corners")
-                               ? "Upsample with .no_align_corners: there corners are aligned"
+    else if (s->structs && linear && (!has(r, "align_corners") || upsampled_axes(r) < 2))
+        wb__flux_refuse(s, !has(r, "align_corners")
+                               ? "Upsample without .align_corners: there corners are aligned"
                                : "Upsample with linear interpolation and one number: give one for "
                                  "each axis, as {2, 2}");
     else if (s->structs && linear && upsampled_axes(r) == 3 && s->version < TRILINEAR)
@@ -489,19 +488,19 @@ static void check_version(const record *r)
     const bool old = s->version < NORMS_WITH_OPTIONS, cell = strstr(type, "Cell") != NULL;
     const bool sequence = cell && !strstr(name, "Cell");
     int since;
-    if (old && !strcmp(type, "BatchNorm") && (has(r, "no_affine") || has(r, "no_track_stats")))
+    if (old && !strcmp(type, "BatchNorm") && (!has(r, "affine") || !has(r, "track_stats")))
         wb__flux_refuse(s, "BatchNorm without %s, which came with 0.12",
-                        has(r, "no_affine") ? "scale and bias" : "running statistics");
+                        has(r, "affine") ? "running statistics" : "scale and bias");
     else if (old && !strcmp(type, "InstanceNorm") && !(has(r, "affine") && has(r, "track_stats")))
         wb__flux_refuse(s, "InstanceNorm without .affine and .track_stats, which came with 0.12");
     else if (old && !strcmp(type, "GroupNorm"))
         wb__flux_refuse(s, "GroupNorm without running statistics, which came with 0.12");
     else if (old && !strcmp(type, "LayerNorm") &&
-             (has(r, "no_affine") || function(r) ||
-              (float)wb__real(*(const double *)option(r, "eps"), 1e-5) != 1e-5f))
+             (!has(r, "affine") || function(r) ||
+              (float)*(const double *)option(r, "eps") != 1e-5f))
         wb__flux_refuse(s, "LayerNorm with an activation or an eps, or without scale and bias: "
                            "since 0.12");
-    else if (!strcmp(name, "Scale") && s->version < SCALE && (has(r, "no_bias") || function(r)))
+    else if (!strcmp(name, "Scale") && s->version < SCALE && (!has(r, "bias") || function(r)))
         wb__flux_refuse(s, "Scale with an activation or without a bias, which came with 0.13");
     else if (cell && s->version >= STATELESS_CELLS && has(r, "initial_state"))
         wb__flux_refuse(s, "%s with an initial state: since 0.15 that is an argument of the call",

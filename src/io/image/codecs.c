@@ -2,12 +2,11 @@
  * API of libpng 1.6, and the functions of TurboJPEG 2. */
 #include "io/image/codecs.h"
 
-#include "base/environment.h"
 #include "base/files/file.h"
+#include "base/library.h"
 #include "base/mutex.h"
 #include "base/packages.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,34 +62,12 @@ static library turbojpeg = {
     {"tjInitDecompress", "tjDecompressHeader3", "tjDecompress2", "tjGetErrorStr2", "tjDestroy",
      NULL}, &jpeg, false};
 
-/* Sets the table of functions.  Returns the name of one that the library lacks, or NULL. */
-static const char *find(const library *l, void *opened)
-{
-    for (int i = 0; l->functions[i]; i++) {
-        void *found = dlsym(opened, l->functions[i]);
-        if (!found) return l->functions[i];
-        memcpy((char *)l->table + (size_t)i * sizeof found, &found, sizeof found);
-    }
-    return NULL;
-}
-
 static int open_file(const char *what, library *l)
 {
-    const char *own = wb__environment_path(wb__packages[l->package].variable);
-    const char *const only[] = {own, NULL};
-    const char *const *file = own && *own ? only : l->files;
-    char reason[256] = "";
-    for (; *file; file++) {
-        void *opened = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
-        const char *missing = opened ? find(l, opened) : NULL, *message = opened ? "" : dlerror();
-        l->is_open = opened && !missing;        /* the library stays open */
-        if (l->is_open) return 0;
-        if (opened) dlclose(opened);
-        if (!*reason)
-            snprintf(reason, sizeof reason, missing ? "%s has no %s" : "%s: %s", *file,
-                     missing ? missing : message ? message : "not opened");
-    }
-    return wb__package_missing(l->package, what, reason);
+    char reason[WB__LIBRARY_REASON];
+    l->is_open = wb__library_open(wb__packages[l->package].variable, l->files, l->functions, NULL,
+                                  l->table, reason);
+    return l->is_open ? 0 : wb__package_missing(l->package, what, reason);
 }
 
 static int open_library(const char *what, library *l)

@@ -3,6 +3,7 @@
 
 #include "base/files/file.h"
 #include "base/options.h"
+#include "base/os.h"
 #include "engine/tensor.h"
 #include "io/borrow.h"
 #include "io/image/exif.h"
@@ -10,7 +11,6 @@
 #include "weber/images.h"
 
 #include <math.h>
-#include <sys/stat.h>
 
 /* ---- planes ---------------------------------------------------------------------------------- */
 
@@ -41,9 +41,9 @@ int wb__image_load(const char *what, const char *path, int channels, bool exif, 
                    uint8_t **planes)
 {
     wb__pixels image;
-    struct stat about;
+    wb__os_about about;
     *planes = NULL;
-    if (!stat(path, &about) && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
+    if (wb__os_look(path, true, &about) && about.kind == WB__OS_OTHER)
         return wb__fail(WB_ERROR_FILE, "%s: a pipe or a device, and images are read from files",
                         path);
     wb__mapping *m = wb__map(path);
@@ -65,10 +65,8 @@ int wb__image_load(const char *what, const char *path, int channels, bool exif, 
 wb_tensor *wb_image_load_with(const char *path, const wb_image_load_options *given)
 {
     wb_image_load_options o;
-    wb__given g;
-    if (WB__NULL(path) || !wb__read_options("image_load", &o, sizeof o, given, "exif", &g))
+    if (WB__NULL(path) || !wb__read_options("image_load", wb_image_load_options, &o, given, NULL))
         return NULL;
-    o.exif = wb__int_option(&g, "exif", -1, o.exif, true);
     if (o.channels < 0 || o.channels > 4)
         return wb__fail_null(WB_ERROR_ARGUMENT, "image_load: %d channels; there are 1 to 4, or 0 "
                              "for those of the file", o.channels);

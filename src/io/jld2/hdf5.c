@@ -1,12 +1,10 @@
 /* Opens libhdf5. */
 #include "io/jld2/hdf5.h"
 
-#include "base/environment.h"
+#include "base/library.h"
+#include "base/os.h"
 #include "base/packages.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const usual[] = {
@@ -19,22 +17,10 @@ static const char *const names[] = {
 #define NAME(result, name, arguments) #name,
     WB__HDF5_FUNCTIONS(NAME)
 #undef NAME
-};
+    NULL};
 
 static wb__hdf5 table;
 static bool is_open;
-
-/* Sets the table from a library. Returns the name of a function that the library does not have, or
- * NULL. */
-static const char *find(void *library)
-{
-    for (size_t i = 0; i < WB__COUNT(names); i++) {
-        void *found = dlsym(library, names[i]);
-        if (!found) return names[i];
-        memcpy((char *)&table + i * sizeof found, &found, sizeof found);
-    }
-    return NULL;
-}
 
 static int forbid(const char *file, const char *group, const char *child_file, const char *child,
                   unsigned *flags, int64_t properties, void *data)
@@ -44,38 +30,27 @@ static int forbid(const char *file, const char *group, const char *child_file, c
     return -1;
 }
 
-/* Whether the library begins to work and is 1.10 or newer. */
-static bool begins(void *library)
+/* Begins to work with the library.  Returns NULL, or what is wrong. */
+static const char *begin(void *library)
 {
+    static const char old[] = "is older than 1.10";
     unsigned major, minor, release;
     int64_t class;
-    if (table.H5open() < 0 || table.H5get_libversion(&major, &minor, &release) < 0) return false;
-    void *found = dlsym(library, "H5P_CLS_LINK_ACCESS_ID_g");
-    if ((major == 1 && minor < 10) || !found) return false;
+    if (table.H5open() < 0 || table.H5get_libversion(&major, &minor, &release) < 0) return old;
+    void *found = wb__os_library_find(library, "H5P_CLS_LINK_ACCESS_ID_g");
+    if ((major == 1 && minor < 10) || !found) return old;
     memcpy(&class, found, sizeof class);
     table.link_access = table.H5Pcreate(class);
     return table.link_access >= 0 && table.H5Eset_auto2(0, NULL, NULL) >= 0 &&
-           table.H5Pset_elink_cb(table.link_access, forbid, NULL) >= 0;
+           table.H5Pset_elink_cb(table.link_access, forbid, NULL) >= 0 ? NULL : old;
 }
 
 const wb__hdf5 *wb__hdf5_open(const char *path)
 {
-    const char *own = wb__environment_path(wb__packages[WB__PACKAGE_HDF5].variable);
-    const char *const only[] = {own, NULL}, *const *file = own && *own ? only : usual;
-    char reason[256] = "";
-    for (; !is_open && *file; file++) {
-        void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
-        const char *missing = library ? find(library) : NULL, *message = library ? "" : dlerror();
-        if (library && !missing) {
-            if (begins(library)) is_open = true;       /* the library stays open */
-            else if (!*reason) snprintf(reason, sizeof reason, "%s is older than 1.10", *file);
-            continue;
-        }
-        if (library) dlclose(library);
-        if (!*reason)
-            snprintf(reason, sizeof reason, missing ? "%s has no %s" : "%s: %s", *file,
-                     missing ? missing : message ? message : "not opened");
-    }
+    char reason[WB__LIBRARY_REASON];
+    if (!is_open)
+        is_open = wb__library_open(wb__packages[WB__PACKAGE_HDF5].variable, usual, names, begin,
+                                   &table, reason);
     if (is_open) return &table;
     return wb__package_missing(WB__PACKAGE_HDF5, path, reason), NULL;
 }

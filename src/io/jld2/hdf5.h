@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-#include <sys/types.h>
+#include <stddef.h>
 
 /* The first field of the library's H5G_info_t that is used is `links`. */
 typedef struct { int storage; uint64_t links; int64_t max_order; bool mounted; } wb__hdf5_group;
@@ -27,7 +27,7 @@ typedef int wb__hdf5_traverse(const char *file, const char *group, const char *c
     X(int, H5Oclose, (int64_t object))                                                            \
     X(int, H5Iget_type, (int64_t object))                                                         \
     X(int, H5Gget_info, (int64_t group, wb__hdf5_group *info))                                    \
-    X(ssize_t, H5Lget_name_by_idx, (int64_t at, const char *group, int index, int order,          \
+    X(ptrdiff_t, H5Lget_name_by_idx, (int64_t at, const char *group, int index, int order,         \
                                     uint64_t i, char *name, size_t size, int64_t properties))     \
     X(int64_t, H5Dget_type, (int64_t set))                                                        \
     X(int64_t, H5Dget_space, (int64_t set))                                                       \

@@ -495,7 +495,7 @@ static int visit_link(reading *r, int64_t group, const char *name, bool inside)
 /* Writes the name of link i of a group. Returns 0 or an error code. */
 static int link_name(const reading *r, int64_t group, uint64_t i, char *name, size_t room)
 {
-    const ssize_t n = r->h->H5Lget_name_by_idx(group, ".", 0, 0, i, name, room, 0);
+    const ptrdiff_t n = r->h->H5Lget_name_by_idx(group, ".", 0, 0, i, name, room, 0);
     return n > 0 && (size_t)n < room ? 0 : fail(r, "a name in it is not readable");
 }
 

@@ -134,7 +134,7 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     WB__EDGE;
     wb_save_options o;
     wb__given g;
-    if (!wb__read_options("save", &o, sizeof o, given, "", &g) ||
+    if (!wb__read_options("save", wb_save_options, &o, given, &g) ||
         !wb__ints_read("save", &g, "batch_axes", -1, o.batch_axes, WB_MAX_DIMS))
         return wb_error_code();
     if (!wb__is_model("save", model)) return swapped("save", path, model);
@@ -184,7 +184,8 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "load_state: no path");
     if (wb__unrecordable("load_state", WB__ACTS)) return wb_error_code();
     wb_load_state_options o;
-    if (!wb__read_options("load_state", &o, sizeof o, given, "", NULL)) return wb_error_code();
+    if (!wb__read_options("load_state", wb_load_state_options, &o, given, NULL))
+        return wb_error_code();
     if (o.n_rename < 0 || (o.rename && !o.n_rename))
         return wb__fail(WB_ERROR_ARGUMENT,
                         "load_state: .n_rename is %d; it is the number of rows of .rename",
@@ -298,7 +299,7 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
 {
     WB__EDGE;
     wb_load_options o;
-    if (!wb__read_options("load", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__read_options("load", wb_load_options, &o, given, NULL)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
     if (wb__unrecordable("load", WB__ACTS)) return NULL;
     if (wb__is_folder(path))

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { VERSION = 1, DEEPEST = 100 };
+enum { VERSION = 2, DEEPEST = 100 };
 
 /* A described model may have at most TIED_MOST times as many bytes of values as the file, plus
  * LEAST. It may have more bytes than the file, because the file has the values of tied parameters
@@ -72,8 +72,15 @@ static void put_option(wb__json_out *out, const wb__option *o, const char *at)
     }
 }
 
-/* Writes options of a layer type or struct. Initialisers, and functions that are NULL, are left
- * out. */
+/* Whether a number means a default that has no number. */
+static bool is_default(const wb__option *o, const void *at)
+{
+    return (o->kind == WB__OPTION_REAL && *(const double *)at == WB_DEFAULT) ||
+           (o->kind == WB__OPTION_INT && *(const int64_t *)at == INT64_MIN);
+}
+
+/* Writes options of a layer type or struct. Initialisers, functions that are NULL, and numbers that
+ * mean a default, are left out. */
 static void put_options(writing *w, const wb__layer_type *type, const void *options)
 {
     wb__json_out *out = &w->out;
@@ -85,7 +92,7 @@ static void put_options(writing *w, const wb__layer_type *type, const void *opti
         const char *at = (const char *)options + o->offset, *kind = kind_of(o);
         bool set = o->kind != WB__OPTION_INITIALISER;
         const char *name = is_named(o) ? wb__option_name(o, at, &set) : NULL;
-        if (!set) continue;
+        if (!set || (type->defaults && is_default(o, at))) continue;
         wb__json_put_key(out, o->name);
         if (is_named(o) && !name)
             wb__text_add(&w->nameless, "\n  \"%s\": the %s of a %s: wb_name_%s(\"NAME\", ...)"
@@ -183,12 +190,14 @@ static int read_options(const char *file, const wb__layer_type *type, const wb__
                         char *options)
 {
     const wb__json *value;
-    if (type->options_size && !wb__own_struct(type))
+    if (type->defaults) memcpy(options, type->defaults, type->options_size);
+    else if (type->options_size && !wb__own_struct(type))
         memcpy(options, &type->options_size, sizeof type->options_size);
     if (object && !wb__json_is(object, WB__JSON_OBJECT)) return wrong(file, type, "options");
     WB__JSON_EACH_MEMBER(object, value, member) {
         const char *key = wb__json_key(value);
         const wb__option *o = NULL;
+        if (wb__json_is(value, WB__JSON_NULL)) continue;
         for (int i = 0; i < type->n_options; i++)
             if (!strcmp(type->options[i].name, key)) o = &type->options[i];
         if (!o || o->kind == WB__OPTION_INITIALISER)
@@ -558,9 +567,10 @@ void *wb__structure_build(const char *file, const char *text, int64_t values)
     void *made = NULL;
     const int64_t version = wb__json_integer(wb__json_get(root, "version"));
     if (version < 1 || version > VERSION)
-        wb__fail(WB_ERROR_FORMAT, "%s: the model's description is of version %lld; %d is known",
-                 file, (long long)version, VERSION);
+        wb__fail(WB_ERROR_FORMAT, "%s: the model's description is of version %lld; up to %d are "
+                 "known", file, (long long)version, VERSION);
     else {
+        if (version == 1) wb__structure_update(root);
         wb__parameters_limit(values > INT64_MAX / (2 * TIED_MOST) ? INT64_MAX
                                                                   : TIED_MOST * values + LEAST);
         made = build(file, wb__json_get(root, "model"), 0);

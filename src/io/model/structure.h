@@ -1,6 +1,6 @@
 /* A model's structure as JSON: kinds of layers, options, names, modes and ties, without values.
  *
- *   {"version": 1, "ties": {"layers.1.weight": "layers.0.weight"},
+ *   {"version": 2, "ties": {"layers.1.weight": "layers.0.weight"},
  *    "model": {"layer": "Chain", "parts": [
  *        {"name": "0", "layer": "Dense", "options": {"in": 2, "out": 3}}, ...]}}
  *
@@ -9,8 +9,11 @@
 #ifndef WB__STRUCTURE_H
 #define WB__STRUCTURE_H
 
+#include "io/json.h"
 #include "nn/layer.h"
 
+/* Changes a structure of version 1 to one of version 2: the options of layers of the library. */
+void wb__structure_update(wb__json *root);
 /* Returns a model's structure as JSON; the caller frees it with wb__free. NULL with the error
  * set. */
 char *wb__structure_text(void *model);

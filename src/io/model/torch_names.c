@@ -237,10 +237,8 @@ static int visit_projections(walk *w, const wb_layer *l, const char *what, const
 
 static int visit_count(walk *w, const wb_layer *l, const char *name)
 {
-    const bool *untracked = l ? wb__layer_option(l->type, l->options, "no_track_stats") : NULL;
     const bool *tracked = l ? wb__layer_option(l->type, l->options, "track_stats") : NULL;
-    if (!kind_of(l)->counts_batches || (untracked && *untracked) || (tracked && !*tracked))
-        return 0;
+    if (!kind_of(l)->counts_batches || (tracked && !*tracked)) return 0;
     char *count = join(name, "num_batches_tracked");
     wb__name_row *row = count ? add_row(w->out, count, "", NULL) : NULL;
     if (row) row->kind = WB__NAME_COUNT;

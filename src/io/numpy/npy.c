@@ -388,7 +388,7 @@ wb_tensor *wb_load_npy(const char *path)
     const uint8_t *data = NULL;
     wb_tensor *x = NULL;
     if (!read_in_place(m, false, &h, &begin, &data)) {
-        const bool copy = m->map || !plain(&h) || begin % h.width;
+        const bool copy = m->mapped || !plain(&h) || begin % h.width;
         void *values =
             copy ? converted(data, &h) : normalise_bools((void *)(uintptr_t)data, &h);
         if (copy) x = wb__borrow_block(values, h.dtype, h.ndim, h.dims);

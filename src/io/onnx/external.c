@@ -3,8 +3,8 @@
 #include "io/onnx/read.h"
 
 #include "base/files/file.h"
+#include "base/os.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -79,11 +79,11 @@ static bool leaves(wb__span path)
 static int find_folder(wb__onnx_reader *r, const place *p)
 {
     const char *path = r->file.path, *end = strrchr(path, '/');
-    char real[PATH_MAX];
+    char real[WB__OS_PATH];
     if (r->folder) return 0;
     char *folder = end ? wb__printf("%.*s/", (int)(end - path), path) : wb__strdup(".");
     if (!folder) return wb_error_code();
-    const bool found = realpath(folder, real) != NULL;
+    const bool found = wb__os_real_path(folder, real);
     wb__free(folder);
     if (!found) return fail(r, p, "the model's folder cannot be found");
     r->folder = wb__onnx_copy(r->m, wb__span_of(real));
@@ -107,7 +107,7 @@ static int map_file(wb__onnx_reader *r, const place *p, const char *real)
 
 static int open_file(wb__onnx_reader *r, const place *p)
 {
-    char real[PATH_MAX];
+    char real[WB__OS_PATH];
     if (r->located && r->location.n == p->location.n &&
         !memcmp(r->location.at, p->location.at, p->location.n)) return 0;
     if (r->bare) return fail(r, p, "a model in memory has no folder");
@@ -115,10 +115,10 @@ static int open_file(wb__onnx_reader *r, const place *p)
         return fail(r, p, "its path must be inside the model's folder");
     int status = find_folder(r, p);
     if (status) return status;
-    char *path = wb__printf("%s/%.*s", r->folder, (int)WB__MIN(p->location.n, PATH_MAX),
+    char *path = wb__printf("%s/%.*s", r->folder, (int)WB__MIN(p->location.n, WB__OS_PATH),
                             p->location.at);
     if (!path) return wb_error_code();
-    const bool found = realpath(path, real) != NULL;
+    const bool found = wb__os_real_path(path, real);
     wb__free(path);
     if (!found) return fail(r, p, "it is not there; it belongs beside the model");
     const size_t n = strcmp(r->folder, "/") ? strlen(r->folder) : 0;

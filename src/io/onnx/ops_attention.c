@@ -134,7 +134,7 @@ static bool read_mask(const wb__onnx_call *c, attention *a)
     if (mask->ndim < 1 || mask->ndim > 4 || more < 0)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its mask is %s, for %lld keys",
                                wb_describe(mask), (long long)a->keys);
-    const wb_pad_options o = {.size = sizeof o, .value = is_bool ? 0 : -INFINITY};
+    const wb_pad_options o = WB__OPTIONS(wb_pad_options, .value = is_bool ? 0 : -INFINITY);
     if (more) mask = wb_pad_with(mask, mask->ndim - 1, 0, more, &o);
     if (!mask) return false;
     if (is_bool) return allow(a, mask);

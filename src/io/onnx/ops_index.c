@@ -186,7 +186,8 @@ static bool read_reduction(const wb__onnx_call *c, wb_scatter_options *o)
     const int64_t opset = c->node->opset;
     const int mode = wb__onnx_word(c, "reduction", opset >= 18   ? "none add mul max min"
                                                    : opset >= 16 ? "none add mul" : "none");
-    *o = (wb_scatter_options){.size = sizeof *o, .reduce = modes[WB__MAX(mode, 0)]};
+    *o = WB__OPTIONS(wb_scatter_options);
+    o->reduce = modes[WB__MAX(mode, 0)];
     return mode >= 0;
 }
 

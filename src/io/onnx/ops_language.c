@@ -39,7 +39,7 @@ bool wb__onnx_tensor_scatter(wb__onnx_call *c)
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < cache->ndim; i++) dims[i] = i == 0 ? batch : i == axis ? rows : 1;
     at = at ? wb_reshape_array(at, cache->ndim, dims) : NULL;
-    const wb_scatter_options o = {.size = sizeof o, .reduce = WB_SCATTER_SET};
+    const wb_scatter_options o = WB__OPTIONS(wb_scatter_options, .reduce = WB_SCATTER_SET);
     return wb__onnx_give(c, at ? wb_scatter_along_with(cache, at, update, axis, &o) : NULL);
 }
 
@@ -59,7 +59,7 @@ bool wb__onnx_causal_conv_with_state(wb__onnx_call *c)
                                wb_describe(w));
     const int64_t k = w->dims[2];
     x = state ? wb_concat(2, state, x) : (wb_pad)(x, 2, k - 1, 0);
-    wb_conv_options o = {.size = sizeof o, .given = ".groups", .groups = w->dims[0]};
+    wb_conv_options o = WB__OPTIONS(wb_conv_options, .groups = w->dims[0]);
     wb_tensor *y = wb_conv_with(x, w, b ? b : WB_NONE, &o);
     if (y && swish) y = wb__as(wb_swish(wb__wide(y)), (wb_dtype)y->dtype);
     if (y && wb__onnx_wants(c, 1)) {

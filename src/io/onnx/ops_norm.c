@@ -209,7 +209,7 @@ bool wb__onnx_lrn(wb__onnx_call *c)
     const int64_t before = WB__MIN((size - 1) / 2, channels - 1);
     const int64_t after = WB__MIN(size - 1 - (size - 1) / 2, channels - 1);
     const int64_t window = before + 1 + after;
-    wb_pool_options o = {.size = sizeof o};
+    wb_pool_options o = WB__OPTIONS(wb_pool_options);
     wb_ints_set(o.window, 2, (int64_t[]){window, 1});
     wb_ints_set(o.stride, 2, (int64_t[]){1, 1});
     wb_ints_set(o.pad, 4, (int64_t[]){before, after, 0, 0});

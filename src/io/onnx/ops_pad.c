@@ -96,8 +96,8 @@ static wb_tensor *with_margins(wb_tensor *x, int axis, int64_t before, int64_t a
 static wb_tensor *mirrored(wb_tensor *x, int axis, int64_t before, int64_t after)
 {
     const bool single = x->dims[axis] == 1;
-    const wb_pad_options o = {.size = sizeof o,
-                              .mode = single ? WB_PAD_REPLICATE : WB_PAD_REFLECT};
+    const wb_pad_options o = WB__OPTIONS(wb_pad_options,
+                                         .mode = single ? WB_PAD_REPLICATE : WB_PAD_REFLECT);
     while (x && (before || after)) {
         const int64_t most = single ? INT64_MAX : x->dims[axis] - 1;
         const int64_t b = WB__MIN(before, most), a = WB__MIN(after, most);
@@ -111,7 +111,7 @@ static wb_tensor *mirrored(wb_tensor *x, int axis, int64_t before, int64_t after
 /* The elements periodically continued: a slice of copies of x side by side. */
 static wb_tensor *wrapped(wb_tensor *x, int axis, int64_t before, int64_t after)
 {
-    const wb_pad_options o = {.size = sizeof o, .mode = WB_PAD_CIRCULAR};
+    const wb_pad_options o = WB__OPTIONS(wb_pad_options, .mode = WB_PAD_CIRCULAR);
     const int64_t n = x->dims[axis], from = (n - before % n) % n, size = before + n + after;
     if (before <= n && after <= n) return wb_pad_with(x, axis, before, after, &o);
     int64_t counts[WB_MAX_DIMS];
@@ -123,7 +123,7 @@ static wb_tensor *wrapped(wb_tensor *x, int axis, int64_t before, int64_t after)
 static wb_tensor *padded(const wb__onnx_call *c, const padding *p, wb_tensor *x, int axis)
 {
     const int64_t before = WB__MAX(p->before[axis], 0), after = WB__MAX(p->after[axis], 0);
-    wb_pad_options o = {.size = sizeof o};
+    wb_pad_options o = WB__OPTIONS(wb_pad_options);
     if (!before && !after) return x;
     if (p->value) return with_margins(x, axis, before, after, p->value);
     if (!x->dims[axis]) {

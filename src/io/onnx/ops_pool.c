@@ -31,7 +31,7 @@ static bool is_dilated(const wb__onnx_windows *s)
 static wb_tensor *plain(wb_tensor *(*pool)(wb_tensor *, const wb_pool_options *), wb_tensor *x,
                         const wb__onnx_windows *s)
 {
-    wb_pool_options o = {.size = sizeof o};
+    wb_pool_options o = WB__OPTIONS(wb_pool_options);
     int64_t pad[6];
     for (int i = 0; i < s->axes; i++) pad[2 * i] = s->before[i], pad[2 * i + 1] = s->end[i];
     wb_ints_set(o.window, s->axes, s->kernel);
@@ -43,7 +43,7 @@ static wb_tensor *plain(wb_tensor *(*pool)(wb_tensor *, const wb_pool_options *)
 /* Returns x with `value` around it, so that all windows fit. */
 static wb_tensor *padded(wb_tensor *x, const wb__onnx_windows *s, double value)
 {
-    const wb_pad_options o = {.size = sizeof o, .value = value};
+    const wb_pad_options o = WB__OPTIONS(wb_pad_options, .value = value);
     for (int i = 0; i < s->axes && x; i++) x = wb_pad_with(x, 2 + i, s->before[i], s->end[i], &o);
     return x;
 }
@@ -251,7 +251,7 @@ bool wb__onnx_max_unpool(wb__onnx_call *c)
                                wb_describe(at));
     if (!read_unpooled(c, x, dims) || !wb__check_dims("MaxUnpool", x->ndim, dims, &size))
         return false;
-    const wb_scatter_options o = {.size = sizeof o, .reduce = WB_SCATTER_SET};
+    const wb_scatter_options o = WB__OPTIONS(wb_scatter_options, .reduce = WB_SCATTER_SET);
     wb_tensor *y = wb_expand_array(wb__literal(0, (wb_dtype)x->dtype), 1, &size);
     y = wb_scatter_with(y, wb_reshape_array(at, 1, &x->size), wb_reshape_array(x, 1, &x->size), &o);
     y = y ? wb_reshape_array(y, x->ndim, dims) : NULL;

@@ -16,7 +16,7 @@ static wb_tensor *no_dtype(const wb__onnx_call *c, const wb_tensor *x)
 /* The options of the reductions that have no form with a mask. */
 static wb_reduce_options over(const wb_tensor *x, unsigned mask, bool keep)
 {
-    wb_reduce_options o = {.size = sizeof o, .keep = keep};
+    wb_reduce_options o = WB__OPTIONS(wb_reduce_options, .keep = keep);
     int64_t axes[WB_MAX_DIMS];
     int n = 0;
     for (int i = 0; i < x->ndim; i++)
@@ -183,7 +183,8 @@ bool wb__onnx_top_k(wb__onnx_call *c)
     if (k < 0 || k > x->dims[axis])
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "k is %lld; it is 0 to the size of axis %d of %s",
                                (long long)k, axis, wb_describe(x));
-    const wb_topk_options o = {.size = sizeof o, .smallest = !wb__onnx_int(c, "largest", 1)};
+    const wb_topk_options o = WB__OPTIONS(wb_topk_options,
+                                          .smallest = !wb__onnx_int(c, "largest", 1));
     wb_tensor *y = wb_topk_with(x, k, axis, &place, &o);
     if (wb__onnx_wants(c, 1) && !(c->out[1] = wb__as(place, WB_I64))) return false;
     return wb__onnx_give(c, y);
@@ -204,7 +205,7 @@ static int read_cumulative(wb__onnx_call *c, bool *exclusive, bool *reverse)
 
 bool wb__onnx_cum_sum(wb__onnx_call *c)
 {
-    wb_cumsum_options o = {.size = sizeof o};
+    wb_cumsum_options o = WB__OPTIONS(wb_cumsum_options);
     const int axis = read_cumulative(c, &o.exclusive, &o.reverse);
     return axis >= 0 && wb__onnx_give(c, wb_cumsum_with(c->in[0], axis, &o));
 }

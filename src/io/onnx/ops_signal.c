@@ -13,8 +13,8 @@ static const double pi = 3.14159265358979323846;
 
 static wb_stft_options frames_of(int64_t length, int64_t step, wb_tensor *window)
 {
-    return (wb_stft_options){.size = sizeof(wb_stft_options), .n_fft = length, .hop_length = step,
-                             .window = window, .no_center = true};
+    return WB__OPTIONS(wb_stft_options, .n_fft = length, .hop_length = step, .window = window,
+                       .center = false);
 }
 
 /* Returns the real (0) or the imaginary (1) part of y, [..., 2], as [..., 1]. */

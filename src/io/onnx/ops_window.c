@@ -133,7 +133,7 @@ bool wb__onnx_windows_read(const wb__onnx_call *c, const wb_tensor *x, const int
 static wb_conv_options options_of(const wb__onnx_call *c, const wb__onnx_windows *s,
                                   const int64_t *after, const int64_t *outpad)
 {
-    wb_conv_options o = {.size = sizeof o, .given = ".groups"};
+    wb_conv_options o = WB__OPTIONS(wb_conv_options);
     int64_t pad[6];
     for (int i = 0; i < s->axes; i++) pad[2 * i] = s->before[i], pad[2 * i + 1] = after[i];
     o.groups = wb__onnx_int(c, "group", 1);

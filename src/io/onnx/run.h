@@ -2,6 +2,7 @@
 #ifndef WB__ONNX_RUN_H
 #define WB__ONNX_RUN_H
 
+#include "base/options.h"
 #include "engine/tensor.h"
 #include "io/onnx/model.h"
 

@@ -13,7 +13,7 @@ enum { IR_VERSION = 8, OPSET = 17 };
 
 const char *wb__onnx_option(const wb_save_options *o, const wb__given *given)
 {
-    if (o->inputs[0] || (!given->all && wb__is_given(given, "inputs", -1))) return "inputs";
+    if (o->inputs[0] || wb__numbers_given(given, "inputs") >= 0) return "inputs";
     if (o->input_names[0]) return "input_names";
     if (o->output_names[0]) return "output_names";
     return o->fixed ? "fixed" : o->batch_axes[0] ? "batch_axes" : NULL;

@@ -25,7 +25,7 @@ static wb_layer *table(int64_t n, int64_t width, wb_dtype dtype)
 
 static wb_layer *dense(int64_t in, int64_t out, wb_function activation, bool bias, wb_dtype dtype)
 {
-    return wb_Dense(in, out, activation, .no_bias = !bias, .init = wb__init_empty, .dtype = dtype);
+    return wb_Dense(in, out, activation, .bias = bias, .init = wb__init_empty, .dtype = dtype);
 }
 
 static wb_layer *norm(const wb__hub_config *c, wb_dtype dtype)
@@ -144,7 +144,8 @@ wb_layer *wb_load_pretrained_with(const char *folder, const wb_load_pretrained_o
     wb_load_pretrained_options o;
     wb__hub_config c = {.pooling = WB__TOKENS_KINDS};
     char *base = NULL;
-    if (!wb__read_options("load_pretrained", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__read_options("load_pretrained", wb_load_pretrained_options, &o, given, NULL))
+        return NULL;
     if (!folder) return wb__fail_null(WB_ERROR_ARGUMENT, "load_pretrained: no folder");
     if (o.output < 0 || o.output > WB_PRETRAINED_SENTENCES)
         return wb__fail_null(WB_ERROR_ARGUMENT, "load_pretrained: .output is %lld; it is "

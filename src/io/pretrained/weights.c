@@ -2,13 +2,13 @@
  * which of them is which parameter. */
 #include "io/pretrained/pretrained.h"
 
+#include "base/os.h"
 #include "io/model/load_state.h"
 #include "io/safetensors/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* limits of an error's list: lines, bytes */
 enum { NAME_MOST = 160 };       /* more than any name of a parameter has, with a prefix */
@@ -85,8 +85,8 @@ int wb__hub_weights_read(const char *folder, wb__hub_weights *w)
     *w = (wb__hub_weights){0};
     char *one = wb__printf("%s/" ONE_FILE, folder), *index = wb__printf("%s/" INDEX, folder);
     if (!one || !index) status = WB_ERROR_MEMORY;
-    else if (!access(one, F_OK)) status = add_file(folder, ONE_FILE, w, &capacity);
-    else if (!access(index, F_OK)) status = read_index(folder, w);
+    else if (wb__os_is_there(one)) status = add_file(folder, ONE_FILE, w, &capacity);
+    else if (wb__os_is_there(index)) status = read_index(folder, w);
     else
         status = wb__fail(WB_ERROR_FILE, "%s: has no " ONE_FILE " and no " INDEX ", which have the "
                           "values of a model; other files of values are not read", folder);

@@ -3,17 +3,17 @@
 #include "io/text/unicode.h"
 
 #include "base/files/file.h"
+#include "base/os.h"
 #include "base/packages.h"
 
 #include "weber/text.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 static bool is_file(const char *path)
 {
-    struct stat about;
-    return !stat(path, &about) && !S_ISDIR(about.st_mode);
+    wb__os_about about;
+    return wb__os_look(path, true, &about) && about.kind != WB__OS_FOLDER;
 }
 
 /* The path of a file beside another one. The caller frees it. */

@@ -157,7 +157,7 @@ wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text, const wb_enco
     wb_encode_options o;
     wb__given names;
     if (!wb__expect("encode", t, &wb__tokenizer_class) || WB__NULL(text) ||
-        !wb__read_options("encode", &o, sizeof o, given, "", &names) ||
+        !wb__read_options("encode", wb_encode_options, &o, given, &names) ||
         wb__is_given_null("encode", &names, "pair", o.pair))
         return NULL;
     wb__text_work w = {0};
@@ -165,7 +165,7 @@ wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text, const wb_enco
     rows all = {.n = 1};
     wb_tensor *ids = NULL, *offsets = NULL;
     const wb__frame f = wb__frame_begin();
-    if (!tokenize(t, &w, text, o.pair, &r) && add_row(t, &r, !o.no_special, &all.tokens)) {
+    if (!tokenize(t, &w, text, o.pair, &r) && add_row(t, &r, o.special, &all.tokens)) {
         all.length = all.tokens.n;
         all.lengths = &all.length;
         ids = tensor_of(t, &all, IDS, false);
@@ -187,7 +187,7 @@ static int limits(const wb_tokenizer *t, const wb_encode_batch_options *o, int64
                   int64_t *least)
 {
     const bool own = o->length || o->most;
-    const int64_t specials = o->no_special ? 0 : specials_of(t, o->pairs != NULL);
+    const int64_t specials = o->special ? specials_of(t, o->pairs != NULL) : 0;
     *least = o->length ? o->length : own ? 0 : t->padded;
     *most = o->length ? o->length : own ? o->most : t->most ? t->most : INT64_MAX;
     if (o->length && o->most && o->most < o->length) *most = o->most;
@@ -216,7 +216,7 @@ static int encode_all(const wb_tokenizer *t, const char *const *texts,
             status = wb__fail(WB_ERROR_ARGUMENT, "encode_batch: text %lld is NULL", (long long)i);
         if (!status) status = tokenize(t, &w, texts[i], o->pairs ? o->pairs[i] : NULL, &r);
         if (!status) status = truncate_row(t, &r, most);
-        if (!status && !add_row(t, &r, !o->no_special, &all->tokens)) status = WB_ERROR_MEMORY;
+        if (!status && !add_row(t, &r, o->special, &all->tokens)) status = WB_ERROR_MEMORY;
         if (all->tokens.n > 1 << 29)
             status = wb__fail(WB_ERROR_ARGUMENT, "encode_batch: more than 2^29 tokens in all");
         all->lengths[i] = all->tokens.n - before;
@@ -237,7 +237,7 @@ wb_encoded wb_encode_batch_with(const wb_tokenizer *t, int64_t n, const char *co
     wb_encode_batch_options o;
     wb__given names;
     if (!wb__expect("encode_batch", t, &wb__tokenizer_class) || WB__NULL(texts) ||
-        !wb__read_options("encode_batch", &o, sizeof o, given, "", &names) ||
+        !wb__read_options("encode_batch", wb_encode_batch_options, &o, given, &names) ||
         wb__is_given_null("encode_batch", &names, "pairs", o.pairs))
         return none;
     if (n < 1 || n > INT32_MAX) {
@@ -280,7 +280,7 @@ wb_decoder *wb_decoder_begin_with(const wb_tokenizer *t, const wb_decode_options
 {
     wb_decode_options o;
     if (!wb__expect("decoder_begin", t, &wb__tokenizer_class) ||
-        !wb__read_options("decoder_begin", &o, sizeof o, given, "", NULL))
+        !wb__read_options("decoder_begin", wb_decode_options, &o, given, NULL))
         return NULL;
     wb_decoder *d = wb__object_new(&wb__decoder_class, sizeof *d);
     if (!d) return NULL;
@@ -317,7 +317,7 @@ char *wb_decode_with(const wb_tokenizer *t, wb_tensor *ids, const wb_decode_opti
     WB__EDGE;
     wb_decode_options o;
     if (!wb__expect("decode", t, &wb__tokenizer_class) || !wb__operand("decode", ids) ||
-        !wb__read_options("decode", &o, sizeof o, given, "", NULL))
+        !wb__read_options("decode", wb_decode_options, &o, given, NULL))
         return NULL;
     const wb_dtype type = wb_dtype_of(ids);
     if (type != WB_I32 && type != WB_I64)

@@ -23,15 +23,9 @@ static int broken(const reader *r, const char *reason)
                     reason);
 }
 
-static bool grow(int **list, int *capacity, int n)
+static bool grow_stack(reader *r)
 {
-    if (n < *capacity) return true;
-    const int more = *capacity ? 2 * *capacity : 16;
-    int *bigger = wb__realloc(*list, (size_t)more * sizeof **list);
-    if (!bigger) return false;
-    *list = bigger;
-    *capacity = more;
-    return true;
+    return wb__reserve(&r->stack, &r->stack_capacity, r->n_stack + 1, sizeof *r->stack);
 }
 
 static wb__pickle_value *value(const reader *r, int i) { return &r->p->values[i]; }
@@ -40,15 +34,9 @@ static wb__pickle_value *value(const reader *r, int i) { return &r->p->values[i]
 static wb__pickle_value *push_new(reader *r, wb__pickle_kind kind)
 {
     wb__pickle *p = r->p;
-    if (p->n == p->capacity) {
-        const int more = p->capacity ? 2 * p->capacity : 64;
-        if (more > MOST) return broken(r, "it has too many values"), NULL;
-        wb__pickle_value *bigger = wb__realloc(p->values, (size_t)more * sizeof *bigger);
-        if (!bigger) return NULL;
-        p->values = bigger;
-        p->capacity = more;
-    }
-    if (!grow(&r->stack, &r->stack_capacity, r->n_stack)) return NULL;
+    if (p->n == MOST) return broken(r, "it has too many values"), NULL;
+    if (!wb__reserve(&p->values, &p->capacity, p->n + 1, sizeof *p->values) || !grow_stack(r))
+        return NULL;
     p->values[p->n] = (wb__pickle_value){.kind = kind};
     r->stack[r->n_stack++] = p->n;
     return &p->values[p->n++];
@@ -58,7 +46,7 @@ static int push(reader *r, wb__pickle_kind kind) { return push_new(r, kind) ? 0 
 
 static int push_known(reader *r, int i)
 {
-    if (!grow(&r->stack, &r->stack_capacity, r->n_stack)) return wb_error_code();
+    if (!grow_stack(r)) return wb_error_code();
     r->stack[r->n_stack++] = i;
     return 0;
 }
@@ -344,14 +332,10 @@ static int remember_as(reader *r, uint64_t i)
 {
     if (!r->n_stack || i >= MOST || i > (uint64_t)r->bytes)
         return broken(r, "an entry of the memo is wrong");
-    if ((int64_t)i >= r->memo_capacity) {
-        const int more = (int)i + (int)i / 2 + 64;
-        int *bigger = wb__realloc(r->memo, (size_t)more * sizeof *bigger);
-        if (!bigger) return wb_error_code();
-        for (int k = r->memo_capacity; k < more; k++) bigger[k] = -1;
-        r->memo = bigger;
-        r->memo_capacity = more;
-    }
+    const int known = r->memo_capacity;
+    if (!wb__reserve(&r->memo, &r->memo_capacity, (int)i + 1, sizeof *r->memo))
+        return wb_error_code();
+    for (int k = known; k < r->memo_capacity; k++) r->memo[k] = -1;
     r->n_memo += r->memo[i] < 0;
     r->memo[i] = r->stack[r->n_stack - 1];
     return 0;

@@ -37,9 +37,8 @@ static inline void refused_by_reference(const char *name, const char *version)
 
 static inline int save(const char *name, void *model, const char *flux, bool structs)
 {
-    return wb__flux_save(
-        in_folder(name), model,
-        &(wb_save_options){.size = sizeof(wb_save_options), .flux = flux, .structs = structs});
+    const wb_save_options o = WB_OPTIONS_OF(wb_save_options, .flux = flux, .structs = structs);
+    return wb__flux_save(in_folder(name), model, &o);
 }
 
 static inline void must_save(const char *name, void *model, const char *flux, bool structs)

@@ -76,8 +76,8 @@ TEST(unknown_parts)
 
     offers o = {0};
     m = with_unknown_parts();
-    assert_null(load_with(
-        &m, &(wb_load_options){.size = sizeof(wb_load_options), .substitute = offered, .ctx = &o}));
+    const wb_load_options all = WB_OPTIONS_OF(wb_load_options, .substitute = offered, .ctx = &o);
+    assert_null(load_with(&m, &all));
     assert_true(HAS_LINE(wb_error(), "5", "\"model\""));
     assert_null(strstr(wb_error(), "Attention"));
     assert_null(strstr(wb_error(), "DNC.State"));
@@ -89,8 +89,7 @@ TEST(unknown_parts)
 
     o = (offers){.all = true};
     m = with_unknown_parts();
-    wb_layer *l = load_with(
-        &m, &(wb_load_options){.size = sizeof(wb_load_options), .substitute = offered, .ctx = &o});
+    wb_layer *l = load_with(&m, &all);
     if (!l) fail_msg("%s", wb_error());
     assert_string_equal(
         printed(l),
@@ -147,6 +146,12 @@ TEST(from_a_gpu)
         }
 }
 
+static wb_layer *keyed(bson_maker *m, const char *key)
+{
+    const wb_load_options o = WB_OPTIONS_OF(wb_load_options, .key = key);
+    return load_with(m, &o);
+}
+
 TEST_IN_SCOPE(variables)
 {
     for (int n = 0; n < 3; n++) {
@@ -155,7 +160,7 @@ TEST_IN_SCOPE(variables)
         bm_key(&m, "acc"), bm_real(&m, 0.5);
         bm_key(&m, "encoder"), dense_fields(&m, "NNlib.#relu");
         if (n) bm_key(&m, "decoder"), dense_fields(&m, "NNlib.#tanh");
-        const wb_load_options o = {.size = sizeof o, .key = "decoder"};
+        const wb_load_options o = WB_OPTIONS_OF(wb_load_options, .key = "decoder");
         wb_layer *l = load_with(&m, n < 2 ? NULL : &o);
         if (n != 1)
             assert_string_equal(printed(l), n ? "Dense(2 => 3, tanh)" : "Dense(2 => 3, relu)");
@@ -163,17 +168,12 @@ TEST_IN_SCOPE(variables)
     }
     bson_maker m = made();
     dense_fields(&m, "NNlib.#relu");
-    assert_null(load_with(&m, &(wb_load_options){.size = sizeof(wb_load_options), .key = "net"}));
+    assert_null(keyed(&m, "net"));
     assert_true(HAS_LINE(wb_error(), "variable", "\"net\"", "model"));
     m = made();
     bm_array(&m, 2, 3, 2);
     assert_null(load_with(&m, NULL));
     assert_true(HAS_LINE(wb_error(), "\"model\"", "Array{Float32,2}", "layers", "wb_load_state"));
-}
-
-static wb_layer *keyed(bson_maker *m, const char *key)
-{
-    return load_with(m, &(wb_load_options){.size = sizeof(wb_load_options), .key = key});
 }
 
 /* A dictionary with an epoch and `layers` models.  Its keys are Symbols, or with `text` strings,

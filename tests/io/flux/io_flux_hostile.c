@@ -48,7 +48,7 @@ static outcome read_bytes(const uint8_t *bytes, size_t n)
     assert_int_equal(wb_memory_used(), used);
     out.outline = status_of(wb__flux_outline(&m, row, NULL));
     for (int i = 0; i < 2; i++) {
-        wb_load_options o = {.size = sizeof o, .substitute = i ? substitute : NULL};
+        wb_load_options o = WB_OPTIONS_OF(wb_load_options, .substitute = i ? substitute : NULL);
         wb_scope *s = wb_scope_open();
         int status = status_of(!wb__flux_load(&m, &o));
         wb_scope_close(s);
@@ -476,8 +476,8 @@ TEST(without_memory)
     for (int reader = 0; reader < 3; reader++)
         for (int64_t n = 1;; n++) {
             wb_scope *s = wb_scope_open();
-            wb_load_options o = {.size = sizeof o, .substitute = substitute,
-                                 .ctx = wb_layer_from_function(wb_relu)};
+            wb_load_options o = WB_OPTIONS_OF(wb_load_options, .substitute = substitute,
+                                              .ctx = wb_layer_from_function(wb_relu));
             int64_t used = wb_memory_used();
             wb__table t;
             wb_clear_error();

@@ -105,7 +105,7 @@ TEST_IN_SCOPE(norms_of_samples)
         norm_fields(&m, arrays, false);
         l = load(&m);
         const wb_GroupNorm_options *g = l->options;
-        assert_true(g->channels == 4 && g->groups == 2 && g->no_affine == !arrays &&
+        assert_true(g->channels == 4 && g->groups == 2 && g->affine == arrays &&
                     g->eps == 1e-3f && g->activation == wb_relu);
         if (arrays) expect_values(l, "bias", "[4] f32", 0, false);
     }

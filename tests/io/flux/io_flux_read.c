@@ -189,7 +189,7 @@ TEST_IN_SCOPE(norms)
         const wb_LayerNorm_options *o = l->options;
         assert_true(o->shape[0] == 2 && o->shape[1] == 5 && o->shape[2] == 4 && o->eps == 0.5 &&
                     o->activation == wb_relu);
-        assert_int_equal(o->no_affine, !affine);
+        assert_int_equal(o->affine, affine);
         if (affine) expect_values(l, "bias", "[5,4] f32", 20, false);
     }
 }
@@ -257,7 +257,7 @@ TEST_IN_SCOPE(initial_states)
     wb_layer *(*cells[])(const wb_Recurrent_options *) = {wb_RNNCell_with, wb_LSTMCell_with,
                                                           wb_GRUCell_with};
     for (int k = 0; k < 3; k++) {
-        wb_Recurrent_options o = {.size = sizeof o, .in = 2, .out = 3, .initial_state = true};
+        wb_Recurrent_options o = WB_OPTIONS_OF(wb_Recurrent_options, 2, 3, .initial_state = true);
         wb_layer *l = sequences[k](&o), *with = cells[k](&o);
         wb_tensor *h = wb_rand(3), *c = wb_rand(3);
         assert_int_equal(wb_set(l, "initial_hidden", h), 0);

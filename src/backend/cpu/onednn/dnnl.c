@@ -17,7 +17,6 @@
 #include "base/environment.h"
 #include "base/mutex.h"
 
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,13 +65,12 @@ static void make_engine(void)
 {
     if (dnnl_engine_create(&engine, dnnl_cpu, 0)) engine = NULL;
     /* The process may have loaded several; a handle of oneDNN finds that of oneDNN. */
-    Dl_info file;
     void *at;
     memcpy(&at, &(dnnl_status_t (*[1])(dnnl_engine_t *, dnnl_engine_kind_t, size_t)){
                     dnnl_engine_create}, sizeof at);
-    void *library = dladdr(at, &file) ? dlopen(file.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    *(void **)&omp_threads = dlsym(library ? library : RTLD_DEFAULT, "omp_get_max_threads");
-    *(void **)&omp_set_threads = dlsym(library ? library : RTLD_DEFAULT, "omp_set_num_threads");
+    void *library = wb__os_library_of(at);
+    *(void **)&omp_threads = wb__os_library_find(library, "omp_get_max_threads");
+    *(void **)&omp_set_threads = wb__os_library_find(library, "omp_set_num_threads");
 }
 
 static bool is_enabled(const char **reason)

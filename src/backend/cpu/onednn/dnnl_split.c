@@ -9,8 +9,8 @@
 
 #include "backend/cpu/onednn/dnnl_piece.h"
 #include "backend/cpu/isa.h"
+#include "base/mutex.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ typedef struct {
     void *const *buffers;
     const void *form;                   /* of the weights, or NULL */
     char *workspace;
-    pthread_t caller;
+    const void *caller;                 /* its wb__mutex_me() */
     atomic_int failed;                  /* the code of the first error of another thread */
     char message[256];                  /* of this error */
 } job;
@@ -68,7 +68,7 @@ static void run_piece(void *ctx, int64_t i)
     void *workspace = j->workspace + s->each * (size_t)i;
     if (j->form) p->op->run_form(p->op, buffers, j->form, workspace);
     else p->op->run(p->op, buffers, workspace);
-    if (!pthread_equal(pthread_self(), j->caller) && wb_error_code()) {
+    if (wb__mutex_me() != j->caller && wb_error_code()) {
         int none = 0;
         if (atomic_compare_exchange_strong(&j->failed, &none, wb_error_code()))
             snprintf(j->message, sizeof j->message, "%s", wb_error());
@@ -95,7 +95,7 @@ static void run_form(const wb__cpu_op *op, void *const *buffers, const void *for
 {
     const split *s = (const split *)op;
     job j = { .s = s, .buffers = buffers, .form = form, .workspace = workspace,
-              .caller = pthread_self() };
+              .caller = wb__mutex_me() };
     wb__parallel(s->count, run_piece, &j);
     const int failed = atomic_load(&j.failed);
     if (failed) wb__fail(failed, "%s", j.message);

@@ -24,15 +24,9 @@ static tile_call *emit(tile_compiler *c, int list, tile_call_kind kind)
 {
     static _Thread_local tile_call spare;
     tile_program *p = c->p;
-    if (p->n_calls == c->capacity) {
-        const int more = c->capacity ? 2 * c->capacity : 32;
-        tile_call *calls = wb__realloc(p->calls, (size_t)more * sizeof *calls);
-        if (!calls) {
-            c->failed = true;
-            return &spare;
-        }
-        p->calls = calls;
-        c->capacity = more;
+    if (!wb__reserve(&p->calls, &c->capacity, p->n_calls + 1, sizeof *p->calls)) {
+        c->failed = true;
+        return &spare;
     }
     tile_call *call = &p->calls[p->n_calls++];
     memset(call, 0, sizeof *call);

@@ -235,13 +235,13 @@ typedef struct {
     int n;
 } list;
 
-/* Moves CPUs to the end; otherwise keeps the driver's order. */
+/* Moves devices that run items in turn, CPUs, to the end; otherwise keeps the driver's order. */
 static void sort_devices(list *l)
 {
     for (int i = 1; i < l->n; i++) {
         wb__gpu_device *d = l->device[i];
         int k = i;
-        for (; k && l->device[k - 1]->target.is_cpu > d->target.is_cpu; k--)
+        for (; k && l->device[k - 1]->target.in_turn > d->target.in_turn; k--)
             l->device[k] = l->device[k - 1];
         l->device[k] = d;
     }

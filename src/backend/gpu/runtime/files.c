@@ -3,12 +3,11 @@
 #include "backend/gpu/runtime/files.h"
 
 #include "base/environment.h"
+#include "base/os.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 bool wb__gpu_is_off(const char *variable)
 {
@@ -19,27 +18,22 @@ const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, 
 {
     const char *missing = NULL;
     for (size_t i = 0; i < n; i++) {
-        void *found = dlsym(library, list[i].name);
+        void *found = wb__os_library_find(library, list[i].name);
         memcpy((char *)to + list[i].at, &found, sizeof found);
         if (!found && !missing) missing = list[i].name;
     }
     return missing;
 }
 
-/* The flag of dlopen by which a library finds its own functions before those of the process; 0 if
- * the process has no other `entry`.  It has one where a library that Weber is linked with, such as
- * oneDNN, is linked with the vendor's loader: an implementation that is opened in the loader's
- * place would call the loader, which calls the implementation.  The flag is not set without need,
- * as such a library does not see an allocator that replaces malloc; the dlopen of sanitizers
- * refuses it. */
-static int own_first(const char *entry)
+/* Whether a library must find its own functions before those of the process: if the process has
+ * another `entry`.  It has one where a library that Weber is linked with, such as oneDNN, is linked
+ * with the vendor's loader: an implementation that is opened in the loader's place would call the
+ * loader, which calls the implementation.  This is not done without need, as such a library does
+ * not see an allocator that replaces malloc; the dlopen of sanitizers refuses it. */
+static bool must_find_own(const char *entry)
 {
-#ifdef RTLD_DEEPBIND
-    if (dlsym(RTLD_DEFAULT, entry) && !dlsym(RTLD_DEFAULT, "__sanitizer_set_report_path"))
-        return RTLD_DEEPBIND;
-#endif
-    (void)entry;
-    return 0;
+    return wb__os_library_find(NULL, entry) &&
+           !wb__os_library_find(NULL, "__sanitizer_set_report_path");
 }
 
 void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
@@ -48,11 +42,11 @@ void *wb__gpu_open_library(const char *tag, const char *variable, const char *us
     const char *name = wb__environment_path(variable);
     const bool named = name && *name && strcmp(name, usual) != 0;
     *file = named ? name : usual;
-    void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL | (named ? own_first(entry) : 0));
+    const bool own = named && must_find_own(entry);
+    void *library = wb__os_library_open(*file, own ? WB__OS_OWN_FIRST : WB__OS_FOR_HANDLE);
     if (library) return library;
-    const char *message = dlerror();
     return wb__fail_null(WB_ERROR_DEVICE, "%s: %s was not found: %s; %s", tag, *file,
-                         message ? message : "no reason given", advice);
+                         wb__os_library_reason(), advice);
 }
 
 /* Returns the index of the file to try as number `place`.  Files whose major version is not newer
@@ -85,14 +79,14 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
         const int length =
             snprintf(file, sizeof file, "%s%s%s", folder, *folder ? "/" : "", name);
         if (length < 0 || (size_t)length >= sizeof file) continue;
-        void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-        const char *message = library ? "opened" : dlerror();
+        void *library = wb__os_library_open(file, WB__OS_FOR_HANDLE);
+        const char *message = library ? "opened" : wb__os_library_reason();
         if (wb__debug("load"))
-            wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message ? message : "not opened");
+            wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message);
         /* The reason is that of a file that is there; else that of the first name. */
-        const bool there = !library && *folder && !access(file, F_OK);
+        const bool there = !library && *folder && wb__os_is_there(file);
         if (!library && (there ? !named : !*folder && !*reason))
-            snprintf(reason, capacity, "%s", message ? message : name);
+            snprintf(reason, capacity, "%s", message);
         named |= there;
         if (!library) continue;
         ++*from;
@@ -118,14 +112,12 @@ void *wb__gpu_find_library(const wb__gpu_search *s, void *file, const wb__gpu_fi
 
 bool wb__gpu_shares(void *function, const char *name, void *ours, char *reason, size_t capacity)
 {
-    Dl_info about = {.dli_fname = NULL};
-    void *file = NULL;
-    if (dladdr(function, &about) && about.dli_fname)
-        file = dlopen(about.dli_fname, RTLD_NOW | RTLD_NOLOAD);
-    const bool same = file && dlsym(file, name) == ours;
-    if (file) dlclose(file);
+    const char *path = wb__os_library_file(function);
+    void *file = wb__os_library_of(function);
+    const bool same = file && wb__os_library_find(file, name) == ours;
     if (!same)
         snprintf(reason, capacity, "%s has another %s than the driver in use",
-                 about.dli_fname ? about.dli_fname : "its file", name);
+                 path ? path : "its file", name);
+    if (file) wb__os_library_close(file);
     return same;
 }

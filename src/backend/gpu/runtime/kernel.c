@@ -116,11 +116,24 @@ static int prepare_routine(wb__gpu_device *d, const wb__step *step, wb__gpu_rout
     return status;
 }
 
+int wb__gpu_keep_routine(const wb__gpu_routine *made, size_t bytes, wb__gpu_entry *entry,
+                         wb__gpu_routine **r)
+{
+    *r = wb__alloc(bytes);
+    if (!*r) return WB_ERROR_MEMORY;
+    memcpy(*r, made, bytes);
+    (*r)->held = entry;
+    if (entry) entry->holders++;
+    return 0;
+}
+
 static void destroy_routine(wb__gpu_device *d, wb__gpu_routine *r)
 {
     if (!r) return;
     wb__mutex_lock(&d->lock);
-    r->library->destroy(d, r);
+    if (r->library->destroy) r->library->destroy(d, r);
+    if (r->held) r->held->holders--;
+    wb__free(r);
     wb__mutex_unlock(&d->lock);
 }
 

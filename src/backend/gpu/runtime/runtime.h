@@ -287,7 +287,12 @@ typedef struct {
     const wb__gpu_hook *library;
     const char *impl;           /* for the printed plan: the library and the epilogue */
     size_t workspace;
+    struct wb__gpu_entry *held; /* what the library has found for it, or NULL */
 } wb__gpu_routine;
+/* Keeps a copy of a routine that the library has made, with `bytes` of its own struct, which holds
+ * the entry until it is destroyed.  Returns 0 or WB_ERROR_MEMORY. */
+int wb__gpu_keep_routine(const wb__gpu_routine *made, size_t bytes, struct wb__gpu_entry *entry,
+                         wb__gpu_routine **r);
 
 /* A vendor library that executes steps.  The functions are called with the device entered
  * (wb__gpu_enter) and the device's lock held. */
@@ -306,6 +311,7 @@ struct wb__gpu_hook {
     /* Returns a status.  Enqueues the step, and calls wb__gpu_issued for each compute command. */
     int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
                   const wb__gpu_addresses *at);
+    /* frees what the routine has of its own, but not its memory; or NULL */
     void (*destroy)(wb__gpu_device *d, wb__gpu_routine *r);
     bool (*prefers_channels_last)(wb__gpu_device *d, const wb__step *conv);  /* or NULL */
 };
@@ -339,7 +345,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     static int count(void) { return wb__gpu_count(&(driver)); }                                    \
     static const wb_device *device(int ordinal) { return wb__gpu_device_at(&(driver), ordinal); }
 #define WB__GPU_FUNCTIONS                                                                          \
-    .is_gpu = true, .start = start, .stop = stop, .count = count, .device = device,                \
+    WB__GPU_TRAITS, .start = start, .stop = stop, .count = count, .device = device,                \
     .has_dtype = wb__gpu_has_dtype, .memory = wb__gpu_memory_of, .allocate = wb__gpu_allocate,     \
     .release = wb__gpu_release, .trim = wb__gpu_trim, .upload = wb__gpu_upload,                    \
     .download = wb__gpu_download, .map = wb__gpu_map, .copy = wb__gpu_copy,                        \

@@ -134,7 +134,7 @@ void wb__gpu_vendors_close(wb__gpu_device *d)
         wb__gpu_vendor_state *s = d->vendor_states;
         d->vendor_states = s->next;
         while (s->first) drop(s, &s->first);
-        if (s->handle) s->library->destroy(s->handle);
+        if (s->handle && s->library->destroy) s->library->destroy(s->handle);
         wb__free(s);
     }
 }

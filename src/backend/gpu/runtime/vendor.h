@@ -34,7 +34,7 @@ struct wb__gpu_vendor {
      * follows e, and returns 0 or an error.  drop frees the contents of an entry; or NULL. */
     const char *creating;                   /* the name of the call that creates a handle */
     int (*create)(void **handle);           /* the library's status, 0 for success */
-    void (*destroy)(void *handle);
+    void (*destroy)(void *handle);          /* may be NULL */
     const char *(*status_name)(int status);
     bool (*is_memory)(int status);
     /* the library's own message about the last error; or NULL */

@@ -1,71 +1,24 @@
-/* What differs between operating systems (system.h). */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE             /* sched_getaffinity, CPU_COUNT, sync_file_range, MADV_HUGEPAGE */
-#endif
-#include "base/system.h"
+/* Facts about the machine and the process (os.h): systems with POSIX. */
+#include "base/os.h"
 
 #include "base/base.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- all systems ----------------------------------------------------------------------------- */
-
-/* Whether `at` is in the program, which stays; false: in a file that dlclose may remove, or not
- * known. */
-static bool in_program(const void *at);
-
-void wb__system_stay_loaded(void)
-{
-#ifdef RTLD_NODELETE
-    static atomic_bool done;
-    Dl_info file;
-    if (atomic_exchange(&done, true) || in_program(&done)) return;
-    /* The handle is not closed.  Where the linker has set -z nodelete, it changes nothing. */
-    if (dladdr(&done, &file) && dlopen(file.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
-        return;
-    const char *why = dlerror();
-    wb__log(WB_LOG_WARN, "Weber's library is not kept loaded (%s): do not close it (dlclose), "
-            "since its threads and handlers of fork stay.", why ? why : "its file is not known");
-#endif
-}
-
 #if defined(__linux__)
 
-#include <link.h>
 #include <sched.h>
 #include <sys/auxv.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 
 /* ---- Linux ----------------------------------------------------------------------------------- */
-
-/* The first file of the list is the program. */
-static int find_in_first(struct dl_phdr_info *file, size_t size, void *given)
-{
-    (void)size;
-    const void **at = given;
-    for (int i = 0; i < file->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &file->dlpi_phdr[i];
-        const uintptr_t first = (uintptr_t)file->dlpi_addr + part->p_vaddr;
-        if (part->p_type == PT_LOAD && (uintptr_t)*at - first < part->p_memsz) *at = NULL;
-    }
-    return 1;
-}
-
-static bool in_program(const void *at)
-{
-    dl_iterate_phdr(find_in_first, &at);
-    return !at;
-}
 
 /* Returns the quota of a cgroup in processors (quota / period, rounded up); 0: no limit. */
 static int quota_of(const char *folder)
@@ -137,23 +90,16 @@ static int quota(void)
     return least;
 }
 
-int wb__system_processors(void)
+int wb__os_processors(void)
 {
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
     const int q = quota();
     if (q && (!n || q < n)) n = q;
-    if (n < 1) n = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n;
+    return n < 1 ? wb__os_all_processors() : n;
 }
 
-int64_t wb__system_preemptions(void)
-{
-    struct rusage used;
-    return getrusage(RUSAGE_THREAD, &used) ? 0 : used.ru_nivcsw;
-}
-
-void wb__system_memory(int64_t *total, int64_t *free)
+void wb__os_memory(int64_t *total, int64_t *free)
 {
     const int64_t page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
                   idle = sysconf(_SC_AVPHYS_PAGES);
@@ -161,7 +107,7 @@ void wb__system_memory(int64_t *total, int64_t *free)
     *free = idle > 0 ? page * idle : -1;
 }
 
-void wb__system_huge_pages(void *block, size_t bytes)
+void wb__os_huge_pages(void *block, size_t bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
                     begin = ((uintptr_t)block + page - 1) & ~(page - 1),
@@ -169,19 +115,7 @@ void wb__system_huge_pages(void *block, size_t bytes)
     (void)!madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 }
 
-void wb__system_start_writing(int file, int64_t from, int64_t bytes)
-{
-    (void)!sync_file_range(file, from, bytes, SYNC_FILE_RANGE_WRITE);
-}
-
-int wb__system_sync(int file) { return fsync(file); }
-
-int64_t wb__system_changed(const struct stat *about)
-{
-    return (int64_t)about->st_mtim.tv_sec * 1000000000 + about->st_mtim.tv_nsec;
-}
-
-bool wb__system_program(char *path, size_t capacity)
+bool wb__os_program(char *path, size_t capacity)
 {
     static const char self[] = "/proc/self/exe";        /* works if the file has been removed too */
     if (capacity < sizeof self || access(self, X_OK)) return false;
@@ -189,7 +123,7 @@ bool wb__system_program(char *path, size_t capacity)
     return true;
 }
 
-bool wb__system_has_more_rights(void) { return getauxval(AT_SECURE) != 0; }
+bool wb__os_has_more_rights(void) { return getauxval(AT_SECURE) != 0; }
 
 #elif defined(__APPLE__)
 
@@ -208,23 +142,15 @@ static int64_t number(const char *name)
     return n == sizeof value.narrow ? value.narrow : value.wide;
 }
 
-int wb__system_processors(void)
+int wb__os_processors(void)
 {
     int64_t n = number("hw.perflevel0.logicalcpu");     /* the fast ones of Apple's chips */
     if (n < 1) n = number("hw.logicalcpu");
     return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
-int64_t wb__system_preemptions(void) { return 0; }
-
-static bool in_program(const void *at)
-{
-    (void)at;
-    return false;
-}
-
 /* Inactive pages count as free: they are given to the first program that asks. */
-void wb__system_memory(int64_t *total, int64_t *free)
+void wb__os_memory(int64_t *total, int64_t *free)
 {
     vm_statistics64_data_t pages;
     mach_msg_type_number_t n = HOST_VM_INFO64_COUNT;
@@ -238,103 +164,67 @@ void wb__system_memory(int64_t *total, int64_t *free)
 }
 
 /* The kernel of macOS has no huge pages for blocks of malloc. */
-void wb__system_huge_pages(void *block, size_t bytes) { (void)block, (void)bytes; }
+void wb__os_huge_pages(void *block, size_t bytes) { (void)block, (void)bytes; }
 
-void wb__system_start_writing(int file, int64_t from, int64_t bytes)
-{
-    (void)file, (void)from, (void)bytes;
-}
-
-/* fsync leaves the data in the cache of the disk.  Not every file system has F_FULLFSYNC. */
-int wb__system_sync(int file) { return fcntl(file, F_FULLFSYNC) == -1 ? fsync(file) : 0; }
-
-int64_t wb__system_changed(const struct stat *about)
-{
-    return (int64_t)about->st_mtimespec.tv_sec * 1000000000 + about->st_mtimespec.tv_nsec;
-}
-
-bool wb__system_program(char *path, size_t capacity)
+bool wb__os_program(char *path, size_t capacity)
 {
     uint32_t n = capacity > UINT32_MAX ? UINT32_MAX : (uint32_t)capacity;
     return _NSGetExecutablePath(path, &n) == 0;
 }
 
-bool wb__system_has_more_rights(void) { return issetugid() != 0; }
+bool wb__os_has_more_rights(void) { return issetugid() != 0; }
 
 #else
 
 /* ---- other systems --------------------------------------------------------------------------- */
 
-int wb__system_processors(void)
-{
-    const long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
-}
+int wb__os_processors(void) { return wb__os_all_processors(); }
 
-static bool in_program(const void *at)
-{
-    (void)at;
-    return false;
-}
+void wb__os_memory(int64_t *total, int64_t *free) { *total = *free = -1; }
+void wb__os_huge_pages(void *block, size_t bytes) { (void)block, (void)bytes; }
 
-int64_t wb__system_preemptions(void) { return 0; }
-void wb__system_memory(int64_t *total, int64_t *free) { *total = *free = -1; }
-void wb__system_huge_pages(void *block, size_t bytes) { (void)block, (void)bytes; }
-
-void wb__system_start_writing(int file, int64_t from, int64_t bytes)
-{
-    (void)file, (void)from, (void)bytes;
-}
-
-int wb__system_sync(int file) { return fsync(file); }
-
-int64_t wb__system_changed(const struct stat *about)
-{
-    return (int64_t)about->st_mtim.tv_sec * 1000000000 + about->st_mtim.tv_nsec;
-}
-
-bool wb__system_program(char *path, size_t capacity)
+bool wb__os_program(char *path, size_t capacity)
 {
     (void)path, (void)capacity;
     return false;
 }
 
-bool wb__system_has_more_rights(void) { return getuid() != geteuid() || getgid() != getegid(); }
+bool wb__os_has_more_rights(void) { return getuid() != geteuid() || getgid() != getegid(); }
 
 #endif
 
 /* ---- all systems ----------------------------------------------------------------------------- */
 
-bool wb__system_random(void *bytes, size_t n)
+int wb__os_all_processors(void)
 {
-    const int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
+}
+
+bool wb__os_is_terminal(int file) { return isatty(file); }
+
+int wb__os_columns(int file)
+{
+    struct winsize size;
+    return ioctl(file, TIOCGWINSZ, &size) ? 0 : size.ws_col;
+}
+
+void wb__os_host(char *name, size_t capacity)
+{
+    *name = 0;
+    if (gethostname(name, capacity - 1) || !*name) snprintf(name, capacity, "localhost");
+    name[capacity - 1] = 0;
+}
+
+bool wb__os_random(void *bytes, size_t n)
+{
+    const int file = wb__os_open("/dev/urandom", WB__OS_READ);
     char *at = bytes;
     while (file >= 0 && n) {
-        const ssize_t got = read(file, at, n);
-        if (got <= 0 && !(got < 0 && errno == EINTR)) break;
-        if (got > 0) at += got, n -= (size_t)got;
+        const int64_t got = wb__os_read(file, at, n);
+        if (got <= 0) break;
+        at += got, n -= (size_t)got;
     }
-    if (file >= 0) close(file);
+    if (file >= 0) wb__os_close(file);
     return file >= 0 && !n;
-}
-
-bool wb__system_barrier(bool begins)
-{
-#if defined(__linux__) && defined(SYS_membarrier)
-    enum { ALL = 1 << 3, ANNOUNCE = 1 << 4 };   /* MEMBARRIER_CMD_[REGISTER_]PRIVATE_EXPEDITED */
-    return syscall(SYS_membarrier, begins ? ANNOUNCE : ALL, 0, 0) == 0;
-#else
-    (void)begins;
-    return false;
-#endif
-}
-
-long wb__system_thread(void)
-{
-#ifdef __linux__
-    return (long)syscall(SYS_gettid);
-#else
-    static atomic_long threads;
-    return atomic_fetch_add(&threads, 1) + 1;
-#endif
 }
