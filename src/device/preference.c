@@ -76,18 +76,17 @@ static int name_preference(wb__preference *p, const char *name, size_t n)
 /* Reads the preference from the first of `tables` that has one. */
 static int look(wb__preference *p, const char *path, const char *text, size_t bytes)
 {
-    wb__toml *t = wb__toml_parse(path, text, bytes);
-    if (!t) return wb_error_code();
     int e = 0;
-    for (size_t i = 0; i < WB__COUNT(tables) && !p->set; i++) {
+    for (size_t i = 0; i < WB__COUNT(tables) && !p->set && !e; i++) {
         const char *at;
         size_t n;
-        if (wb__toml_get(t, tables[i], key, &at, &n) == WB__TOML_ABSENT || (at && !n)) continue;
+        wb__toml_kind kind;
+        e = wb__toml_get((wb__toml){path, text, bytes}, tables[i], key, &kind, &at, &n);
+        if (e || !kind || (at && !n)) continue;
         p->set = true;
         e = name_preference(p, at ? at : "a table", at ? n : 7);
         snprintf(p->table, sizeof p->table, "%s", tables[i]);
     }
-    wb__toml_free(t);
     return e;
 }
 
@@ -126,16 +125,14 @@ static int look_for_bool(const char *name, const char *path, const char *text, s
 {
     const char *at;
     size_t n;
-    int e = 0;
-    wb__toml *t = wb__toml_parse(path, text, bytes);
-    if (!t) return wb_error_code();
-    const wb__toml_kind kind = wb__toml_get(t, tables[0], name, &at, &n);
+    wb__toml_kind kind;
+    int e = wb__toml_get((wb__toml){path, text, bytes}, tables[0], name, &kind, &at, &n);
+    if (e) return e;
     if (kind == WB__TOML_OTHER && n == 4 && !memcmp(at, "true", 4)) *value = true;
     else if (kind == WB__TOML_OTHER && n == 5 && !memcmp(at, "false", 5)) *value = false;
     else if (kind != WB__TOML_ABSENT)
         e = wb__fail(WB_ERROR_FORMAT, "%s: %s of [%s] is neither true nor false: write one of them,"
                      " without quotes", path, name, tables[0]);
-    wb__toml_free(t);
     return e;
 }
 
@@ -202,8 +199,8 @@ static int write_file(const location *where, const char *text, int64_t bytes, co
                       wb__preference *after)
 {
     size_t changed_bytes;
-    char *changed = wb__toml_edit(where->path, text, (size_t)bytes, tables[0], key, value,
-                                  &changed_bytes);
+    char *changed = wb__toml_edit((wb__toml){where->path, text, (size_t)bytes}, tables[0], key,
+                                  value, &changed_bytes);
     if (!changed) return wb_error_code();
     char real[WB__OS_PATH];             /* path without symbolic links, so that no link is
                                            replaced */

@@ -1,50 +1,50 @@
-/* TOML: accepted and refused texts, the positions of errors, values, and edits that change one
- * value and no other byte. */
+/* TOML: texts that are skipped and refused, the positions of errors, values, and edits that change
+ * one value and no other byte. */
 #include "test.h"
 
 #include "base/toml.h"
 
-static void accepts(const char *text)
+static wb__toml toml(const char *text) { return (wb__toml){"t", text, strlen(text)}; }
+
+static void reads(const char *text, wb__toml_kind kind, const char *value)
 {
+    const char *at;
+    size_t n;
+    wb__toml_kind found;
     wb_clear_error();
-    wb__toml *t = wb__toml_parse("t", text, strlen(text));
-    if (!t) fail_msg("refused: %s\n%s", wb_error(), text);
-    wb__toml_free(t);
+    if (wb__toml_get(toml(text), "Flux", "gpu", &found, &at, &n))
+        fail_msg("%s, in:\n%s", wb_error(), text);
+    if (found != kind) fail_msg("%d, not %d, in:\n%s", (int)found, (int)kind, text);
+    if (!value) assert_null(at);
+    else if (n != strlen(value) || memcmp(at, value, n) != 0)
+        fail_msg("\"%.*s\", not \"%s\", in:\n%s", (int)n, at, value, text);
 }
 
-static void refuses(const char *text, const char *const *facts)
-{
-    wb_clear_error();
-    wb__toml *t = wb__toml_parse("t", text, strlen(text));
-    if (t) fail_msg("accepted:\n%s", text);
-    if (!failed_with(WB_ERROR_FORMAT, facts)) fail_msg("%s, in:\n%s", wb_error(), text);
-}
-
+/* A key behind a text that is to be skipped is found. */
 TEST(test_well_formed)
 {
     static const char *const texts[] = {
-        "", "\n", "\r\n", " \t\n# comment", ("\xef\xbb\xbf" "a = 1"),
+        "", "\n", "\r\n", " \t\n# [Flux]", "\xef\xbb\xbf" "a = 1",
         "# \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
         "a = 1", "a=1 # one", "a.b.c = 1\na.b.d = 2", "\"a b\" = 1\n'c d' = 2\n\"\" = 3",
         "3.14159 = 'pi'", "a . b = 1", "1979-05-27 = 1", "-_- = 1",
-        "a = 0\nb = +0\nc = -0\nd = 1_000\ne = 9223372036854775807\nf = -9223372036854775808",
-        "a = 0xDEAD_beef\nb = 0o755\nc = 0b1101\nd = 0x7fffffffffffffff",
-        "a = 1.5\nb = -0.0\nc = 1e10\nd = 6.626e-34\ne = +1E+06\nf = 1_0.0_1\ng = 1e1_0",
-        "a = 1.5e-3\nb = 123e-5",
-        "a = inf\nb = +inf\nc = -inf\nd = nan\ne = -nan\nf = true\ng = false",
-        "a = 1979-05-27T07:32:00Z\nb = 1979-05-27t00:32:00.999999-07:00\nc = 1979-05-27 07:32:00",
-        "a = 1979-05-27\nb = 07:32:00\nc = 00:32:00.5\nd = 2024-02-29\ne = 23:59:60\n"
-        "f = 2000-02-29",
-        "a = \"\\b\\t\\n\\f\\r\\\"\\\\\\u00e9\\U0001F600\"", "a = 'C:\\x'",
-        "a = \"\"\"\nx\n \"y\" \"\"z\\\n   w\"\"\"",
-        "a = \"\"\"x\"\"\"\"\"", "a = '''\r\nx'y''z'''''",
-        "a = []", "a = [1, 'x', [2.0, true], {b = 1}]", "a = [\n  1, # one\n\n  2,\n]",
-        "a = {}", "a = {b = 1, c.d = 2, \"e\" = {f = [1,\n2]}}",
+        "a = 0xDEAD_beef\nb = -6.626e-34\nc = +inf\nd = nan\ne = true",
+        "a = 1979-05-27T07:32:00Z\nb = 1979-05-27 07:32:00 # one\nc = 07:32:00",
+        "a = \"\\b\\\"\\\\\"", "a = 'C:\\'", "a = \"#'\"\nb = '\"'",
+        "a = \"\"\"\nx\n \"y\" \"\"z\\\n[Flux]\ngpu = 1 \\\"\"\"\"",
+        "a = \"\"\"x\"\"\"\"\"", "a = \'\'\'\r\nx'y\'\'z\'\'\'\'\'",
+        "a = []", "a = [1, ']', [2.0, true], {b = 1}]", "a = [\n  1, # ]\n\n  2,\n]",
+        "a = {}", "a = {b = 1, Flux.gpu = 2, \"e\" = {f = [1,\n2]}}",
         "[a]\n[a.b]\n[c.d.e]\nx = 1\n[c.d]\ny = 2\n[c]", "[ a . 'b' ]",
-        "[[a]]\nx = 1\n[[a]]\nx = 2\n[a.b]\ny = 1\n[[a.c]]\n[[a.c]]",
-        "[a]\nb.c = 1\nb.d.e = 2\n[a.b.f]\ng = 1", "a.b = 1\n[c]\na.b = 1",
+        "[[a]]\nx = 1\n[[a]]\nx = 2\n[a.b]\ny = 1\n[[a.c]]\n[[a.c]]", "[a]\nFlux.gpu = 1",
+        "[Flux.other]\ngpu = 1", "[Fluxes]\ngpu = 1", "[Flu]\ngpu = 1",
     };
-    for (size_t i = 0; i < WB__COUNT(texts); i++) accepts(texts[i]);
+    char text[512];
+    for (size_t i = 0; i < WB__COUNT(texts); i++) {
+        reads(texts[i], WB__TOML_ABSENT, NULL);
+        snprintf(text, sizeof text, "%s\n[Flux]\ngpu = 'CUDA'", texts[i]);
+        reads(text, WB__TOML_STRING, "CUDA");
+    }
 }
 
 TEST(test_ill_formed)
@@ -54,130 +54,74 @@ TEST(test_ill_formed)
         {"a = ", {"t:1:5", "value"}},
         {"= 1", {"t:1:1", "key"}},
         {"a. = 1", {"t:1:4", "key"}},
-        {"\n\n  a = 1 b = 2", {"t:3:9", "line"}},
-        {"a = 1\ra = 2", {"t:1:6", "line"}},
-        {"a = 1\na = 2", {"t:2:1", "\"a\""}},
-        {"a = 1\n\"a\" = 2", {"t:2:1", "\"a\""}},
-        {"a = 1\na.b = 2", {"t:2:1", "\"a\""}},
-        {"a = {b = 1}\na.c = 2", {"t:2:1", "\"a\""}},
-        {"[a.b]\nx = 1\n[a]\nb.c = 2", {"t:4:1", "\"b\""}},
-        {"[a]\n[b]\n[a]", {"t:3:2", "\"a\""}},
-        {"a.b = 1\n[a]", {"t:2:2", "\"a\""}},
-        {"[x]\na.b = 1\n[x.a]", {"t:3:4", "\"a\""}},
-        {"a = 1\n[a.b]", {"t:2:2", "\"a\"", "value", "table"}},
-        {"a = {b = 1}\n[a.c]", {"t:2:2", "\"a\"", "value", "table"}},
-        {"a = [1]\n[[a]]", {"t:2:3", "\"a\"", "array"}},
-        {"[a]\n[[a]]", {"t:2:3", "\"a\"", "array"}},
-        {"[[a]]\n[a]", {"t:2:2", "\"a\""}},
+        {"\n\n  a = '1' b = 2", {"t:3:11", "line"}},
+        {"[Flux]\ngpu = 1\n'gpu' = 2", {"t:3:1", "gpu", "twice"}},
+        {"Flux.gpu = 1\nFlux.gpu = 2", {"t:2:1", "gpu", "twice"}},
+        {"[Flux]\n[b]\n[Flux]", {"t:3:1", "Flux", "twice"}},
+        {"Flux.b = 1\n[Flux]", {"t:2:1", "Flux", "twice"}},
+        {"Flux = 1\n[Flux]", {"t:2:1", "Flux", "twice"}},
+        {"Flux = {b = 1}\nFlux = 1", {"t:2:1", "Flux", "twice"}},
+        {"Flux = {gpu = 1, gpu = 2}", {"t:1:18", "gpu", "twice"}},
         {"[a", {"t:1:3", "]", "table"}},
-        {"[[a]", {"t:1:4", "]]", "table"}},
+        {"[[a]", {"t:1:5", "]]", "table"}},
         {"[]", {"t:1:2", "key"}},
         {"[a] x = 1", {"t:1:5", "line"}},
         {"a = \"x", {"t:1:5", "string"}},
         {"a = \"x\ny\"", {"t:1:5", "string"}},
-        {"a = '''x''", {"t:1:5", "string"}},
+        {"a = \'\'\'x\'\'", {"t:1:5", "string"}},
+        {"a = \"x\\\"", {"t:1:5", "string"}},
         {"\"\"\"a\"\"\" = 1", {"t:1:3", "=", "key"}},
-        {"a = \"\\q\"", {"t:1:6", "escape"}},
-        {"a = \"\\u12\"", {"t:1:6", "escape", "4"}},
-        {"a = \"\\ud800\"", {"t:1:6", "d800", "character", "Unicode"}},
-        {"a = \"\\U00110000\"", {"t:1:6", "110000", "character", "Unicode"}},
-        {"a = \"\x01\"", {"t:1:6", "control", "character", "1", "string"}},
-        {"# \x7f", {"t:1:3", "control", "character", "127", "comment"}},
-        {"a = \xff", {"t:1:5", "ff", "UTF-8"}},
-        {"# \xe2\x82\xac\xc0\x80", {"t:1:4", "c0", "UTF-8"}},
-        {"# \xed\xa0\x80", {"t:1:3", "ed", "UTF-8"}},
-        {"# \xf0\x9f", {"t:1:3", "f0", "UTF-8"}},
         {"\xc3\xa9 = 1", {"t:1:1", "key"}},
         {"# \xc3\xa9\n'\xc3\xa9' = x", {"t:2:7", "value"}},
         {"a = CUDA", {"t:1:5", "value"}},
-        {"a = 01", {"t:1:5", "number", "0"}},
-        {"a = -00.1", {"t:1:5", "number", "0"}},
-        {"a = 1__0", {"t:1:5", "number"}},
-        {"a = 1_", {"t:1:5", "number"}},
-        {"a = 1.", {"t:1:5", "number"}},
-        {"a = 1.e5", {"t:1:5", "number"}},
-        {"a = 1e", {"t:1:5", "number"}},
-        {"a = 1.2.3", {"t:1:5", "number"}},
-        {"a = 0x", {"t:1:5", "number"}},
-        {"a = 0xg", {"t:1:5", "number"}},
-        {"a = -0x1", {"t:1:5", "number"}},
-        {"a = 0o8", {"t:1:5", "number"}},
-        {"a = 9223372036854775808", {"t:1:5", "number", "64"}},
-        {"a = -9223372036854775809", {"t:1:5", "number", "64"}},
-        {"a = 0x8000000000000000", {"t:1:5", "number", "64"}},
         {"a = True", {"t:1:5", "value"}},
-        {"a = 2023-02-29", {"t:1:5", "date", "time"}},
-        {"a = 1900-02-29", {"t:1:5", "date", "time"}},
-        {"a = 1979-13-01", {"t:1:5", "date", "time"}},
-        {"a = 1979-05-27T", {"t:1:5", "date", "time"}},
-        {"a = 1979-05-27T25:00:00", {"t:1:5", "date", "time"}},
-        {"a = 07:32", {"t:1:5", "date", "time"}},
-        {"a = 07:32:00.", {"t:1:5", "date", "time"}},
-        {"a = 1979-05-27T07:32:00+24:00", {"t:1:5", "date", "time"}},
-        {"a = [1, 2", {"t:1:5", "array"}},
-        {"a = [1 2]", {"t:1:8", "]", "array"}},
-        {"a = [,]", {"t:1:6", "value"}},
-        {"a = {b = 1", {"t:1:5", "table", "line"}},
-        {"a = {b = 1\n}", {"t:1:5", "table", "line"}},
-        {"a = {b = 1,}", {"t:1:12", "key"}},
-        {"a = {b = 1, b = 2}", {"t:1:13", "\"b\""}},
-        {"a = {b = 1; c = 2}", {"t:1:11", "}", "table"}},
-        {"a = [{b = 1, b = 2}]", {"t:1:14", "\"b\""}},
+        {"a = [1, 2", {"t:1:5", "bracket"}},
+        {"Flux = {b = 1", {"t:1:8", "table", "line"}},
+        {"Flux = {b = 1\n}", {"t:1:8", "table", "line"}},
+        {"Flux = {b = 1,}", {"t:1:15", "key"}},
     };
-    for (size_t i = 0; i < WB__COUNT(cases); i++) refuses(cases[i].text, cases[i].facts);
+    for (size_t i = 0; i < WB__COUNT(cases); i++) {
+        const char *at;
+        size_t n;
+        wb__toml_kind kind;
+        wb_clear_error();
+        if (!wb__toml_get(toml(cases[i].text), "Flux", "gpu", &kind, &at, &n))
+            fail_msg("accepted:\n%s", cases[i].text);
+        if (!failed_with(WB_ERROR_FORMAT, cases[i].facts))
+            fail_msg("%s, in:\n%s", wb_error(), cases[i].text);
+    }
 }
 
 TEST(test_limits)
 {
-    char text[512] = "a = ";
-    memset(text + 4, '[', 63);
-    memset(text + 67, ']', 63);
-    accepts(text);
-    memset(text + 4, '[', 100);
-    refuses(text, FACTS("t:1:69", "64"));
-    memset(text, 0, sizeof text);
-    for (int i = 0; i < 65; i++) memcpy(text + 2 * i, "a.", 2);
-    refuses(text, FACTS("t:1:129", "key", "64"));
-    static char large[(256 << 10) + 1];
-    memset(large, ' ', sizeof large);
-    assert_null(wb__toml_parse("t", large, sizeof large));
-    FAILED(WB_ERROR_FORMAT, "t:1:1", "262145", "256", "KiB");
-    assert_null(wb__toml_parse("t", "a = \"x\0y\"", 9));
-    FAILED(WB_ERROR_FORMAT, "t:1:7", "control", "character", "0", "string");
-}
-
-static void reads(const char *text, wb__toml_kind kind, const char *value)
-{
+    static char text[(256 << 10) + 2];
+    memset(text, '[', 256 << 10);
+    memcpy(text, "a = ", 4);
     const char *at;
     size_t n;
-    wb__toml *t = wb__toml_parse("t", text, strlen(text));
-    if (!t) fail_msg("%s", wb_error());
-    assert_int_equal(wb__toml_get(t, "Flux", "gpu", &at, &n), kind);
-    if (value) {
-        if (n != strlen(value) || memcmp(at, value, n) != 0)
-            fail_msg("\"%.*s\", not \"%s\", in:\n%s", (int)n, at, value, text);
-    } else {
-        assert_null(at);
-    }
-    wb__toml_free(t);
+    wb__toml_kind kind;
+    assert_int_equal(wb__toml_get(toml(text), "Flux", "gpu", &kind, &at, &n), WB_ERROR_FORMAT);
+    FAILED(WB_ERROR_FORMAT, "t:1:5", "bracket");
+    text[256 << 10] = '[';
+    wb_clear_error();
+    assert_int_equal(wb__toml_get(toml(text), "Flux", "gpu", &kind, &at, &n), WB_ERROR_FORMAT);
+    FAILED(WB_ERROR_FORMAT, "t:1:1", "262145", "256", "KiB");
 }
 
 TEST(test_values)
 {
-    reads("", WB__TOML_ABSENT, NULL);
     reads("gpu = 'x'\n[Flux]\n[Flux.gpu2]\ngpu = 'y'", WB__TOML_ABSENT, NULL);
     reads("Flux = 1", WB__TOML_ABSENT, NULL);
-    reads("[[Flux]]\ngpu = 'x'", WB__TOML_ABSENT, NULL);
+    reads("[[Flux]]\ngpu = 'x'\n[[Flux]]\ngpu = 'x'", WB__TOML_ABSENT, NULL);
     reads("[a]\nx = 1\n[Flux]\ngpu = \"CUDA\" # here", WB__TOML_STRING, "CUDA");
     reads("Flux.gpu = 'CUDA'", WB__TOML_STRING, "CUDA");
     reads("Flux = { other = 1, gpu = 'CUDA' }", WB__TOML_STRING, "CUDA");
-    reads("['Flux']\n\"g\\u0070u\" = \"\"\"\nCU\\\n   DA\"\"\"", WB__TOML_STRING, "CUDA");
-    reads("[Flux]\ngpu = \"\\u00e9\\U0001f600\\t\\\\\"", WB__TOML_STRING,
-          "\xc3\xa9\xf0\x9f\x98\x80\t\\");
-    reads("[Flux]\ngpu = ''''a''b'''''", WB__TOML_STRING, "'a''b''");
-    reads("[Flux]\ngpu = '''\r\na\r\nb'''", WB__TOML_STRING, "a\r\nb");
-    reads("[Flux]\ngpu = ''", WB__TOML_STRING, "");
+    reads("['Flux']\n\"gpu\" = \"\"\"CUDA\"\"\"", WB__TOML_STRING, "CUDA");
+    reads("[Flux]\ngpu = \"\\u00e9\\\"\"", WB__TOML_STRING, "\\u00e9\\\"");
+    reads("[Flux]\ngpu = \'\'\'\'a\'\'b\'\'\'\'\'", WB__TOML_STRING, "'a\'\'b\'\'");
+    reads("[Flux]\ngpu = \'\'", WB__TOML_STRING, "");
     reads("[Flux]\ngpu =  12_3 # number", WB__TOML_OTHER, "12_3");
+    reads("[Flux]\ngpu = true\n", WB__TOML_OTHER, "true");
     reads("[Flux]\ngpu = [ 1,\n 2 ]", WB__TOML_OTHER, "[ 1,\n 2 ]");
     reads("[Flux]\ngpu = 1979-05-27 07:32:00", WB__TOML_OTHER, "1979-05-27 07:32:00");
     reads("[Flux]\ngpu = {a = 1}", WB__TOML_TABLE, "{a = 1}");
@@ -188,7 +132,7 @@ TEST(test_values)
 static void becomes(const char *before, const char *value, const char *after)
 {
     size_t n = 0;
-    char *text = wb__toml_edit("t", before, strlen(before), "Flux", "gpu", value, &n);
+    char *text = wb__toml_edit(toml(before), "Flux", "gpu", value, &n);
     if (!text) fail_msg("%s, in:\n%s", wb_error(), before);
     assert_string_equal(text, after);
     assert_int_equal(n, strlen(after));
@@ -238,7 +182,7 @@ static void refuses_edit(const char *before, const char *const *facts)
 {
     size_t n;
     wb_clear_error();
-    assert_null(wb__toml_edit("t", before, strlen(before), "Flux", "gpu", "X", &n));
+    assert_null(wb__toml_edit(toml(before), "Flux", "gpu", "X", &n));
     if (!failed_with(WB_ERROR_FORMAT, facts)) fail_msg("%s, in:\n%s", wb_error(), before);
 }
 
@@ -247,9 +191,9 @@ TEST(test_not_to_be_changed)
     refuses_edit("a = \n", FACTS("t:1:5", "value"));
     refuses_edit("b = 1\nFlux = 3\n", FACTS("t:2:1", "Flux", "table"));
     refuses_edit("[[Flux]]\n", FACTS("t:1:1", "Flux", "table"));
-    refuses_edit("[Flux.gpu]\n", FACTS("t:1:1", "Flux.gpu", "table"));
-    refuses_edit("[Flux]\ngpu.a = 1\n", FACTS("t:2:1", "Flux.gpu", "table"));
-    refuses_edit("[Flux]\ngpu = {a = 1}\n", FACTS("t:2:1", "Flux.gpu", "table"));
+    refuses_edit("[Flux.gpu]\n", FACTS("t:1:1", "gpu", "table"));
+    refuses_edit("[Flux]\ngpu.a = 1\n", FACTS("t:2:1", "gpu", "table"));
+    refuses_edit("[Flux]\ngpu = {a = 1}\n", FACTS("t:2:1", "gpu", "table"));
 }
 
 /* One allocation after the other fails: the call reports an error and leaves no memory held. */
@@ -262,7 +206,7 @@ TEST(test_memory)
         size_t bytes;
         wb_clear_error();
         wb__alloc_fail_at(n);
-        char *changed = wb__toml_edit("t", text, strlen(text), "Flux", "gpu", "X", &bytes);
+        char *changed = wb__toml_edit(toml(text), "Flux", "gpu", "X", &bytes);
         wb__alloc_fail_at(0);
         if (!changed) {
             assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
@@ -272,7 +216,7 @@ TEST(test_memory)
         assert_int_equal(wb_memory_used(), held);
         if (changed) break;
     }
-    assert_in_range(failures, 5, 1000);
+    assert_in_range(failures, 1, 1000);
 }
 
 int main(void) { return run_all_cases(); }

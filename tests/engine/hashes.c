@@ -5,8 +5,6 @@
 
 #include "backend/gpu/runtime/runtime.h"
 #include "base/table.h"
-#include "base/toml.h"
-#include "base/toml_parse.h"
 #include "engine/plan/ir.h"
 #include "io/dataset/columns.h"
 #include "io/onnx/read.h"
@@ -172,29 +170,6 @@ TEST(merges_of_tokenizers)
         check_runs(kind ? "merges with one token" : "merges", SIDE * SIDE, &t.merges);
         wb__hash_free(&t.merges);
         wb__trie_free(&t.vocabulary);
-    }
-}
-
-TEST(keys_of_toml)
-{
-    enum { N = 10000 };
-    for (int kind = 0; kind < 3; kind++) {
-        char *text = malloc(N * 40), *end = text;
-        for (int i = 0; i < N; i++)
-            end += kind == 0   ? sprintf(end, "key%d = 1\n", i)
-                   : kind == 1 ? sprintf(end, "[table%d]\na = 1\n", i)
-                               : sprintf(end, "k%06d = \"x\"\n", i);
-        wb__toml *t = wb__toml_parse("test.toml", text, (size_t)(end - text));
-        if (!t) fail_msg("%s", wb_error());
-        static int length[WB__TOML_LISTS];
-        memset(length, 0, sizeof length);
-        int n = 0;
-        for (int i = 0; i < WB__TOML_LISTS; i++)
-            for (int k = t->first[i]; k; k = t->nodes[k].next) length[i]++, n++;
-        check_lists("keys of TOML", n, WB__TOML_LISTS, length);
-        assert_true(n >= N);
-        wb__toml_free(t);
-        free(text);
     }
 }
 

@@ -65,7 +65,10 @@ static void read_toml(void)
 {
     int64_t n;
     char *text = wb__file_read(path, &n);
-    if (text) wb__toml_free(wb__toml_parse(path, text, (size_t)n));
+    const char *at;
+    size_t bytes;
+    wb__toml_kind kind;
+    if (text) wb__toml_get((wb__toml){path, text, (size_t)n}, "Flux", "a", &kind, &at, &bytes);
     wb__free(text);
 }
 

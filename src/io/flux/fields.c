@@ -284,3 +284,19 @@ const wb__flux_name *wb__flux_name_julia(const wb__flux_name *row, const char *j
     while (row->path && strcmp(strchr(row->path, '#') + 1, julia)) row++;
     return row->path ? row : NULL;
 }
+
+/* ---- values of options ----------------------------------------------------------------------- */
+
+const wb__flux_value_name wb__flux_pad_modes[] = {
+    {"zeros", WB_PAD_CONSTANT}, {"reflect", WB_PAD_REFLECT}, {"repeat", WB_PAD_REPLICATE},
+    {"replicate", WB_PAD_REPLICATE}, {"symmetric", WB_PAD_SYMMETRIC},
+    {"circular", WB_PAD_CIRCULAR}, {0}};
+const wb__flux_value_name wb__flux_reductions[] = {
+    {"Flux.Statistics.#mean", WB_BAG_MEAN}, {"Base.#sum", WB_BAG_SUM},
+    {"Base.#maximum", WB_BAG_MAX}, {0}};
+
+const char *wb__flux_value_julia(const wb__flux_value_name *row, int64_t value)
+{
+    while (row->julia && row->value != value) row++;
+    return row->julia;
+}

@@ -135,4 +135,11 @@ const wb__flux_name *wb__flux_name_weber(const wb__flux_name *rows, const char *
 /* Finds the row of a function by its name in Julia without the module, such as "σ"; NULL: none. */
 const wb__flux_name *wb__flux_name_julia(const wb__flux_name *rows, const char *julia);
 
+/* The values of an option, of the kinds WB__FIELD_PAD_MODE and WB__FIELD_REDUCTION, and what Julia
+ * has in their place: a symbol, or the path of a function.  A list ends with a row without name;
+ * the first row of a value is written. */
+typedef struct { const char *julia; int64_t value; } wb__flux_value_name;
+extern const wb__flux_value_name wb__flux_pad_modes[], wb__flux_reductions[];
+const char *wb__flux_value_julia(const wb__flux_value_name *rows, int64_t value);
+
 #endif

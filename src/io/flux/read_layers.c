@@ -196,13 +196,9 @@ static bool pad(wb__flux_reader *r, const wb__jl *value, const wb__jl *stride, i
 
 static bool padding_mode(wb__flux_reader *r, const wb__jl *value, int64_t *mode)
 {
-    static const struct { const char *name; wb_pad_mode mode; } modes[] = {
-        {"zeros", WB_PAD_CONSTANT}, {"reflect", WB_PAD_REFLECT}, {"repeat", WB_PAD_REPLICATE},
-        {"replicate", WB_PAD_REPLICATE}, {"symmetric", WB_PAD_SYMMETRIC},
-        {"circular", WB_PAD_CIRCULAR}};
-    for (size_t i = 0; i < WB__COUNT(modes); i++)
-        if (value->kind == WB__JL_SYMBOL && wb__bson_equals(value->items, modes[i].name))
-            return *mode = modes[i].mode, true;
+    for (const wb__flux_value_name *row = wb__flux_pad_modes; row->julia; row++)
+        if (value->kind == WB__JL_SYMBOL && wb__bson_equals(value->items, row->julia))
+            return *mode = row->value, true;
     return value->kind != WB__JL_SYMBOL ||
            wb__flux_reason(r, "what it pads with is unknown here");
 }
@@ -210,11 +206,10 @@ static bool padding_mode(wb__flux_reader *r, const wb__jl *value, int64_t *mode)
 /* Reads the function that reduces the rows of a bag. */
 static bool reduction(wb__flux_reader *r, const wb__jl *value, int64_t *mode)
 {
-    static const struct { const char *name; int mode; } reductions[] = {
-        {"mean", WB_BAG_MEAN}, {"sum", WB_BAG_SUM}, {"maximum", WB_BAG_MAX}};
-    for (size_t i = 0; i < WB__COUNT(reductions); i++)
-        if (value->kind == WB__JL_FUNCTION && !strcmp(wb__jl_last(value), reductions[i].name))
-            return *mode = reductions[i].mode, true;
+    for (const wb__flux_value_name *row = wb__flux_reductions; row->julia; row++)
+        if (value->kind == WB__JL_FUNCTION &&
+            !strcmp(wb__jl_last(value), strchr(row->julia, '#') + 1))
+            return *mode = row->value, true;
     return wb__flux_reason(r, "its reduction is neither mean, sum nor maximum"), false;
 }
 

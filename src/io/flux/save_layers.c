@@ -252,28 +252,12 @@ static int upsampled_axes(const record *r)
     return (int)(scale[0] ? scale[0] : sizes[0]);
 }
 
-static wb__julia padding_mode(wb__flux_saver *s, int64_t mode)
-{
-    static const char *const names[] = {
-        [WB_PAD_CONSTANT] = "zeros", [WB_PAD_REFLECT] = "reflect", [WB_PAD_REPLICATE] = "repeat",
-        [WB_PAD_SYMMETRIC] = "symmetric", [WB_PAD_CIRCULAR] = "circular"};
-    return wb__julia_symbol(&s->arena, names[mode]);
-}
-
 /* Writes the index of a row of an Embedding, which is negative and counts from n, or 0: none. */
 static wb__julia row_index(const record *r, int64_t index)
 {
     const int64_t *n = option(r, "n");
     return index == INT64_MIN ? wb__julia_nothing(&r->s->arena)
                               : wb__julia_int(&r->s->arena, *n + index + 1);
-}
-
-static wb__julia reduction(wb__flux_saver *s, int64_t mode)
-{
-    static const char *const paths[] = {[WB_BAG_MEAN] = "Flux.Statistics.#mean",
-                                        [WB_BAG_SUM] = "Base.#sum",
-                                        [WB_BAG_MAX] = "Base.#maximum"};
-    return only(s, paths[mode]);
 }
 
 /* Writes the axes of a Dropout. Julia's axis i is Weber's axis -i, so only negative axes can be
@@ -319,8 +303,10 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
     case WB__FIELD_PAD: return padding(r);
     case WB__FIELD_FACTORS: return factors(r, at, !strcmp(f->name, "size"));
     case WB__FIELD_INDEX: return row_index(r, *whole);
-    case WB__FIELD_REDUCTION: return reduction(r->s, *whole);
-    case WB__FIELD_PAD_MODE: return padding_mode(r->s, *whole);
+    case WB__FIELD_REDUCTION:
+        return only(r->s, wb__flux_value_julia(wb__flux_reductions, *whole));
+    case WB__FIELD_PAD_MODE:
+        return wb__julia_symbol(arena, wb__flux_value_julia(wb__flux_pad_modes, *whole));
     case WB__FIELD_AXES: return drop_axes(r->s, at);
     case WB__FIELD_DROPOUT:
         return struct_of(r->s, r->l, "Dropout",
