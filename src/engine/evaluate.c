@@ -453,7 +453,8 @@ static const wb_device *only_device(const wb__thread *t, int n_roots)
 static int prepare_guard(const wb__thread *t, int n_roots, wb_tensor *guard, bool estimated)
 {
     wb__request *r = &mine.request;
-    const wb_device *d = guard ? only_device(t, n_roots) : NULL;
+    const bool reads = guard && wb__device_of(guard)->backend->begin_read;
+    const wb_device *d = reads ? only_device(t, n_roots) : NULL;
     if (!wb__guard_may_be_late(guard, d)) return estimated ? 0 : wb__guard_confirm();
     const int status = wb__guard_before(d, guard, estimated, &r->before);
     if (!status) r->guard = guard;
