@@ -160,8 +160,9 @@ WB_OPTIONS(wb_BatchNorm_options);
  * Train mode normalises with the batch's mean and biased variance, and updates the running
  * statistics: running = (1 - momentum) running + momentum new, where the new variance is the
  * unbiased one.  Test mode normalises with the running statistics; without .track_stats it
- * normalises as in train mode.  Errors: train mode with one value for each channel; momentum
- * outside [0, 1]; eps negative. */
+ * normalises as in train mode.  GPUs sum (x - k)², with the channel's first value k, together with
+ * x: the variance loses log2(1 + (mean - k)² / variance) bits, one or two for nearly all data.
+ * Errors: train mode with one value for each channel; momentum outside [0, 1]; eps negative. */
 WB_API wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *o);
 
 /** Options of wb_InstanceNorm. */
