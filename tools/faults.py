@@ -236,10 +236,10 @@ FAULTS = [
 
     # Another name, size or place
     ("all launches have one token", "src/cli/launch.c", "set_token",
-     r"if \(!wb__system_random\(number, sizeof number\)\) return false;",
+     r"if \(!wb__os_random\(number, sizeof number\)\) return false;",
      "memset(number, 7, sizeof number);", "launch"),
     ("folders of kernels are for all users", "src/backend/kernel_cache.c", "make_folders",
-     "0700", "0777", "kernel_cache"),
+     "path, true", "path, false", "kernel_cache"),
     ("the device of a rank is that of its number among all ranks", "src/device/select.c",
      "first_of", "c->local_rank", "c->rank", "device_registry"),
     ("permute's gradient permutes in the same direction", "src/engine/ops/shape.c", "permute",
