@@ -74,13 +74,16 @@
 #define WB_ONCE_2_(GENERIC, x, v, ...) \
     __extension__({ __auto_type v = (x); GENERIC(v, __VA_ARGS__); })
 
-/* A call with options, whose arguments initialise fields once more, after the defaults. */
+/* A call with options, whose arguments initialise fields once more, after the defaults.  The call
+ * is in no block of its own, so what `&(T){...}` in an argument points to lives as long as the block
+ * of the program. */
 #define WB_CALL_WITH_(...)                                                                  \
-    __extension__({                                                                         \
-        _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Woverride-init\"") \
-        __VA_ARGS__;                                                                        \
-        _Pragma("GCC diagnostic pop")                                                       \
-    })
+    __builtin_choose_expr(0, __extension__({                                                \
+        _Pragma("GCC diagnostic push")                                                      \
+        _Pragma("GCC diagnostic ignored \"-Woverride-init\"") 0;                            \
+    }), __builtin_choose_expr(1, __VA_ARGS__, __extension__({                               \
+        _Pragma("GCC diagnostic pop") 0;                                                    \
+    })))
 
 /* A layer of x, for wb_Chain and others: x itself, or the layer of a function.  With another x the
  * assertion fails, and the value is a layer all the same, so that macros around it add no error. */

@@ -126,9 +126,9 @@ int wb__slice_product(const wb__rewrite *w, int i)
     const wb__ir *from = w->from;
     wb__ir *to = w->to;
     const wb__value *v = &from->value[i], *x = wb__ir_in(from, v, 0);
+    if (!w->of[from->inputs[v->in]].gone) return -1;        /* x is a product */
     const int64_t *cut = from->attrs + v->attr, *transposed = from->attrs + x->attr;
     const int last = x->ndim - 1, b = w->of[from->inputs[x->in + 1]].to;
-    if (!w->of[from->inputs[v->in]].gone) return -1;
     if (to->failed) return 0;
     const int ndim = to->value[b].ndim, axis = ndim - 1 - (transposed[1] != 0);
     int64_t dims[WB_MAX_DIMS], attrs[2 * WB_MAX_DIMS];

@@ -384,7 +384,7 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
     if (sequence) *strstr(layer, "Cell") = 0;
     x.type = wb__layer_type_named(layer);
     if (!kind || !x.type) return NULL;
-    memcpy(&x.o, x.type->defaults, x.type->options_size);
+    if (x.type->defaults) memcpy(&x.o, x.type->defaults, x.type->options_size);
     if (sequence) x.o.recurrent.return_state = return_state;
     wb_layer *l = read(&x, kind);
     for (int i = 0; i < x.n; i++) wb__free(x.s[i].made);
