@@ -75,8 +75,8 @@
     __extension__({ __auto_type v = (x); GENERIC(v, __VA_ARGS__); })
 
 /* A call with options, whose arguments initialise fields once more, after the defaults.  The call
- * is in no block of its own, so what `&(T){...}` in an argument points to lives as long as the block
- * of the program. */
+ * is in no block of its own, so what `&(T){...}` in an argument points to lives as long as the
+ * block of the program. */
 #define WB_CALL_WITH_(...)                                                                  \
     __builtin_choose_expr(0, __extension__({                                                \
         _Pragma("GCC diagnostic push")                                                      \
