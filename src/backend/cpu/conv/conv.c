@@ -286,29 +286,10 @@ static void lay_out(convolution *p)
     p->op.workspace = p->tasks_at + (size_t)p->tasks * at;
 }
 
-int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
+/* By patches: any convolution of numbers, as a product with the rows of its windows. */
+static int conv_by_patches(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
 {
-    const char *reason = NULL;
-    int error = wb__winograd_conv(d, op);
-    if (error || *op) return error;
-    if (d->kind == WB__CONV_GRAD_INPUT && (d->has_bias || d->act)) return wb__conv_epilogue(d, op);
-    /* With few channels, oneDNN's blocks of 16 channels are mostly empty, and our kernels are
-     * faster (LeNet, batch 64, one thread, microseconds: forward 138 instead of 303 for 1 input and
-     * 6 output channels, 136 instead of 150 for 6 and 16; the gradient of the first weights 158
-     * instead of 270, that of the 6 channels 224 instead of 450). */
-    if (d->kind == WB__CONV_FORWARD && d->c <= 8 && d->k <= 16) error = wb__direct_conv(d, op);
-    if (d->kind == WB__CONV_GRAD_INPUT && d->c <= 8 && d->kw > 1) error = wb__strips_conv(d, op);
-    if (d->kind == WB__CONV_GRAD_WEIGHT && d->c == 1 && d->k <= 8 && d->stride[1] == 1)
-        error = wb__direct_conv(d, op);
-    if (*op) reason = "our own kernel is faster for thin channels";
-    if (!error && !*op) {
-        error = wb__dnnl_conv(d, op, &reason);
-        if (error || *op) return error;
-        error = wb__direct_conv(d, op);
-        if (!error && !*op) error = wb__strips_conv(d, op);
-    }
-    if (*op) (*op)->reason = reason;
-    if (error || *op) return error;
+    (void)reason;
     if (!wb__dtype_float(d->dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "conv: not for dtype %s", wb_dtype_name(d->dtype));
     if (d->groups < 1 || d->c % d->groups || d->k % d->groups)
@@ -327,10 +308,66 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
     p->act = wb__act_of(d->act, p->wide);
     p->op.run = run_convolution;
     p->op.destroy = destroy_convolution;
-    p->op.reason = reason;
     lay_out(p);
     snprintf(p->impl, sizeof p->impl, "im2col gemm %s", wb__isa_best()->name);
     p->op.impl = p->impl;
     *op = &p->op;
     return 0;
+}
+
+static bool always(const wb__conv_desc *d) { return d != NULL; }
+/* The gradient of the input, with an activation or a bias behind it: what a transposed convolution
+ * is. */
+static bool has_epilogue(const wb__conv_desc *d)
+{
+    return d->kind == WB__CONV_GRAD_INPUT && (d->has_bias || d->act);
+}
+/* With few channels, oneDNN's blocks of 16 channels are mostly empty (LeNet, batch 64, one thread,
+ * microseconds: forward 138 by `direct` and 303 by oneDNN for 1 input and 6 output channels, 136
+ * and 150 for 6 and 16; the gradient of the first weights 158 and 270, that of the 6 channels 224
+ * by `strips` and 450). */
+static bool thin_forward(const wb__conv_desc *d)
+{
+    return d->kind == WB__CONV_FORWARD && d->c <= 8 && d->k <= 16;
+}
+static bool thin_input(const wb__conv_desc *d)
+{
+    return d->kind == WB__CONV_GRAD_INPUT && d->c <= 8 && d->kw > 1;
+}
+static bool thin_weight(const wb__conv_desc *d)
+{
+    return d->kind == WB__CONV_GRAD_WEIGHT && d->c == 1 && d->k <= 8 && d->stride[1] == 1;
+}
+
+/* The ways to compute a convolution, in the order in which they are tried: the first row counts
+ * that suits and makes an operation. */
+static const struct {
+    bool (*suits)(const wb__conv_desc *d);
+    /* *op stays NULL: it does not compute this one, and *reason may say why not. */
+    int (*make)(const wb__conv_desc *d, wb__cpu_op **op, const char **reason);
+    const char *why;                    /* why no library computes it, or NULL */
+} ways[] = {
+    {always, wb__winograd_conv, NULL},
+    {has_epilogue, wb__conv_epilogue, NULL},
+    {thin_forward, wb__direct_conv, "our own kernel is faster for thin channels"},
+    {thin_input, wb__strips_conv, "our own kernel is faster for thin channels"},
+    {thin_weight, wb__direct_conv, "our own kernel is faster for thin channels"},
+    {always, wb__dnnl_conv, NULL},
+    {always, wb__direct_conv, NULL},
+    {always, wb__strips_conv, NULL},
+    {always, conv_by_patches, NULL},
+};
+
+int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
+{
+    const char *reason = NULL;
+    int error = 0;
+    *op = NULL;
+    for (size_t i = 0; i < WB__COUNT(ways) && !error && !*op; i++) {
+        const char *refusal = NULL;
+        if (ways[i].suits(d)) error = ways[i].make(d, op, &refusal);
+        if (*op ? ways[i].why != NULL : refusal != NULL) reason = *op ? ways[i].why : refusal;
+    }
+    if (*op && !(*op)->reason) (*op)->reason = reason;
+    return error;
 }

@@ -86,8 +86,9 @@ static void destroy(wb__cpu_op *op)
     wb__free(p);
 }
 
-int wb__conv_epilogue(const wb__conv_desc *d, wb__cpu_op **op)
+int wb__conv_epilogue(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
 {
+    (void)reason;
     wb__conv_desc bare = *d;
     bare.has_bias = false;
     bare.act = WB__OP_NONE;

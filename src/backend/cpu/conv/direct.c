@@ -273,8 +273,9 @@ static void lay_out(direct *p)
     p->op.workspace = p->weights_bytes + (size_t)p->tasks * p->task_bytes;
 }
 
-int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op)
+int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
 {
+    (void)reason;
     *op = NULL;
     if (!suits(d)) return 0;
     const wb__isa *isa = wb__isa_best();

@@ -113,8 +113,9 @@ static bool suits(const wb__conv_desc *d)
            d->h && d->w && d->k && d->oh && d->ow && d->kh && d->kw;
 }
 
-int wb__strips_conv(const wb__conv_desc *d, wb__cpu_op **op)
+int wb__strips_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
 {
+    (void)reason;
     *op = NULL;
     if (!suits(d)) return 0;
     const wb__isa *isa = wb__isa_best();

@@ -293,8 +293,9 @@ static bool suits(const wb__conv_desc *d)
         && d->h && d->w && d->oh && d->ow;
 }
 
-int wb__winograd_conv(const wb__conv_desc *d, wb__cpu_op **op)
+int wb__winograd_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
 {
+    (void)reason;
     *op = NULL;
     if (!suits(d)) return 0;
     winograd *p = wb__alloc_zero(1, sizeof *p);
