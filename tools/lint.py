@@ -40,15 +40,8 @@ import tokenize
 from pathlib import Path
 from shutil import which
 
+from floors import LEVEL
 from version import minor
-
-# The lowest floor is first.  A file may include files of its own floor and of the floors before it.
-# Two floors of one row may not include each other.
-FLOORS = [
-    ["base"], ["ops"], ["backend"], ["engine"], ["tree"], ["device"], ["nn", "optim"], ["io"],
-    ["data"], ["dist"], ["train"], ["cli"],
-]
-LEVEL = {name: level for level, row in enumerate(FLOORS) for name in row}
 
 VENDORS = re.compile(
     r"(?<![a-z])(cuda|cublas\w*|cudnn|nvrtc|nvidia|nccl|rccl|hip|hipblas\w*|hiprtc|miopen|rocm|"

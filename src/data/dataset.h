@@ -13,7 +13,7 @@
 #ifndef WB__DATASET_H
 #define WB__DATASET_H
 
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 
 #include "weber/observations.h"
 

@@ -2,7 +2,7 @@
  * the host's memory unless the communicator takes that of the device; the others are operations of
  * the graph. */
 #include "dist/dist.h"
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,9 @@
  * training loop would only build a graph.  So the second write to a variable evaluates the previous
  * step, and a graph that grows too large is evaluated.  wb__end_step and wb__evaluate_keeping
  * (tensor.h) describe which values stay readable. */
+#include "engine/evaluate.h"
 #include "engine/graph.h"
+#include "engine/plan/stages.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -242,5 +244,45 @@ int wb__evaluate_overgrown(wb__thread *t)
     if (!status) status = wb__evaluate_keeping(n, all);
     for (int i = 0; i < n; i++) wb__unref(all[i]);
     wb__free(all);
+    return status;
+}
+
+/* ---- slices of tensors that are not evaluated ------------------------------------------------ */
+
+enum { LARGE = 1 << 24 };               /* elements of a tensor that may be too large to evaluate */
+
+/* Returns the tensor that is not evaluated, and of which the requested tensor x is a view with a
+ * slice; NULL: there is none, it is LARGE, or it is a write that a later one replaces. */
+static wb_tensor *sliced(wb_tensor *x)
+{
+    bool slice = false;
+    for (; !wb__is_leaf(x) && wb__is_view_op((wb__op)x->op); x = x->in[0])
+        slice |= x->op == WB__OP_slice;
+    if (!slice || wb__is_leaf(x) || !x->device) return NULL;
+    const bool replaced = x->flags & WB__PENDING && !(x->variable && x->variable->current == x);
+    return replaced || (x->size > LARGE && !(x->flags & WB__PENDING)) ? NULL : x;
+}
+
+/* The start of such a slice is part of the plan.  So a program that reads slices of y in a loop
+ * would compute y again for each start, by a plan of its own.  Instead y is evaluated with the
+ * second of them, after which the others are slices of a leaf.  A pending write is evaluated in any
+ * case, so its slices are slices of a leaf at once. */
+int wb__evaluate_sliced(int n, wb_tensor *const *tensors)
+{
+    wb_tensor *few[8], **all = few;
+    bool any = false;
+    for (int i = 0; i < n && !any; i++) {
+        const wb_tensor *y = sliced(tensors[i]);
+        any = y && y->flags & (WB__PENDING | WB__SLICED);
+    }
+    if (any && n > (int)WB__COUNT(few) && !(all = wb__alloc((size_t)n * sizeof *all)))
+        return WB_ERROR_MEMORY;
+    for (int i = 0; i < n; i++) {
+        wb_tensor *y = sliced(tensors[i]);
+        if (any) all[i] = y && y->flags & (WB__PENDING | WB__SLICED) ? y : tensors[i];
+        else if (y) y->flags |= WB__SLICED;
+    }
+    const int status = any ? wb__evaluate(n, all, NULL) : 0;
+    if (all != few) wb__free(all);
     return status;
 }

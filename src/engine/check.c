@@ -137,7 +137,7 @@ static bool check_readable(value_check *c, wb_tensor *index)
     }
     if (!x->storage) {
         if (t->recording) return true;
-        if (wb__evaluate_keeping(1, &x)) return false;
+        if (wb__engine.evaluate_keeping(1, &x)) return false;
     }
     wb__value_read r;
     const wb_tensor *bound = wb__bind_begin(c->what, x, &r);

@@ -250,3 +250,46 @@ void wb__leaves_end(wb__request *r)
     for (int i = 0; i < r->n_reads; i++) wb__read_end(r->reads[i], r->forks);
     r->n_reads = 0;
 }
+
+/* ---- values ----------------------------------------------------------------------------------- */
+
+int wb__gone(const wb_tensor *x)
+{
+    if (wb__overwritten_by_another("evaluation", x)) return WB_ERROR_VERSION;
+    if (x->flags & WB__CUT)
+        return wb__fail(WB_ERROR_VERSION,
+                        "%s was asked for, which was made from a value of %s that has been "
+                        "overwritten since: read it before the update, or open a scope for each "
+                        "step",
+                        wb_describe(x), x->name ? x->name : "a parameter");
+    return wb__fail(WB_ERROR_VERSION,
+                    "a value of %s, %s, was asked for that has been overwritten since: evaluate it "
+                    "together with the update (wb_eval(loss, it)), or read it before",
+                    x->name ? x->name : "a parameter", wb_describe(x));
+}
+
+wb_tensor *wb__bind_begin(const char *what, wb_tensor *x, wb__value_read *r)
+{
+    wb_tensor *v = x->op == WB__OP_variable ? x : wb__is_gone(x) ? NULL : wb__variable_of(x);
+    *r = (wb__value_read){.forks = wb__fork_number()};
+    if (!v) return x;
+    const wb__reading reads = wb__read_begin(v, what);
+    if (!reads) return NULL;
+    if (reads == WB__READS_COUNTED) r->counted = v;
+    return wb__bind(x);
+}
+
+void wb__value_end(const wb__value_read *r)
+{
+    if (r->counted) wb__read_end(r->counted, r->forks);
+}
+
+wb_tensor *wb__version(const char *what, wb_tensor *x)
+{
+    wb__value_read r;
+    if (x->op != WB__OP_variable || wb__is_claimed(x)) return wb__bind(x);
+    wb_tensor *version = wb__bind_begin(what, x, &r);
+    if (version) version = wb__scope_give(wb__ref(version));
+    wb__value_end(&r);
+    return version;
+}

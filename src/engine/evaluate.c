@@ -1,6 +1,8 @@
 /* Evaluation.  For each device, one plan computes the requested tensors, the pending writes, and
  * every unconsumed result (an unevaluated tensor without consumers) that depends on a version about
  * to be overwritten. */
+#include "engine/evaluate.h"
+
 #include "engine/journal.h"
 #include "engine/request.h"
 
@@ -54,33 +56,6 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
     t->pending[t->n_pending++] = wb__ref(a);
     set_current(v, a);
     return a;
-}
-
-int wb_assign(wb_tensor *x, wb_tensor *value)
-{
-    WB__EDGE;
-    if (!wb__operand("assign", x) || !wb__operand("assign", value))
-        return wb__error_or(WB_ERROR_ARGUMENT);
-    if (x->op != WB__OP_variable)
-        return wb__fail(WB_ERROR_ARGUMENT, "assign: %s is not a variable: make one of it "
-                        "first, as in x = wb_variable(x)", wb_describe(x));
-    if (value->op != WB__OP_variable && wb__is_gone(value)) return wb__gone(value);
-    if (!wb__same_dims(x, value) || x->dtype != value->dtype)
-        return wb__fail(WB_ERROR_SHAPE, "assign: %s to a variable %s", wb_describe(value),
-                        wb_describe(x));
-    if (value->device && value->device != x->device)
-        return wb__fail(WB_ERROR_DEVICE,
-                        "assign: %s to a variable %s of another device: move it first, as in "
-                        "wb_assign(x, wb_to(value, wb_device_of(x)))",
-                        wb_describe(value), wb_describe(x));
-    wb__thread *t = wb__this_thread();
-    if (wb__unlikely(wb__in_root(t) && !t->busy && wb__is_claimed(x)) &&
-        x->current->flags & WB__PENDING && !(x->flags & WB__FROZEN)) {
-        int status = wb__end_step(t, 1, &value);
-        if (status) return status;
-    }
-    if (!wb__assign(x, value)) return wb__error_or(WB_ERROR_MEMORY);
-    return t->eager && !t->recording ? wb__evaluate(0, NULL, NULL) : 0;
 }
 
 /* Marks `old`, the version that was in v's memory, as gone.  Drops the caller's reference to
@@ -502,7 +477,7 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 
 int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }
 
-int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
+static int evaluate_survivors(int n, wb_tensor *const *tensors)
 {
     wb__thread *t = wb__this_thread();
     if (!n && !t->n_pending) return 0;
@@ -575,7 +550,7 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
     return 0;
 }
 
-void wb__engine_thread_end(void)
+static void thread_end(void)
 {
     wb__guard_forget();
     wb__gradient_end();
@@ -588,9 +563,20 @@ void wb__engine_thread_end(void)
     memset(&mine, 0, sizeof mine);
 }
 
-void wb__engine_shutdown(void)
+static void shutdown(void)
 {
-    wb__engine_thread_end();
+    thread_end();
     wb__cache_clear();
     wb__pool_trim();
 }
+
+const wb__evaluation wb__engine = {
+    .evaluate = wb__evaluate,
+    .evaluate_keeping = wb__evaluate_keeping,
+    .evaluate_survivors = evaluate_survivors,
+    .evaluate_overgrown = wb__evaluate_overgrown,
+    .forget_pending = wb__forget_pending,
+    .allocate = wb__device_allocate,
+    .thread_end = thread_end,
+    .shutdown = shutdown,
+};

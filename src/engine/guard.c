@@ -12,6 +12,7 @@
  * back an optimiser's counts.  What waits for the device anyway (reading values, other writes,
  * moving, saving) reads the guard first; if it is not finite, the writes that are pending then are
  * cancelled too, since they were recorded as if step k had been made. */
+#include "engine/evaluate.h"
 #include "engine/journal.h"
 #include "engine/request.h"
 

@@ -7,6 +7,8 @@
  * that is not cancelled yet, what it was goes to the entry of that write instead. */
 #include "engine/journal.h"
 
+#include "engine/evaluate.h"
+
 #include <string.h>
 
 int wb__journal(wb_tensor *write, void *block, void *number, size_t bytes)

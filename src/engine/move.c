@@ -1,5 +1,6 @@
 /* Copies between devices. wb_to copies to another device during the call, not at the next
  * evaluation.  Its result has the source as an input, so that gradients pass through. */
+#include "engine/evaluate.h"
 #include "engine/gradient/gradient.h"
 #include "engine/request.h"
 
@@ -133,6 +134,11 @@ wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
     wb__set_storage(moved, wb__storage_ref(made->storage), 0);
     wb_object_free(made);
     return moved;
+}
+
+void *wb__tensor_moved(void *x, const wb_device *d, wb_dtype wanted)
+{
+    return wb__tensor_to(x, d, wanted);
 }
 
 /* Moves the gradient to the device of the operand, and so evaluates the gradient. */

@@ -27,7 +27,7 @@ static void thread_end(void *memory)
     wb__thread *t = memory;
     wb__thread_now = t; /* thread-local variables may be reset before the key's destructor runs */
     close_all(t);
-    wb__engine_thread_end();
+    wb__engine.thread_end();
     wb__thread_now = NULL;
     free(t);
 }
@@ -110,7 +110,7 @@ void wb_shutdown(void)
     wb__thread *t = wb__thread_now;
     if (t) close_all(t);
     if (wb__before_shutdown) wb__before_shutdown();
-    wb__engine_shutdown();
+    wb__engine.shutdown();
     if (wb__at_shutdown) wb__at_shutdown();
     wb__parallel_stop();
     wb__cpu.backend->trim(&wb__cpu);

@@ -1,5 +1,5 @@
 /* Reads values: evaluates tensors and copies their elements to the host. */
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -23,17 +23,6 @@ static wb_tensor *evaluated(const char *what, wb_tensor *x)
     return wb__guard_confirm_for(bound->storage) ? NULL : bound;
 }
 
-wb_tensor *wb__bind_begin(const char *what, wb_tensor *x, wb__value_read *r)
-{
-    wb_tensor *v = x->op == WB__OP_variable ? x : wb__is_gone(x) ? NULL : wb__variable_of(x);
-    *r = (wb__value_read){.forks = wb__fork_number()};
-    if (!v) return x;
-    const wb__reading reads = wb__read_begin(v, what);
-    if (!reads) return NULL;
-    if (reads == WB__READS_COUNTED) r->counted = v;
-    return wb__bind(x);
-}
-
 wb_tensor *wb__value_begin(const char *what, wb_tensor *x, wb__value_read *r)
 {
     *r = (wb__value_read){0};
@@ -41,21 +30,6 @@ wb_tensor *wb__value_begin(const char *what, wb_tensor *x, wb__value_read *r)
     wb_tensor *bound = evaluated(what, x);
     if (!bound) wb__value_end(r);
     return bound;
-}
-
-void wb__value_end(const wb__value_read *r)
-{
-    if (r->counted) wb__read_end(r->counted, r->forks);
-}
-
-wb_tensor *wb__version(const char *what, wb_tensor *x)
-{
-    wb__value_read r;
-    if (x->op != WB__OP_variable || wb__is_claimed(x)) return wb__bind(x);
-    wb_tensor *version = wb__bind_begin(what, x, &r);
-    if (version) version = wb__scope_give(wb__ref(version));
-    wb__value_end(&r);
-    return version;
 }
 
 int wb_eval_array(int n, wb_tensor *const *tensors)

@@ -20,21 +20,6 @@ void wb__request_free(wb__request *r)
     memset(r, 0, sizeof *r);
 }
 
-int wb__gone(const wb_tensor *x)
-{
-    if (wb__overwritten_by_another("evaluation", x)) return WB_ERROR_VERSION;
-    if (x->flags & WB__CUT)
-        return wb__fail(WB_ERROR_VERSION,
-                        "%s was asked for, which was made from a value of %s that has been "
-                        "overwritten since: read it before the update, or open a scope for each "
-                        "step",
-                        wb_describe(x), x->name ? x->name : "a parameter");
-    return wb__fail(WB_ERROR_VERSION,
-                    "a value of %s, %s, was asked for that has been overwritten since: evaluate it "
-                    "together with the update (wb_eval(loss, it)), or read it before",
-                    x->name ? x->name : "a parameter", wb_describe(x));
-}
-
 static bool add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
 {
     if (!wb__reserve(&r->leaves, &r->leaves_capacity, r->n_leaves + 1, sizeof *r->leaves))

@@ -12,8 +12,6 @@
 int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *const *tensors,
                      bool with_pending);
 void wb__request_free(wb__request *r);
-int wb__gone(const wb_tensor *x);   /* sets the error that x's value was overwritten, and returns
-                                       its code */
 
 /* The present numeric settings of the process (numerics.c). */
 typedef struct {

@@ -344,9 +344,9 @@ static int finish(survivors *list)
 {
     const wb__thread *t = wb__this_thread();
     int status = list->status;
-    if (status) wb__forget_pending(0);          /* nothing is written after an error */
+    if (status) wb__engine.forget_pending(0);          /* nothing is written after an error */
     else if (t->recording) status = wb__recording_close(t->recording, list->n, list->x);
-    else status = wb__evaluate_survivors(list->n, list->x);
+    else status = wb__engine.evaluate_survivors(list->n, list->x);
     for (int i = list->n - 1; i >= 0; i--) {
         if (list->x[i]->storage) { /* an evaluated tensor loses its inputs */
             if (list->x[i]->n_in) wb__set_cut(list->x[i], 0);

@@ -6,10 +6,6 @@
 #include <string.h>
 
 static void tensor_destroy(void *object);
-static void *tensor_to(void *x, const wb_device *d, wb_dtype dtype)
-{
-    return wb__tensor_to(x, d, dtype);
-}
 static const wb_device *tensor_device(void *x) { return wb__device_of(x); }
 static void tensor_brief(const void *object, char *text, size_t bytes)
 {
@@ -25,7 +21,7 @@ static void tensor_hold(void *object)
     wb__unconsumed_add(wb__this_thread(), x);
 }
 
-const wb__class wb__tensor_class = {.name = "tensor", .destroy = tensor_destroy, .to = tensor_to,
+const wb__class wb__tensor_class = {.name = "tensor", .destroy = tensor_destroy, .to = wb__tensor_moved,
                                     .device_of = tensor_device, .brief = tensor_brief,
                                     .hold = tensor_hold};
 
@@ -43,7 +39,7 @@ wb__storage *wb__storage_new(const wb_device *device, size_t bytes)
     if (!s) return NULL;
     *s = (wb__storage){.device = device, .bytes = bytes ? bytes : 1};
     atomic_init(&s->refs, 1);
-    s->data = wb__device_allocate(device, s->bytes);
+    s->data = wb__engine.allocate(device, s->bytes);
     if (s->data) return s;
     wb__pool_put(s, sizeof *s);
     return NULL;
@@ -338,17 +334,21 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     return wb__scope_add(t, x);
 }
 
+wb_tensor *wb__made(wb_tensor *x)
+{
+    const wb__thread *t = wb__this_thread();
+    if (wb__likely(!t->eager) || !x || !x->device || t->recording) return x;
+    return wb__engine.evaluate(1, &x, NULL) ? NULL : x;
+}
+
 wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
                     wb_tensor *const *in, int n_attr, const int64_t *attr)
 {
     wb_tensor *x = wb__node_with(op, dtype, ndim, dims, n_in, in, n_attr, attr, 0, NULL);
     wb__thread *t = wb__this_thread();
-    if (wb__unlikely(++t->made > WB__MOST_UNEVALUATED) && x && wb__evaluate_overgrown(t))
+    if (wb__unlikely(++t->made > WB__MOST_UNEVALUATED) && x && wb__engine.evaluate_overgrown(t))
         return NULL;
-    if (wb__likely(!t->eager) || !x || !x->device || t->recording || op == WB__OP_constant ||
-        op == WB__OP_variable)
-        return x;
-    return wb__evaluate(1, &x, NULL) ? NULL : x;
+    return op == WB__OP_constant || op == WB__OP_variable ? x : wb__made(x);
 }
 
 wb_tensor *wb__unchanged(wb_tensor *x)
@@ -490,62 +490,6 @@ wb_tensor *(wb_borrow)(void *data, wb_dtype dtype, int ndim, const int64_t *dims
     const wb_device *d = wb_default_device();
     if (!d->backend->host_visible) d = &wb__cpu;
     return wb__borrow_on(d, data, dtype, ndim, dims, release, context);
-}
-
-/* ---- variables ------------------------------------------------------------------------------- */
-
-wb_tensor *wb_variable(wb_tensor *x)
-{
-    WB__EDGE;
-    if (!wb__operand("variable", x)) return NULL;
-    return wb__variable_on(x, wb__device_of(x));
-}
-
-/* Returns a variable on d whose version is `version`, a new constant; drops the current scope's
- * reference to this constant.  NULL: `version` is NULL, or memory ran out. */
-static wb_tensor *variable_of(wb_tensor *version, const wb_device *d)
-{
-    if (!version) return NULL;
-    wb_tensor *v = wb__node(WB__OP_variable, version->dtype, version->ndim, version->dims, 0, NULL,
-                            0, NULL);
-    if (!v) return NULL;
-    v->device = d;
-    v->current = wb__ref(version);
-    v->live = wb__ref(version);
-    v->storage = wb__storage_ref(version->storage);
-    version->variable = v;
-    wb_object_free(version);
-    return v;
-}
-
-wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d)
-{
-    if (wb__unrecordable("variable", WB__ACTS)) return NULL;
-    wb_tensor *v = variable_of(wb__copied(x, d), d);
-    if (v) v->flags |= wb__kept_flags(x);
-    return v;
-}
-
-wb_tensor *wb__variable_empty(wb_dtype dtype, int ndim, const int64_t *dims)
-{
-    const wb_device *d = wb_default_device();
-    return variable_of(wb__empty_on(d, dtype, ndim, dims), d);
-}
-
-wb__setting wb__retyped;
-
-void wb__retype(wb_tensor *v, wb_tensor *version)
-{
-    v->live->variable = NULL;
-    wb__unref(v->live);
-    wb__unref(v->current);
-    wb__storage_unref(v->storage);
-    v->dtype = version->dtype;
-    v->storage = wb__storage_ref(version->storage);
-    v->live = wb__ref(version);
-    v->current = wb__ref(version);
-    version->variable = v;
-    wb__setting_count(&wb__retyped);
 }
 
 /* ---- descriptions ---------------------------------------------------------------------------- */

@@ -60,24 +60,6 @@ void wb__forms_drop(wb__storage *s);            /* forms.c */
 void wb__forms_lend(wb__storage *s);            /* others may write the values from now on */
 void wb__storage_written(wb__storage *s);       /* drops the host's copy and the prepared forms */
 
-/* Returns wb__bind(x), evaluated, or NULL on failure.  Messages begin with `what`.  If it does not
- * return NULL, no other thread writes the value until wb__value_end. */
-typedef struct {
-    wb_tensor *counted;                 /* a variable that this thread reads (claims.c), or NULL */
-    int forks;
-} wb__value_read;
-wb_tensor *wb__value_begin(const char *what, wb_tensor *x, wb__value_read *r);
-/* As wb__value_begin, but x may be not evaluated.  wb__value_end may be called also if it fails. */
-wb_tensor *wb__bind_begin(const char *what, wb_tensor *x, wb__value_read *r);
-void wb__value_end(const wb__value_read *r);
-/* wb_item, for functions that must not throw. */
-double wb__item(wb_tensor *x);
-/* Evaluates x and passes its values in order to f(part, elements, ctx): all at once if the host can
- * read the device's memory, else in parts of at most 1 MiB.  Stops when f returns nonzero, and
- * returns this number.  Else returns 0 or an error code.  Keeps no copy of the values on the
- * host. */
-int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx);
-
 /* wb_tensor.flags */
 enum {
     WB__GONE = 1,           /* its value cannot be read any more (see above) */
@@ -237,6 +219,18 @@ void wb__unclaim(wb_tensor *v);
 int wb__claim_write(wb_tensor *v);
 void wb__unclaim_write(wb_tensor *v);
 
+/* A read of a value, from wb__bind_begin or wb__value_begin (evaluate.h) to wb__value_end, in which
+ * no other thread writes the value. */
+typedef struct {
+    wb_tensor *counted;                 /* a variable that this thread reads, or NULL */
+    int forks;
+} wb__value_read;
+/* Returns wb__bind(x), or NULL on failure.  wb__value_end may be called also if it fails. */
+wb_tensor *wb__bind_begin(const char *what, wb_tensor *x, wb__value_read *r);
+void wb__value_end(const wb__value_read *r);
+/* Sets the error that the value of x was overwritten, and returns its code. */
+int wb__gone(const wb_tensor *x);
+
 /* Whether another thread has overwritten x, a version that is gone, or what x was made from
  * (WB__CUT).  If so, sets the error. */
 bool wb__overwritten_by_another(const char *what, const wb_tensor *x);
@@ -333,28 +327,8 @@ wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int n
                          const int64_t *dims, void (*release)(void *memory, void *context),
                          void *context);
 
-/* Returns a constant without inputs that shares the memory of x, which is evaluated. */
-wb_tensor *wb__as_constant(const wb_tensor *x);
-/* As wb__as_constant, for x that may be a variable of which another thread writes the value.
- * NULL: that, or another failure. */
-wb_tensor *wb__constant_of(const char *what, wb_tensor *x);
-/* Returns a constant on d with a copy of the value of x. */
-wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
-/* Returns x with dtype t, for a copy to d. The result is on x's device, or on d if x's device lacks
- * the dtype. */
-wb_tensor *wb__converted(wb_tensor *x, wb_dtype t, const wb_device *d);
-/* Returns a variable on d with a copy of the value of x, and with wb__kept_flags(x). */
-wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);
-/* Returns a variable on the default device.  Its memory is uninitialised. */
-wb_tensor *wb__variable_empty(wb_dtype dtype, int ndim, const int64_t *dims);
-/* As wb_to with .dtype = dtype.  Returns x itself if nothing changes.  Gradients pass through. */
-wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype dtype);
-/* Returns the dtype that a tensor of dtype `from` has after wb_to moved it to d.  The third
- * parameter is the option .dtype of wb_to.  WB_DTYPE_DEFAULT, with the error set: the device does
- * not have this dtype. */
-wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted);
-int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_device *from_device,
-                   const void *from, size_t from_at, size_t bytes);
+/* Moves a tensor, for wb__tensor_class: wb__tensor_to (evaluate.h). */
+void *wb__tensor_moved(void *x, const wb_device *d, wb_dtype dtype);
 
 /* 0-d literals.  The value of a wb__literal is part of the plan.  So is the value of a wb__argument
  * that is 0, 1 or -1 and has no WB__RENEWED.  Any other value of a wb__argument is passed to each
@@ -375,6 +349,8 @@ static inline void wb__renewed(wb_tensor *literal, int hook, int i)
     literal->renewed.number = i;
 }
 
+/* Returns a new node.  With WEBER_EAGER, evaluates it; NULL: that failed.  NULL gives NULL. */
+wb_tensor *wb__made(wb_tensor *x);
 void wb__tensor_detach(wb_tensor *x);   /* drops x's inputs; if x is evaluated without a device,
                                            binds x to the device of its storage */
 /* Adds x to this thread's ring of unconsumed results; no effect if x is in it or has no inputs. x
@@ -512,59 +488,24 @@ struct wb__communicator;
 wb_tensor *wb__collect(const struct wb__communicator *c, int kind, int op, wb_tensor *x,
                        wb_tensor *before);
 
-/* Evaluates n tensors and the pending writes.  `guard` is a tensor of one element, or NULL.  If it
- * is not finite, nothing is written, and the call returns WB_ERROR_NUMBER with the value in the
- * message. */
-int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard);
-/* Guards the pending writes, and those added until the next evaluation, with a tensor of one
- * element.  An evaluation that is given no guard uses this one.  With an earlier guard, both must
- * be finite.  `what`, a string constant, names the guard in messages.  Returns 0 or an error
- * code. */
-int wb__guard_pending(wb_tensor *guard, const char *what);
-/* Sets the error that the guard is not finite. */
-void wb__fail_guard(const wb_tensor *guard, const char *what);
-/* Waits for the guard of the last step if the host has not read it.  Returns 0, WB_ERROR_NUMBER if
- * it is not finite, or another error code.  If it is not finite, the pending writes are cancelled,
- * unless they depend on an operation of the ranks or a function is being recorded.  Functions that
- * wait for the device call it. */
-int wb__guard_confirm(void);
-/* Called before the host reads s: as wb__guard_confirm, if it must wait for the guard's device. */
-int wb__guard_confirm_for(wb__storage *s);
-/* Whether the last WB_ERROR_NUMBER of this thread was that of a step before. */
-bool wb__guard_was_late(void);
-/* wb__evaluate begins with it (leaf_slice.c): evaluates those tensors of which slices are read. */
-int wb__evaluate_sliced(int n, wb_tensor *const *tensors);
-int wb__evaluate_pending(void);
-/* Called when a scope is closed.  Evaluates n tensors that outlive the scope, and the pending
- * writes. */
-int wb__evaluate_survivors(int n, wb_tensor *const *tensors);
-
-/* Called outside all scopes before the program writes n values to n variables, if one of these
- * variables already has a pending write.  Evaluates the pending writes of the previous step.
- * Tensors that the program holds and that the values depend on stay readable.  Returns 0 or an
- * error code. */
-int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
-/* Called after an evaluation overwrote versions of variables.  Detaches recent tensors that the
- * program holds and that can no longer be evaluated or differentiated. */
-void wb__cut_stale(wb__thread *t);
 /* Number of tensors that a thread may create without an evaluation. */
 enum { WB__MOST_UNEVALUATED = 100000 };
-/* Evaluates n tensors and the pending writes.  Versions that the writes replace stay readable. */
-int wb__evaluate_keeping(int n, wb_tensor *const *tensors);
-/* Called when a thread exceeds WB__MOST_UNEVALUATED.  Outside all scopes, evaluates all unconsumed
- * results and the pending writes, and logs a warning the first time in a process.  Inside a scope,
- * does nothing.  Returns 0 or an error code. */
-int wb__evaluate_overgrown(wb__thread *t);
 
-/* Evaluates the first n_writes pending writes and n tensors.  Later writes stay pending.  Returns 0
- * or an error code. */
-int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors);
-/* Called before a variable is written.  If anything besides the variable refers to the version in
- * the variable's memory, gives the variable new memory with a copy, so that this version stays
- * readable.  Returns 0 or an error code. */
-int wb__keep_version(wb_tensor *variable);
-void wb__engine_thread_end(void);       /* frees this thread's working memory */
-void wb__engine_shutdown(void);         /* also frees the plans */
+/* What the graph calls of its evaluation, which is above it: no file of the graph (objects, scopes,
+ * tensors, operations) calls a function of the evaluation by name. */
+typedef struct {
+    int (*evaluate)(int n, wb_tensor *const *tensors, wb_tensor *guard);     /* wb__evaluate */
+    int (*evaluate_keeping)(int n, wb_tensor *const *tensors);
+    /* Called when a scope is closed.  Evaluates n tensors that outlive the scope, and the pending
+     * writes. */
+    int (*evaluate_survivors)(int n, wb_tensor *const *tensors);
+    int (*evaluate_overgrown)(wb__thread *t);
+    void (*forget_pending)(int first);
+    void *(*allocate)(const wb_device *d, size_t bytes);        /* wb__device_allocate */
+    void (*thread_end)(void);           /* frees this thread's working memory */
+    void (*shutdown)(void);             /* also frees the plans */
+} wb__evaluation;
+extern const wb__evaluation wb__engine;
 
 /* wb_custom_gradient_array without checks.  end(ctx) is called when no gradient can be taken any
  * more; NULL: nothing is called.  On failure end is not called. */
@@ -572,20 +513,5 @@ wb_tensor *wb__custom_gradient(wb_tensor *y, wb_gradient_function f, void *ctx,
                                void (*end)(void *ctx), int n, wb_tensor *const *x);
 /* Called when a node `custom` loses its inputs. */
 void wb__custom_end(wb_tensor *node);
-
-/* Adds a pending write of the value to the variable, without checks of shape.  Returns the new
- * version; NULL: failed. */
-wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
-/* Returns the number of this thread's pending writes. */
-int wb__pending_count(void);
-/* Cancels this thread's pending writes from index `first` on. */
-void wb__forget_pending(int first);
-/* Called after a replay wrote the variable's memory.  If anything besides the variable refers to
- * the variable's version, marks that version WB__GONE and gives the variable a new one.  Returns 0
- * or an error code. */
-int wb__new_version(wb_tensor *variable);
-/* Writes host values to a variable at once.  If a write to it is pending, evaluates all pending
- * writes first.  `bytes` must be the size of the variable.  Returns 0 or an error code. */
-int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
 
 #endif

@@ -8,7 +8,7 @@
 #include "io/dlpack.h"
 
 #include "device/registry.h"
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 #include "io/borrow.h"
 
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
 #include "base/options.h"
 #include "base/os.h"
 #include "engine/request.h"
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 #include "tree/tree.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
  *   epoch 3  ━━━━━━━━━━━━━━╸            61%  572/938  1204/s  0:00 left  loss 0.0421 */
 #include "base/environment.h"
 #include "base/os.h"
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "base/options.h"
 #include "base/os.h"
 #include "dist/dist.h"
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 #include "optim/optim.h"
 #include "base/numbers/philox.h"
 #include "data/loader.h"

@@ -1,7 +1,7 @@
 /* wb_withgradient, and the gradients of wb_train. */
 #include "train/train.h"
 
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 #include "optim/optim.h"
 #include "tree/tree.h"
 

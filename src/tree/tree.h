@@ -11,7 +11,7 @@
 #include "base/mutex.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 
 #include <string.h>
 

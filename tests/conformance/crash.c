@@ -7,7 +7,7 @@
 #include "reference.h"
 
 #include "base/files/file.h"
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 #include "io/formats.h"
 #include "weber/files.h"
 

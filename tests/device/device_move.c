@@ -3,7 +3,7 @@
  * part. */
 #include "reference.h"
 
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 #include "weber/train.h"
 
 enum { MOST = 8 };

@@ -1,5 +1,6 @@
 /* The state of a thread is set aside and restored; see apart.h. */
 #include "engine/compiled/apart.h"
+#include "engine/evaluate.h"
 #include "engine/graph.h"
 
 int wb__check_count(int n_out, int n)

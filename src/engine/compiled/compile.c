@@ -11,6 +11,7 @@
 #include "base/numbers/philox.h"
 #include "engine/compiled/apart.h"
 #include "engine/compiled/signature.h"
+#include "engine/evaluate.h"
 #include "engine/request.h"
 
 #include <string.h>

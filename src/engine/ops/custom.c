@@ -98,7 +98,7 @@ wb_tensor *wb_host_operation(wb_host_function f, void *ctx, wb_dtype dtype, int 
     for (int i = 0; i < n; i++) {
         if (!wb__operand("host_operation", inputs[i])) return NULL;
         const wb_device *d = wb__device_of(inputs[i]);
-        if (d->backend != wb_cpu_device()->backend)
+        if (d->backend != wb__cpu.backend)
             return wb__fail_null(WB_ERROR_DEVICE, "host_operation: input %d, %s, is on %s:%d, and "
                                  "the function runs on the CPU: wb_cpu(x) moves it", i,
                                  wb_describe(inputs[i]), d->backend->tag, d->ordinal);

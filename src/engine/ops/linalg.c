@@ -210,7 +210,7 @@ static int host_qr(int count, const wb_host_array *in, const wb_host_array *out,
 static bool computed_here(const char *what, const wb_tensor *x)
 {
     const wb_device *d = wb__device_of(x);
-    if (d->backend == wb_cpu_device()->backend)
+    if (d->backend == wb__cpu.backend)
         return wb__lapack_open(what, x->dtype == WB_F64);
     return !wb__fail(WB_ERROR_DEVICE, "%s: %s is on %s:%d, and LAPACK runs on the CPU: wb_cpu(x) "
                      "moves it", what, wb_describe(x), d->backend->tag, d->ordinal);

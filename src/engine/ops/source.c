@@ -11,10 +11,7 @@ static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, 
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size) || !wb__is_dtype(what, dtype)) return NULL;
-    wb_tensor *x = wb__node_with(op, dtype, ndim, dims, 0, NULL, n_attr, attr, n_numbers, numbers);
-    wb__thread *t = wb__this_thread();
-    if (!x || !x->device || !t->eager || t->recording) return x;
-    return wb__evaluate(1, &x, NULL) ? NULL : x;
+    return wb__made(wb__node_with(op, dtype, ndim, dims, 0, NULL, n_attr, attr, n_numbers, numbers));
 }
 
 wb_tensor *wb_full_array(double value, wb_dtype dtype, int ndim, const int64_t *dims)

@@ -1,7 +1,7 @@
 /* Makes BSON values in an arena, and writes them as a stream. */
 #include "io/bson/bson_write.h"
 
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 #include "io/model/transpose.h"
 
 #include <stdio.h>

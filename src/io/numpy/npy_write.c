@@ -2,7 +2,7 @@
 #include "io/numpy/npy.h"
 
 #include "base/files/file.h"
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 
 #include <stdio.h>
 #include <string.h>

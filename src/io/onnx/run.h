@@ -3,7 +3,7 @@
 #define WB__ONNX_RUN_H
 
 #include "base/options.h"
-#include "engine/tensor.h"
+#include "engine/evaluate.h"
 #include "io/onnx/model.h"
 
 typedef struct wb__onnx_call wb__onnx_call;
