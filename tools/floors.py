@@ -85,7 +85,8 @@ def findings(calls):
         for b in sorted(calls[a]):
             floors = a.split("/")[0], b.split("/")[0]
             if floors[0] != floors[1] and LEVEL[floors[0]] <= LEVEL[floors[1]]:
-                yield f"src/{a}.c calls {', '.join(sorted(calls[a][b]))} of src/{b}.c, a floor above"
+                names = ", ".join(sorted(calls[a][b]))
+                yield f"src/{a}.c calls {names} of src/{b}.c, a floor above"
     for floor in LEVEL:
         for cycle in cycles(calls, floor):
             if len(cycle) > MOST:

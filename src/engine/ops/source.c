@@ -11,7 +11,8 @@ static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, 
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size) || !wb__is_dtype(what, dtype)) return NULL;
-    return wb__made(wb__node_with(op, dtype, ndim, dims, 0, NULL, n_attr, attr, n_numbers, numbers));
+    return wb__made(
+        wb__node_with(op, dtype, ndim, dims, 0, NULL, n_attr, attr, n_numbers, numbers));
 }
 
 wb_tensor *wb_full_array(double value, wb_dtype dtype, int ndim, const int64_t *dims)
