@@ -22,8 +22,8 @@ static void tensor_hold(void *object)
 }
 
 const wb__class wb__tensor_class = {.name = "tensor", .destroy = tensor_destroy,
-                                    .to = wb__tensor_moved, .device_of = tensor_device, .brief = tensor_brief,
-                                    .hold = tensor_hold};
+                                    .to = wb__tensor_moved, .device_of = tensor_device,
+                                    .brief = tensor_brief, .hold = tensor_hold};
 
 /* WB_NONE is a static tensor without elements.  Its reference count starts so high that it is never
  * freed. */
