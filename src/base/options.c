@@ -35,8 +35,8 @@ static bool read_fields(const char *what, void *to, size_t capacity, const void 
     size_t size = capacity;
     if (from) memcpy(&size, from, sizeof size);
     if (size < sizeof(head) || size > MOST_BYTES || size % sizeof(size_t))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: .size is %zu; set it to the size of the struct",
-                        what, size),
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .size is %zu; set it to the size of the struct, as "
+                        "WB_OPTIONS_OF(type) does for a struct of options", what, size),
                false;
     for (size_t i = capacity; i < size; i++)
         if (((const char *)from)[i]) return unknown_option(what, given, i, capacity);
