@@ -325,7 +325,7 @@ typedef struct {
  * safetensors file with checksums, from any device.  Pending assignments are evaluated first.  A
  * training that continues from the checkpoint computes the same bits as one that never stopped.
  * Returns 0 or an error code. */
-WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
+WB_API int wb_save_checkpoint(const char *path, const wb_checkpoint *c);
 /** Restores a checkpoint into objects of the same structure, on any device: the model, the state
  * with the numbers of its rule, the loader, and this thread's random numbers.  It also sets epoch,
  * metric and has_metric of *c.  Returns 0, or an error code, and then nothing is changed.  Errors:
@@ -333,44 +333,44 @@ WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
  * epoch, and a loader with another .batchsize, .shuffle or .buffer; c has a model, state, loader,
  * average or watched number that the file does not have; c->name is set and differs from the name
  * in the file. */
-WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
+WB_API int wb_load_checkpoint(const char *path, wb_checkpoint *c);
 
-/** Options of wb_checkpoint_keep. */
-#define wb_checkpoint_keep_options_(OPT, ARG)                                                      \
+/** Options of wb_keep_checkpoint. */
+#define wb_keep_checkpoint_options_(OPT, ARG)                                                      \
     OPT(bool, best, false)                  /* also keeps the one with the best metric */          \
     OPT(bool, higher, false)                /* the best metric is the highest, not the lowest */   \
     ARG(int, last, 3)                       /* number of checkpoints to keep; negative: all */
-WB_OPTIONS(wb_checkpoint_keep_options);
+WB_OPTIONS(wb_keep_checkpoint_options);
 /** Saves a checkpoint as FOLDER/NAME-000012.safetensors, 12 being the epoch, and then removes older
  * checkpoints of the same name:
  *
  *     wb_checkpoint now = {model, state, loader, epoch, .metric = loss, .has_metric = true};
- *     wb_checkpoint_keep("run", &now, .best = true);
+ *     wb_keep_checkpoint("run", &now, .best = true);
  *
  * NAME is c->name, or "checkpoint" if that is NULL.  The folder is created; other files in it are
  * not touched, and files of NAME that are damaged stay.  Of equal metrics the first is the best;
  * NaN is never the best.  Only one process may write to a name.  Returns 0 or an error code.
  * Errors: .best without a metric; a negative epoch; .last is 0. */
-WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
-                                   const wb_checkpoint_keep_options *o);
+WB_API int wb_keep_checkpoint_with(const char *folder, const wb_checkpoint *c,
+                                   const wb_keep_checkpoint_options *o);
 #ifndef __cplusplus
-#define wb_checkpoint_keep(...) WB_CHECKPOINT_KEEP_(__VA_ARGS__, )
-#define WB_CHECKPOINT_KEEP_(folder, c, ...) \
-    WB_CALL_WITH_(wb_checkpoint_keep_with((folder), (c), \
-                                          WB_GET_(wb_checkpoint_keep_options, __VA_ARGS__)))
+#define wb_keep_checkpoint(...) WB_KEEP_CHECKPOINT_(__VA_ARGS__, )
+#define WB_KEEP_CHECKPOINT_(folder, c, ...) \
+    WB_CALL_WITH_(wb_keep_checkpoint_with((folder), (c), \
+                                          WB_GET_(wb_keep_checkpoint_options, __VA_ARGS__)))
 #endif
 
 /** Restores the checkpoint named c->name (NULL: "checkpoint") that was written last, as
- * wb_checkpoint_load does.  The serial numbers in the files, not the epochs, give the order.  A
+ * wb_load_checkpoint does.  The serial numbers in the files, not the epochs, give the order.  A
  * damaged checkpoint is skipped, with a warning.  Returns 0 or an error code.  Errors: no
  * checkpoint, no folder; the checkpoint belongs to another model, state or loader. */
-WB_API int wb_checkpoint_latest(const char *folder, wb_checkpoint *c);
+WB_API int wb_load_latest_checkpoint(const char *folder, wb_checkpoint *c);
 /** Restores the checkpoint named c->name (NULL: "checkpoint") with the best metric, as
- * wb_checkpoint_load does.  The best metric is the lowest, or the highest if the newest checkpoint
+ * wb_load_checkpoint does.  The best metric is the lowest, or the highest if the newest checkpoint
  * was kept with .best and .higher.  A damaged checkpoint is skipped, with a warning.  Returns 0 or
  * an error code.  Errors: no checkpoint has a metric, no folder; the checkpoint belongs to another
  * model, state or loader. */
-WB_API int wb_checkpoint_best(const char *folder, wb_checkpoint *c);
+WB_API int wb_load_best_checkpoint(const char *folder, wb_checkpoint *c);
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,7 @@ extern "C" {
 #define wb_Recurrent_options_(OPT, ARG)                                                            \
     OPT(bool, bias, true)                                                                          \
     OPT(bool, last, false)                  /* only the last step's output; not for cells */       \
-    OPT(wb_initialiser, init, wb_glorot_uniform)                                                   \
+    OPT(wb_initializer, init, wb_glorot_uniform)                                                   \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     OPT(bool, hidden_bias, false)           /* for a GRU with a bias: adds bias_hidden [3 out] */  \
     /* adds initial_hidden, in an LSTM also initial_cell */                                        \

@@ -85,8 +85,6 @@ WB_API int wb_name_struct_typed(const wb_struct_type *type);
 /** Whether the layer of WB_LAYER that is being called is in train mode; outside of such calls,
  * whether the thread is inside wb_withgradient or wb_train. */
 WB_API bool wb_in_trainmode(void);
-/** Whether n is 1; else sets the error.  For WB_LAYER only. */
-WB_API bool wb_struct_one_input_(const char *name, int n);
 
 /** A struct of the program as a tree, whose children are the struct's tensors, layers and trees:
  *
@@ -144,7 +142,8 @@ template <class T>
 inline int wb_call_struct_(const char *name, wb_tensor *(*f)(const T *, wb_tensor *),
                            const T *self, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
-    outputs[0] = wb_struct_one_input_(name, n) ? f(self, inputs[0]) : nullptr;
+    if (n != 1) return wb_fail(WB_ERROR_ARGUMENT, "%s: takes one input, got %d", name, n), -1;
+    outputs[0] = f(self, inputs[0]);
     return outputs[0] ? 1 : -1;
 }
 template <class T>
@@ -190,7 +189,9 @@ template <class T> inline wb_layer *wb_layer_of_(const wb_struct_type *type, con
         wb_tensor *(*call)(const T *, wb_tensor *), const T *self, int n,                   \
         wb_tensor *const *in, wb_tensor **out)                                              \
     {                                                                                       \
-        out[0] = wb_struct_one_input_(#T, n) ? call(self, in[0]) : NULL;                    \
+        if (n != 1)                                                                         \
+            return wb_fail(WB_ERROR_ARGUMENT, #T ": takes one input, got %d", n), -1;       \
+        out[0] = call(self, in[0]);                                                         \
         return out[0] ? 1 : -1;                                                             \
     }                                                                                       \
     __attribute__((unused)) static int T##_wb_many(                                         \
