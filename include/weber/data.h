@@ -122,23 +122,11 @@ WB_OPTIONS(wb_load_csv_options);
  *                           that of .label_name; WB_NONE without a label
  *   y f32 [rows, k]         with .label_dtype = WB_F32
  *
- * Labels that are whole numbers are classes as they are.  If a label is not a number, all labels of
- * the column are words.  Words have the numbers 0, 1, ... in the order of their bytes.  .one_hot =
- * "*" and .numbered = "*" mean each column with a word, "*,zip" also the column zip.  A column that
- * is named has words even where these are numbers; .numbered may name the label.  A one-hot column
- * has at most 1000 words, other columns 2^24.  A column that has a word, but more numbers, is an
- * error with "*", which names the first cell that is no number.  With "*" and without an option
- * that names columns, .header must be given, true or false, if the first line has a word.
- *
- * With .like a file has the words, the replacements of missing values and the options of the file
- * whose .columns it were; only .separator and .columns may be beside it.  Columns are found by
- * their names, in any order; further columns are left out, and the labels may be missing, so that y
- * is WB_NONE.  Without names the columns have the same order; where a name is there twice, both
- * headings must be the same, but for the labels.  A word of a feature that the first file does not
- * have is a missing value; of a label it is an error, unless WB_MISSING_DROP leaves the row out.
- *
- * Lines end with \n, \r\n or \r.  The text is UTF-8; UTF-16, as spreadsheets write it, is
- * converted, and positions in messages count bytes of the UTF-8 text.  Blank lines are skipped.
+ * Labels that are whole numbers are classes as they are; other labels are words.  Words have the
+ * numbers 0, 1, ... in the order of their bytes.  .one_hot = "*" and .numbered = "*" mean each
+ * column with a word.  With .like a file has the words, the replacements of missing values and the
+ * options of another, and only .separator and .columns may be beside it.  docs/site/guide/table.md
+ * has the rules.
  *
  * Errors: a cell that is not a number, is infinite ("inf") or is too
  * large for f32 ("1e39"); a missing value, unless .missing has a cure for it; a missing label,
@@ -287,10 +275,8 @@ WB_OPTIONS(wb_dataloader_options);
  * batches do not depend on k or .ahead, unless these functions have a state of their own.  An error
  * ends the epoch at its batch, after all batches before it.
  *
- * An epoch of a stream (wb_dataset_from) ends where the stream ends.  One loader at a time reads a
- * stream, in one thread at a time; maps run in all workers.  .shuffle = true with .buffer = k draws
- * each observation at random from the next k ones; it is an error without .buffer.  A loader that
- * continues within an epoch (wb_to, checkpoints) restarts the stream and skips observations.
+ * Of a stream (wb_dataset_from) .shuffle = true with .buffer = k draws each observation at random
+ * from the next k ones; it is an error without .buffer.
  *
  * wb_to and wb_gpu return a new loader that continues at the same batch of the same epoch; its
  * batches are uploaded in the background, after wb_mapobs and .collate. */

@@ -147,12 +147,8 @@ WB_API const wb_device *wb_default_device(void);
  * the first call it is the environment variable WEBER_MATMUL_PRECISION, else "highest".  Other
  * dtypes are not affected: f16 and bf16 are summed in f32, f64 in f64.
  *
- * With each setting the CPU computes f32 convolutions with windows of 3 by 3, stride 1 and at least
- * 16 channels by Winograd's algorithm where that is faster.  The root mean square of their rounding
- * errors is less than 4 times that of a direct convolution.  They are relative to the largest
- * values of a tile of 6 by 6 pixels: a pixel that is 10^6 times larger than the others leaves
- * outputs up to 5 pixels from it wrong, and an infinity or NaN makes them NaN.  The environment
- * variable WEBER_WINOGRAD=0, read when a plan is made, turns this off.
+ * With each setting the CPU may compute f32 convolutions by Winograd's algorithm, unless the
+ * environment variable WEBER_WINOGRAD is 0 (docs/site/guide/performance.md).
  *
  * Returns 0 or an error code.  Error: any other text. */
 WB_API int wb_set_matmul_precision(const char *precision);

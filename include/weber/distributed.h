@@ -162,27 +162,15 @@ WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
 WB_OPTIONS(wb_DistributedOptimizer_options);
 /** A rule that replaces gradients by their mean over the ranks, before `rule`:
  * wb_DistributedOptimizer(wb_Adam()).  The losses are averaged with them: if the mean loss is not
- * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes.  A
- * bucket begins as soon as its last gradient is computed; with NCCL, or if the machine has one
- * processor more for each rank than the ranks have threads, the backward pass goes on meanwhile.
+ * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes,
+ * as soon as the last gradient of a bucket is computed.
  * wb_update is collective, and an error if the ranks have gradients of different parameters, as
  * after wb_freeze on one of them, or different options.  Without connected ranks `rule` gets the
  * gradients of this process.
  *
- * wb_train, with the same .epochs and number of batches on all ranks, ends on all of them if .each
- * of one ends it.  .each may be NULL on some ranks, as where only rank 0 writes a log; if one has
- * it, the ranks exchange two numbers after each batch.
- *
- * .shard: the state is divided over the ranks that are connected when wb_setup is called.  Each
- * rank has moments, and masters of mixed precision, of its part of each parameter only: n / size
- * elements, rounded up.  It gets the mean of that part of the gradients, and updates that part of
- * the parameters; then all ranks get the new parts of all.  wb_save_checkpoint and
- * wb_keep_checkpoint are then collective; rank 0 writes whole moments, the same file as without
- * .shard.  wb_load_checkpoint and the functions for the latest and the best checkpoint read the
- * rank's part, so all ranks must call them and see the file; with .resume of wb_train rank 0 reads
- * it for all.  With .mixed, give all ranks the same parameters before wb_setup, by wb_seed or
- * wb_distributed_synchronize: the master of a part is made there, of this rank's parameter.  Error
- * of wb_update: the ranks are not those of wb_setup.
+ * .shard divides the state over the ranks that are connected when wb_setup is called: each rank has
+ * moments, and masters of mixed precision, of its part of each parameter only.  Functions that save
+ * and load checkpoints are then collective; the file is the same as without .shard.
  *
  * .accumulate = k makes one step of k batches, with one rank too.  The first k - 1 calls of
  * wb_update add the gradients and the loss to sums in the state, in f32 or f64, change nothing
@@ -190,21 +178,12 @@ WB_OPTIONS(wb_DistributedOptimizer_options);
  *
  *     g = (sum over the ranks and the k batches of their gradients) / (size k),
  *
- * and sets the sums to zeros.  A gradient that is WB_NONE in some of the batches counts as zeros
- * there.  A batch whose loss (with ClipNorm: whose norm of the gradients) is not finite is refused,
- * and the sums keep the batches before it.  With .mixed = WB_F16 a gradient that is not finite in
- * one of the batches skips the whole step.  A function that wb_compile records may call wb_update
- * once; it is recorded twice, for the calls that add to the sums and for those that apply them.
+ * and sets the sums to zeros.  In the middle of an accumulation wb_save_checkpoint and
+ * wb_distributed_synchronize are errors.  docs/distributed.md has more about both options, and
+ * about wb_train.
  *
- * In wb_train the last batch of an epoch applies the sums even if they have m < k batches; the mean
- * is then over these m.  So does the last batch before .each ends the training.  .each and the
- * progress bar get the loss of this batch on this rank; at a batch that applies the sums they get
- * the mean loss of the accumulated batches of all ranks.  If the loss of a batch is not finite on
- * one rank, wb_train fails on all of them and drops the sums.
- *
- * In the middle of an accumulation wb_save_checkpoint and wb_distributed_synchronize are errors.
- * wb_to moves the sums too, and wb_load_checkpoint sets them to zeros.  Errors: .bucket or
- * .accumulate is below 1. */
+ * Errors: .bucket or .accumulate is below 1.  Error of wb_update: with .shard the ranks are not
+ * those of wb_setup. */
 WB_API wb_rule *wb_DistributedOptimizer_with(wb_rule *rule,
                                              const wb_DistributedOptimizer_options *o);
 

@@ -164,9 +164,6 @@ WB_API wb_tensor *wb_tversky_loss(wb_tensor *yhat, wb_tensor *y);
  * rows.  .ignore_index with probabilities is an error.  With class numbers, .weight and
  * .sample_weight, a row counts with the product of its two weights.
  *
- * Scores of images [N,C,H,W] have their classes in axis 1: .dims = 1.  If C, H and W are equal,
- * class numbers [N,H,W] fit the last axis as well; without .dims this is an error.
- *
  * A class number outside 0 .. classes-1 that is not ignored is an error with WEBER_DEBUG=check.  It
  * is one in wb_train and wb_withgradient too, if y is in memory that the host can read, and is
  * evaluated, or is a wb_reshape of such a tensor.  Otherwise the loss of the row and the mean are

@@ -47,18 +47,13 @@ typedef struct {
  *                                                        .inner = wb_Dense(8, 8), .slope = 0.1));
  *
  * WB_LAYER, at file scope, names the function and the fields that the library must know: tensors,
- * layers, trees, numbers and functions (wb_field_type), at least one.  Numbers and functions are
- * printed, and saved in files. Other fields are copied, but a file does not have them: wb_load sets
- * them to 0, pointers to NULL.
+ * layers, trees, numbers and functions (wb_field_type), at least one.  Other fields are copied, but
+ * a file does not have them: wb_load sets them to 0, pointers to NULL.
  *
- * Tensors: a tensor of wb_variable is a parameter.  Any other tensor becomes a variable that is not
- * trained, such as a running statistic; it is moved and saved, and the function may wb_assign to
- * it.  A field may be WB_NONE; NULL is an error.
- *
- * The layer is one like any other: it is called, put in a Chain, printed, counted, moved, trained,
- * tied, saved and loaded; Flux's BSON files cannot have it.  Parameters have the names of the
- * fields, "layers.1.inner.weight". wb_struct_get reads the struct back.  The name of the struct is
- * its name in print and in files.
+ * A tensor of wb_variable is a parameter.  Any other tensor becomes a variable that is not trained,
+ * such as a running statistic; it is moved and saved, and the function may wb_assign to it.  A
+ * field may be WB_NONE; NULL is an error.  The layer is one like any other
+ * (docs/site/guide/layers.md); wb_struct_get reads the struct back.
  *
  * The function has one of two forms.  `self` is a copy of the struct with the layer's current
  * tensors, valid during the call.
@@ -67,13 +62,11 @@ typedef struct {
  *       n inputs.  It sets outputs[0], ..., at most 16, and returns their number, or a negative
  *       number on failure.  With several outputs the layer is called by wb_call_outputs; in a
  *       Chain the outputs are the inputs of the next layer.
- * A function that fails without a failure of the library sets the reason with wb_fail.
- * In the function, wb_in_trainmode() returns whether this layer is in train mode.
+ * It sets the reason of a failure of its own with wb_fail; wb_in_trainmode() returns the mode.
  *
  * Errors of wb_layer_of: a field is NULL, or no object of the library; a struct with other fields,
- * or a layer of the library, has the name.  Of structs with the same name and fields, wb_load makes
- * layers with the function of the one that was registered first.  A call that gives an object that
- * is no tensor fails. */
+ * or a layer of the library, has the name.  A call that gives an object that is no tensor
+ * fails. */
 WB_API wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value);
 
 /** Registers a struct of WB_LAYER or WB_FUNCTOR by its name, so that wb_load knows it, for the

@@ -255,13 +255,10 @@ WB_OPTIONS(wb_setup_options);
  * Guard: an update is executed only if the loss that was differentiated is finite (with ClipNorm:
  * only if the norm of the gradients is finite).  Otherwise the evaluation of the update returns
  * WB_ERROR_NUMBER, and parameters, state and all other pending assignments keep their values; the
- * loss can be read.  A GPU looks at the guard itself, and the error comes with the next evaluation
- * that has assignments, which is not made either and can be made again; or before that from a
- * function that waits for the GPU: one that reads a value, moves, saves, or wb_synchronize.
- * Assignments that are recorded but not evaluated at that time are cancelled too.  The program thus
- * has at most one step more on its way.  With ranks each update waits for the device.  .unguarded
- * removes the guard from wb_update; wb_train stops at a loss that is not finite in any case.  With
- * WB_F16 the device skips an update whose gradients are not finite. */
+ * loss can be read.  A GPU looks at the guard itself, and the error comes with a later evaluation
+ * (docs/site/guide/training.md).  .unguarded removes the guard from wb_update; wb_train stops at a
+ * loss that is not finite in any case.  With WB_F16 the device skips an update whose gradients are
+ * not finite. */
 WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *o);
 
 /** The loss to differentiate, for a state with .mixed = WB_F16: the loss times a scale, in f32, so
@@ -501,39 +498,20 @@ WB_OPTIONS(wb_train_options);
  *
  * An update is executed only if the loss is finite (with ClipNorm: if the norm of the gradients is
  * finite).  A loss that is not finite ends the training with WB_ERROR_NUMBER ("loss is NaN on batch
- * 51"), and the model keeps the values from before that batch; with WEBER_EAGER=1 running
- * statistics have changed already.  On a GPU it is found while the next batch is trained, which
- * changes nothing either; the message names the right batch.  A loss that depends on none of the
- * parameters that are not frozen ends the training too (wb_gradient gives WB_NONE for them, and
- * wb_update then changes nothing), unless all are frozen.
- *
- * Ranks (distributed.h) train one model if the state is of wb_DistributedOptimizer: all begin with
- * model and state of rank 0, which alone shows the progress and writes files.  With another rule
- * each rank trains a model of its own.
+ * 51"), and the model keeps the values from before that batch.
  *
  * The metric of a checkpoint, of .stop, of .reduce and in .metrics is what .metric returns for the
- * epoch.  While .metric runs, automatic mode is test mode.  Of the ranks that train one model, rank
- * 0 decides.
+ * epoch.  While .metric runs, automatic mode is test mode.
  *
  *     double losses[20], errors[20];
  *     wb_train(loss, model, data, state, .epochs = 20, .losses = losses,
  *              .metric = held_out_error, .metrics = errors);
  *
- * A training without .resume whose .folder has checkpoints with its name, of an earlier training,
- * reports that in the log: they count for the newest and the best.
+ * A number that is NaN is that of an epoch that was not trained.
  *
- * losses[0] and errors[0] are those of epoch 1.  NaN: the epoch was not trained, since the training
- * ended before or was resumed behind it.  In the epoch that .each ends the loss is the mean of the
- * batches until then, and the metric NaN.  Of ranks that train one model the loss is the mean over
- * all.
- *
- * .resume: a program that was stopped at any time continues from its last checkpoint when it is run
- * again.  The checkpoint restores model, state, loader and random numbers.  .epochs also counts the
- * epochs before the checkpoint.  The results have the same bits as those of a training that was
- * never stopped (on GPUs with wb_set_deterministic); what the program keeps in .ctx, such as the
- * state of a recurrent layer, is not in it.  A training that .stop ended does not go on, unless
- * .wait is larger than its count.  If one program calls wb_train several times, each call needs its
- * own .name or file.
+ * With .resume a program that was stopped continues from its last checkpoint, with the same bits as
+ * one that never stopped; .epochs also counts the epochs before.  docs/site/guide/training.md has
+ * more about losses that are not finite, metrics, checkpoints and ranks.
  *
  * Errors: a loader without batches; negative .epochs; .checkpoint and .folder together; .resume
  * without either; .keep_best without .folder; .higher without .folder, .stop or .reduce;
