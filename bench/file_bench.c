@@ -93,8 +93,8 @@ int main(int argc, char **argv)
     double used = processor_time(), begun = wb__now();
     if (!strcmp(what, "save") && wb_save(path, model)) return tell("save");
     if (!strcmp(what, "load") && !wb_load(path)) return tell("load");
-    if (!strcmp(what, "checkpoint") && wb_checkpoint_save(path, &c)) return tell("checkpoint");
-    if (!strcmp(what, "resume") && wb_checkpoint_load(path, &c)) return tell("resume");
+    if (!strcmp(what, "checkpoint") && wb_save_checkpoint(path, &c)) return tell("checkpoint");
+    if (!strcmp(what, "resume") && wb_load_checkpoint(path, &c)) return tell("resume");
     double seconds = wb__now() - begun;
     used = processor_time() - used;
     if (!bytes) bytes = cool(path);

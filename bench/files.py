@@ -5,7 +5,7 @@
 
 Each round first writes: with dd (conv=fdatasync, into a new file, as wb_save does) and by saving
 in every format.  Then it reads from a cold cache: with dd (iflag=direct), with dd through the
-cache, and with wb_load or wb_checkpoint_load.  Each measurement is a process of its own.  The order
+cache, and with wb_load or wb_load_checkpoint.  Each measurement is a process of its own.  The order
 of the measurements is reversed from one round to the next.  The time of a save ends when the file
 is durable under its name.  The table shows medians; a ratio of 0.5 is half the speed of dd.  A
 format that this build cannot write, such as BSON without libbson, is left out with a message.

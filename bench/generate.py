@@ -9,7 +9,7 @@ tokens of GPT-2 124M.  With --hub, of gpt2, Weber loads the model by wb_load_pre
 folder in the form of a model hub.  All sides have the same weights and generate the most likely
 token each time.  The page has the number of tokens that equal Weber's; in f32 PyTorch's must be
 all.  In bf16 sides round differently, and llama.cpp rounds GELU, keys and values to f16.  In int8
-Weber has the model of wb_quantise, PyTorch multiplies by linear_dynamic, and llama.cpp is left out.
+Weber has the model of wb_quantize, PyTorch multiplies by linear_dynamic, and llama.cpp is left out.
 The sides run in turns; the figures are the medians over the rounds of each round's fastest repeat.
 
 Each token reads all weights once, so the memory's bandwidth is the limit of gpt2.  It is measured

@@ -180,7 +180,7 @@ int main(int argc, char **argv)
     if (!own.model || (!w.hub && wb_load_state(argv[1], own.model))) return failed();
     if (!strcmp(w.dtype, "bf16"))
         own.model = wb_to(own.model, wb_device_at("CPU", 0), .dtype = WB_BF16);
-    if (!strcmp(w.dtype, "int8")) own.model = wb_quantise(own.model);
+    if (!strcmp(w.dtype, "int8")) own.model = wb_quantize(own.model);
     if (!own.model) return failed();
     if (!(own.cache = wb_attention_cache(own.model, w.batch, w.sizes->length))) return failed();
     wb_compiled *step = wb_compile(next, &own);

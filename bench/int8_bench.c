@@ -61,7 +61,7 @@ static int measure(const chain *c, int64_t rows, int repeats)
     wb_tensor *x[KINDS];
     model[0] = make(c);
     model[1] = wb_to(model[0], cpu, .dtype = WB_BF16);
-    model[2] = wb_quantise(model[0]);
+    model[2] = wb_quantize(model[0]);
     x[0] = wb_keep(wb_randn(rows, c->sizes[0]));
     x[1] = wb_astype(x[0], WB_BF16);
     x[2] = x[0];

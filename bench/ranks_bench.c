@@ -182,15 +182,15 @@ static void make(training *t, const char *name)
     if (t->rows < 1 || t->rows * ranks > whole) fail("the batch of a rank is too large");
     wb_seed(1);
     t->model = w->model();
-    t->state = wb_setup(t->bucket ? wb_DistributedOptimiser(w->rule(), .bucket = t->bucket)
-                                  : wb_DistributedOptimiser(w->rule()), t->model);
+    t->state = wb_setup(t->bucket ? wb_DistributedOptimizer(w->rule(), .bucket = t->bucket)
+                                  : wb_DistributedOptimizer(w->rule()), t->model);
     for (int i = 0; i < w->batches; i++) {
         const wb_batch b = workload_batch(w);
         if (!b.x) fail("a batch");
         t->batch[i] = (wb_batch){.x = share(b.x, t->rows, whole),
                                  .y = share(b.y, t->rows, whole), .n = t->rows, .index = i};
     }
-    if (!t->state || wb_distributed_synchronise(t->model)) fail("the model");
+    if (!t->state || wb_distributed_synchronize(t->model)) fail("the model");
 }
 
 /* Returns the mean of the loss over the ranks if `read`, else that of this rank. */
@@ -299,7 +299,7 @@ int main(int argc, char **argv)
     const bool with_batch = argc == 5 && !strcmp(argv[1], "step");
     if (argc != 4 && !with_batch)
         return fprintf(stderr, "usage: see the head of ranks_bench.c\n"), 2;
-    if (wb_distributed_initialise(WB_MPI)) fail("wb_distributed_initialise");
+    if (wb_distributed_initialize(WB_MPI)) fail("wb_distributed_initialize");
     if (!strcmp(argv[1], "allreduce")) measure_allreduce(atol(argv[2]), atof(argv[3]));
     else if (!strcmp(argv[1], "reduce")) measure_reduce(atol(argv[2]), atof(argv[3]));
     else if (!strcmp(argv[1], "step"))

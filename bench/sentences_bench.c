@@ -87,6 +87,6 @@ int main(int argc, char **argv)
     }
     printf("]}\n");
     wb_tree *out = wb_named_tuple(1, (const char *[]){"vectors"},
-                                  (void *[]){wb_concat_array(w.n, vectors, 0)});
+                                  (void *[]){wb_concat_array(0, w.n, vectors)});
     return !out || wb_save(argv[3], out) ? failed() : 0;
 }

@@ -403,7 +403,7 @@ static void make(run *r, const arguments *w)
         if (!r->batches[k].x) fail("making batches");
     }
     wb_rule *rule = r->work.rule ? r->work.rule() : NULL;
-    if (rule && w->ranks) rule = wb_DistributedOptimiser(rule);
+    if (rule && w->ranks) rule = wb_DistributedOptimizer(rule);
     if (r->work.rule && !(r->state = wb_setup(rule, r->model, .mixed = mixed))) fail("wb_setup");
     if (!strcmp(w->mode, "weber-compiled") && !(r->compiled = wb_compile(record, r)))
         fail("wb_compile");
@@ -463,7 +463,7 @@ int main(int argc, char **argv)
     if (w.length > 0 && work->tokens) r.work.dims[1] = w.length;
 
     wb_set_threads(w.threads);
-    if (w.ranks && wb_distributed_initialise(WB_NCCL, .timeout = 60)) fail("connecting the ranks");
+    if (w.ranks && wb_distributed_initialize(WB_NCCL, .timeout = 60)) fail("connecting the ranks");
     if (open_device(&r, &w)) fail(w.device);
     make(&r, &w);
     if (w.save) {
@@ -479,7 +479,7 @@ int main(int argc, char **argv)
             print_figures(&r, &w, &f);
         }
     }
-    if (wb_distributed_finalise()) fail("disconnecting the ranks");
+    if (wb_distributed_finalize()) fail("disconnecting the ranks");
     wb_shutdown();
     return wb_error_code() != WB_OK;
 }

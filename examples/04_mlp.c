@@ -78,7 +78,7 @@ int main(int argc, char **argv)
     int epochs = argc > 1 ? atoi(argv[1]) : 60;
     wb_seed(1);
     wb_dataset *train, *held_out;
-    if (wb_splitobs(spirals(), 0.8, true, &train, &held_out)) return complain();
+    if (wb_splitobs(spirals(), 0.8, &train, &held_out, .shuffle = true)) return complain();
     printf("%d points: %lld to learn from, %lld held out\n", POINTS,
            (long long)wb_dataset_length(train), (long long)wb_dataset_length(held_out));
 

@@ -168,7 +168,7 @@ static bool digits_from_csv(const char *path, digits *d)
                         wb_dataset_y(all));
     free(large);
     /* A random fifth is held out. */
-    if (wb_splitobs(all, 0.8, true, &d->train, &d->test)) return false;
+    if (wb_splitobs(all, 0.8, &d->train, &d->test, .shuffle = true)) return false;
     d->epochs = 60;
     print_source(d, "real digits of 8x8 pixels from ", path);
     return true;
@@ -218,7 +218,7 @@ static bool digits_drawn(int n, digits *d)
                                     wb_from(y, WB_I32, 1, (int64_t[]){n}));
     free(x);
     free(y);
-    if (wb_splitobs(all, 0.8, false, &d->train, &d->test)) return false;
+    if (wb_splitobs(all, 0.8, &d->train, &d->test)) return false;
     d->epochs = 10;
     print_source(d, "digits drawn by this program", "");
     return true;
@@ -448,7 +448,7 @@ static bool train(wb_layer *model, const digits *d, int epochs, const char *svg)
                seconds() - begun, epochs, (long long)steps, BATCH);
     wb_series lines[] = {{"learned from", epochs, at, learned}, {"held out", epochs, at, held_out}};
     good = good &&
-           wb_svg_curves(svg, "LeNet-5 on handwritten digits", "epoch", "loss", 2, lines) == 0;
+           wb_save_curves(svg, "LeNet-5 on handwritten digits", "epoch", "loss", 2, lines) == 0;
     free(curve);
     return good;
 }
@@ -490,7 +490,7 @@ int main(int argc, char **argv)
         printf("read back from %s: only %lld of %lld are the same\n", file, (long long)same,
                (long long)v.n);
 
-    wb_layer *small = wb_quantise(copy);
+    wb_layer *small = wb_quantize(copy);
     if (!small || !judge(small, d.test, &again)) return complain();
     printf("its Dense with weights of 8 bits: %.2f %% right (%lld of %lld)\n",
            100 * (double)again.right / (double)again.n, (long long)again.right,

@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     snprintf(images, sizeof images, "%s/t10k-images-idx3-ubyte.gz", argv[1]);
     snprintf(labels, sizeof labels, "%s/t10k-labels-idx1-ubyte.gz", argv[1]);
 
-    if (wb_distributed_initialise(WB_MPI)) return complain();       /* a rank */
+    if (wb_distributed_initialize(WB_MPI)) return complain();       /* a rank */
     const int ranks = wb_distributed_size();
     const bool first = wb_distributed_rank() == 0;
     if (BATCH % ranks) {
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
         wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2, 2}),
         wb_Conv(6, 16, {5, 5}, wb_relu), wb_MaxPool({2, 2}), wb_Flatten(),
         wb_Dense(256, 120, wb_relu), wb_Dense(120, 84, wb_relu), wb_Dense(84, CLASSES)));
-    wb_opt_state *state = wb_setup(wb_DistributedOptimiser(wb_Adam()), model);  /* a rank */
+    wb_opt_state *state = wb_setup(wb_DistributedOptimizer(wb_Adam()), model);  /* a rank */
     wb_loader *loader = wb_gpu(wb_dataloader(train, BATCH / ranks, true));
     if (first)
         printf("%d ranks of %d images each, 8000 images to learn from\n", ranks, BATCH / ranks);

@@ -172,7 +172,7 @@ int main(int argc, char **argv)
     wb_tensor *parts[N / BATCH];
     for (int i = 0; i < N / BATCH; i++)
         parts[i] = vectors(encoder, words, onnx, BATCH, sentences + (ptrdiff_t)i * BATCH);
-    wb_tensor *all = wb_concat_array(N / BATCH, parts, 0);
+    wb_tensor *all = wb_concat_array(0, N / BATCH, parts);
     wb_tensor *asked = vectors(encoder, words, onnx, 1, &question);
     wb_tensor *index, *best = wb_topk(wb_matmul(asked, wb_transpose(all)), NEAREST, -1, &index);
     const float *nearness = wb_data(best);

@@ -198,7 +198,7 @@ static bool adapt(const task *t, const char *encoder)
     if (!apart) return false;
     printf("%s: %.0f KiB; loaded onto the encoder again: %s predictions\n", file, kibibytes(file),
            wb_item(apart) == 0 ? "the same" : "other");
-    wb_layer *merged = wb_merge_lora(model), *quantised = wb_quantise(merged);
+    wb_layer *merged = wb_merge_lora(model), *quantised = wb_quantize(merged);
     if (!quantised || wb_save(small, quantised)) return false;
     printf("%-22s                   %.1f %% right\n", "merged", right(merged, t->test, t->first));
     printf("%-22s                   %.1f %% right, %.0f KiB\n", "8 bits",

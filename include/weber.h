@@ -22,15 +22,22 @@
  *      weber/cxx.h      the same functions for C++17; it includes weber/cxx_layers.h
  *
  * Names
- *   wb_matmul(...)               a function
- *   wb_Dense(...), wb_Adam(...)  makes a layer or an optimiser rule
+ *   wb_matmul(...)               a function.  The verb is before the object, wb_load_image; a
+ *                                function of an object of the library has the type in front,
+ *                                wb_loader_next(loader).  The axis of an operation follows its
+ *                                tensors, except before a list: wb_concat(axis, a, b)
+ *   wb_Dense(...), wb_Adam(...)  makes a layer or an optimiser rule, wb_ScheduleExp(...) a
+ *                                schedule.  Only a layer may have the name of a function, in
+ *                                capitals: wb_Conv is wb_conv with parameters
  *   f(..., .option = value)      a macro: options are named, and an option that is not given has
  *                                its default; an option given as 0 is 0.  The macro calls the
  *                                function f_with(..., const f_options *), which takes NULL for
  *                                "all defaults".  Functions of one family share a struct of
  *                                options: wb_reduce_options, wb_pool_options, wb_loss_options,
  *                                wb_Pool_options, wb_Recurrent_options, wb_Rule_options
- *   f(a, b, c)                   a macro that takes a list calls the function f_array(n, array)
+ *   f(a, b, c)                   a macro that takes a list calls the function f_array(n, array),
+ *                                with the other arguments in the same order
+ *   WB_F32, WB_LAYER(...)        a constant; a macro that defines something, as WB_LAYER a layer
  *   wb_keep, wb_show, wb_to      take an object of any kind; wb_object_keep, ... are the functions
  *   WB_NONE                      no tensor: no bias, no mask, no gradient
  *

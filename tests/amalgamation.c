@@ -37,7 +37,7 @@ int main(int argc, char **argv)
     message("tokenizer");
     wb_using("CUDA");
     message("CUDA");
-    wb_distributed_initialise(WB_NCCL);
+    wb_distributed_initialize(WB_NCCL);
     message("NCCL");
     return 0;
 }

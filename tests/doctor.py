@@ -203,9 +203,9 @@ def checks_programs(weber, folder):
     code, out = told("oops", version, **found)
     yield "not built", code == 1 and "by pkg-config, is not built:\n" in out and "oops" in out and \
         "The headers are not where `pkg-config --cflags weber` names" in out, out
-    code, out = told("puts(\"libweber.so.0.5: cannot open\"); exit(3);", version, **found)
+    code, out = told("puts(\"libweber.so.0.6: cannot open\"); exit(3);", version, **found)
     yield "does not run", code == 1 and "by pkg-config, is built and does not run:\n" \
-        "    libweber.so.0.5: cannot open\n" in out and "-Wl,-rpath,FOLDER" in out, out
+        "    libweber.so.0.6: cannot open\n" in out and "-Wl,-rpath,FOLDER" in out, out
     code, out = told("", version, CC="no-compiler", **found)
     yield "no compiler", code == 0 and out.count("no C compiler was found: install gcc") == 2, out
     code, out, _ = doctor(weber, folder, PKG_CONFIG_LIBDIR=str(folder))

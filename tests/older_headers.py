@@ -61,9 +61,9 @@ int main(void)
     wb_tensor *image = wb_ones(1, 2, 8, 8), *kernel = wb_ones(4, 2, 3, 3);
     printf("conv %s\n", wb_describe(wb_conv(image, kernel, WB_NONE, .pad = {1, 0})));
     wb_memory memory;
-    shown("memory", !wb_memory_estimate(1, &x, &memory) && wb_stats().steps > 0);
+    shown("memory", !wb_estimate_memory(1, &x, &memory) && wb_stats().steps > 0);
     wb_checkpoint point = {.model = model, .state = state};
-    shown("checkpoint", !wb_checkpoint_save("point.safetensors", &point));
+    shown("checkpoint", !wb_save_checkpoint("point.safetensors", &point));
 #if NEWER
     printf("%d\n", (int)wb_stats().strict + (int)memory.strict);
     shown("Dense", wb_Dense(4, 8, .strict = 0) != NULL);
@@ -75,10 +75,10 @@ int main(void)
     source.strict = 3;
     shown("source", wb_dataset_from(&source) != NULL);
     point.strict = &source;
-    shown("checkpoint", !wb_checkpoint_save("point.safetensors", &point));
+    shown("checkpoint", !wb_save_checkpoint("point.safetensors", &point));
     static wb_rule_type type = {.name = "none", .apply = NULL, .strict = 3};
     type.apply = (wb_tensor *(*)(wb_rule_step *, void *))loss;
-    shown("Rule", wb_Rule(&type) != NULL);
+    shown("Rule", wb_CustomRule(&type) != NULL);
 #elif !OLDER
     static const size_t sizes[] = {0, 8, 9, sizeof own - 1, sizeof own + 1, 65536, (size_t)-8};
     for (int i = 0; i < 7; i++) {

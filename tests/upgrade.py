@@ -1,4 +1,4 @@
-"""Tests tools/rename-0.5.sed, which converts programs for Weber 0.4.
+"""Tests tools/rename-0.6.sed, which converts programs for Weber 0.4.
 
     upgrade.py LIBRARY COMPILER
 
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPT = ROOT / "tools/rename-0.5.sed"
+SCRIPT = ROOT / "tools/rename-0.6.sed"
 OLD = "fc3901f"                                 # the last commit of 0.4
 RUN = ["01_tensor", "02_gradient", "03_xor", "04_mlp", "08_actor_critic"]    # these need no data
 SKIPPED = 77

@@ -44,7 +44,7 @@ SPECIAL = {("wb_object_to", "x"): MOVED, ("wb_object_cpu", "x"): MOVED,
            ("wb_update", "grads"): BRANCH, ("wb_update_new", "grads"): BRANCH,
            ("wb_each_parameter", "object"): WALKED, ("wb_each_tensor", "object"): WALKED,
            ("wb_each_layer", "object"): BRANCH, ("wb_parameter_count", "object"): WALKED,
-           ("wb_distributed_synchronise_with", "object"): (*WALKED, "opt_state")}
+           ("wb_distributed_synchronize_with", "object"): (*WALKED, "opt_state")}
 # wb_set_allocator and wb_is_none take no object, or only compare its address; wb_describe and
 # wb_identity read nothing of it; wb_gpu returns it where there is no GPU.
 LEFT_OUT = {"wb_is_none", "wb_set_allocator", "wb_describe", "wb_identity", "wb_object_gpu"}
@@ -52,13 +52,12 @@ LEFT_OUT = {"wb_is_none", "wb_set_allocator", "wb_describe", "wb_identity", "wb_
 ENDS = {"wb_object_free", "wb_release", "wb_progress_end", "wb_logger_close", "wb_decoder_end"}
 # Functions whose argument `path` is that of a file.
 FILES = {"wb_save_with", "wb_load_state_with", "wb_save_lora", "wb_object_load_lora",
-         "wb_image_save", "wb_save_npy", "wb_svg_curves"}
+         "wb_save_image", "wb_save_npy", "wb_save_curves"}
 # The names of functions in messages, where these are the names of macros.
 NAMED = {"wb_object_format": "show", "wb_summary_format": "summary",
          "wb_object_device": "device_of", "wb_batch_to": "to", "wb_fmap_layer": "fmap",
          "wb_fmap_tree": "fmap", "wb_gradient_tensor": "gradient", "wb_gradient_layer": "gradient",
-         "wb_gradient_tree": "gradient", "wb_split_sizes": "split",
-         "wb_take_axis": "take", "wb_to_dlpack_unversioned": "to_dlpack"}
+         "wb_gradient_tree": "gradient", "wb_to_dlpack_unversioned": "to_dlpack"}
 MAIN = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,7 +102,7 @@ static int begun(void)
     layer = wb_Dense(3, 2);
     tree = wb_tuple(wb_ones(2), wb_ones(2));
     rule = wb_Adam();
-    schedule = wb_Exp(1, 0.5);
+    schedule = wb_ScheduleExp(1, 0.5);
     state = wb_setup(rule, layer);
     dataset = wb_dataset_of(x, wb_ones(2, 2));
     loader = wb_dataloader(dataset);

@@ -30,7 +30,7 @@ import docs
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|^<!--(c|python)\n(.*?)^-->$", re.M | re.S)
-FILE_SCOPE = re.compile(r"(static|typedef|struct \w+ \{|enum|#|WB_LAYER|WB_FUNCTOR|WB_INITIALISER)")
+FILE_SCOPE = re.compile(r"(static|typedef|struct \w+ \{|enum|#|WB_LAYER|WB_FUNCTOR|WB_INITIALIZER)")
 FLAGS = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable",
          "-Wno-unused-but-set-variable", "-Wno-unused-function", "-Wno-unused-parameter"]
 HEAD = """#include <math.h>

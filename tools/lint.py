@@ -26,6 +26,7 @@
               above it
   languages   each macro of C has its form in C++
   names       each public name in README.md and docs/ is declared in a public header
+  twins       no two public names differ only by case or underscores, except those of TWINS
   minimal     each name of cmocka in tests/ is defined in tests/minimal/cmocka.h, or by the tests
 
 --fast skips the rules that need a compiler.  Prints one line for each finding,
@@ -112,6 +113,12 @@ CMOCKA = re.compile(
     r"test_[mc]alloc|fail(?:_msg)?|skip|v?print_(?:message|error|warning))\s*\(")
 
 PUBLIC_NAME = re.compile(r"\b(?:wb|WB)_(?!_)\w*\w(?<!_)\b")
+
+# A layer and the function of the same operation have one name, as in Flux and NNlib; a macro in
+# capitals may be named after the type of the object that it makes.
+TWINS = re.compile(
+    r"wb_(Conv|ConvTranspose|Dropout|Flatten|MaxPool|MeanPool|Pool|PixelShuffle|Upsample)"
+    r"(_with|_options)?$|WB_(INITIALIZER|INTS|LAYER)$")
 
 # The last column of docs/guides.md is `program: test, test; program, program`.  A program of ctest
 # may be NAME_nccl_2, made of NAME.c; its scripts are check_NAME.py, check_nccl.py and check.sh.
@@ -317,6 +324,19 @@ class Lint:
                         self.report(name, line, "names",
                                     f"{match.group(0)} is in no public header")
 
+    def twins(self):
+        """Public names that differ only by case or underscores."""
+        found = {}
+        for path in sorted((self.root / "include").rglob("*.h")):
+            name = path.relative_to(self.root).as_posix()
+            for line, match in self.each_match(name, without_comments(path.read_text()),
+                                               PUBLIC_NAME):
+                key = match.group().lower().replace("_", "")
+                found.setdefault(key, {}).setdefault(match.group(), (name, line))
+        for names in found.values():
+            if len(names) > 1 and not any(map(TWINS.match, names)):
+                self.report(*max(names.values()), "twins", " and ".join(sorted(names)))
+
     def tests(self):
         """The tests that the last column of docs/guides.md names."""
         if GUIDES not in self.files:
@@ -506,6 +526,7 @@ class Lint:
         for name in self.files:
             self.one_file(name)
         self.names()
+        self.twins()
         self.edges()
         self.minimal()
         if not fast:

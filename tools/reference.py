@@ -26,7 +26,7 @@ UNDOCUMENTED = {
                    "  See wb_struct."],
     "WB_LAYER": ["Describes a struct of the program as a layer: WB_LAYER(T, f, field, ...).  See"
                  " wb_layer_of."],
-    "WB_SPLIT_PARTS": ["The most parts of wb_splitobs_parts."],
+    "WB_SPLIT_PARTS": ["The most parts of wb_splitobs_array."],
     "WB_VERSION_": ["The version of the header, as numbers; wb_version() is that of the library."],
 }
 

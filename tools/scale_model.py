@@ -43,7 +43,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "bench/results/ranks-epyc-2.json"
 LIMIT = 0.15
-BUCKET = 25000000       # bytes, the default of wb_DistributedOptimiser
+BUCKET = 25000000       # bytes, the default of wb_DistributedOptimizer
 
 # ---- models: lists of tensors: (parameters, FLOPs of the forward pass for one observation) -------
 

@@ -98,6 +98,7 @@ PLANTED = [     # the fault, the file, its text, the rule that must report it
     ("exit", "src/io/stop.c", "void wb__stop(void) { exit(1); }\n", "calm"),
     ("printf", "src/io/talk.c", 'void wb__talk(void) { printf("x"); }\n', "calm"),
     ("a mark of unfinished work", "src/io/later.c", "/* TO" + "DO: this */\n", "unfinished"),
+    ("names that differ by case", "include/weber/one.h", "int wb_ONE(void);\n", "twins"),
     ("a name of a page that no header declares", "docs/odd.md", "`wb_odd(x)` is even.\n", "names"),
     ("a name of README.md that only a comment of a header has", "README.md",
      "`wb_other` is one.\n", "names"),

@@ -143,7 +143,7 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     wb_tensor *out[2];
     if (wb_call_outputs(model, 1, &batch.x, 2, out)) return NULL;
     wb_tensor *chosen = wb_squeeze(wb_take_along(out[0], wb_unsqueeze(batch.y, 1), 1), 1);
-    wb_tensor *advantages = wb_normalise(batch.more[0], 1, 0), *returns = batch.more[1];
+    wb_tensor *advantages = wb_normalize(batch.more[0], 1, 0), *returns = batch.more[1];
     wb_tensor *negative_entropy = wb_mean(wb_sum(wb_mul(wb_exp(out[0]), out[0]), 1));
     wb_tensor *actor = wb_mean(wb_mul(chosen, advantages));
     wb_tensor *rest = wb_add(wb_mse(out[1], returns), negative_entropy);
@@ -163,7 +163,7 @@ int main(int argc, char **argv)
         agent, .body = wb_Chain(wb_Dense(4, WIDTH, wb_tanh), wb_Dense(WIDTH, WIDTH, wb_tanh)),
         .actor = new_noisy(WIDTH, 2), .critic = wb_Dense(WIDTH, 1));
     wb_opt_state *adam =
-        wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_Adam(3e-3)), model);
+        wb_setup(wb_OptimizerChain(wb_ClipNorm(.omega = 0.5), wb_Adam(3e-3)), model);
     if (argc > 1 && wb_load_state(argv[1], model)) return failed();
 
     const int64_t dims[] = {MOVES * POLES, 4};

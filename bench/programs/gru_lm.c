@@ -64,7 +64,7 @@ int main(int argc, char **argv)
                                   .gru = wb_GRU(WIDTH, WIDTH, .layers = 2, .hidden_bias = true,
                                                 .return_state = true),
                                   .head = wb_Dense(WIDTH, LETTERS));
-    wb_opt_state *state = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_AdamW(2e-3)),
+    wb_opt_state *state = wb_setup(wb_OptimizerChain(wb_ClipNorm(.omega = 0.5), wb_AdamW(2e-3)),
                                    model);
     wb_loader *loader = wb_dataloader(windows(), STREAMS);
     t.state = wb_variable(wb_zeros(2, STREAMS, WIDTH));

@@ -63,7 +63,7 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     (void)ctx;
     wb_tensor *out[3];
     if (wb_call_outputs(model, 1, &batch.x, 3, out)) return NULL;
-    wb_tensor *reconstruction = wb_logitbinarycrossentropy(out[0], batch.x, .agg = WB_SUM);
+    wb_tensor *reconstruction = wb_logitbinarycrossentropy(out[0], batch.x, .agg = WB_AGG_SUM);
     wb_tensor *spread = wb_sub(wb_sub(wb_exp(out[2]), 1), out[2]);
     wb_tensor *divergence = wb_mul(wb_sum(wb_add(wb_square(out[1]), spread)), 0.5);
     return wb_div(wb_add(reconstruction, divergence), batch.n);

@@ -86,8 +86,9 @@ int main(int argc, char **argv)
     wb_seed(1);
     wb_layer *model = vit();
     wb_loader *loader = wb_dataloader(waves(), BATCH);
-    wb_schedule *rate = wb_Sequence({wb_Warmup(1e-4, 1e-3, WARMUP), WARMUP},
-                                    {wb_CosAnneal(1e-3, 0, STEPS - WARMUP), STEPS - WARMUP});
+    wb_schedule *rate = wb_ScheduleSequence({wb_ScheduleWarmup(1e-4, 1e-3, WARMUP), WARMUP},
+                                            {wb_ScheduleCosAnneal(1e-3, 0, STEPS - WARMUP),
+                                             STEPS - WARMUP});
     wb_opt_state *state = wb_setup(wb_AdamW(.lambda = 0.05), model, .schedule = rate);
     if ((argc > 1 && wb_load_state(argv[1], model)) ||
         wb_train(loss, model, loader, state, EPOCHS, .each = note, .ctx = &h))

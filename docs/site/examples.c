@@ -83,13 +83,13 @@ static void shapes(void)
     wb_tensor *both = wb_concat(1, x, x), *apart = wb_stack(0, x, x);
     wb_tensor *sums = wb_einsum("bij,bkj->bik", x, x);
     if (wb_split(x, 2, 2, parts)) return;                           /* two of [2,3,2] */
-    if (wb_split_sizes(x, 2, 2, (int64_t[]){1, 3}, parts)) return;
+    if (wb_split(x, 2, 2, parts, .sizes = (int64_t[]){1, 3})) return;
     int chunks = wb_chunk(x, 1, 2, parts);                          /* [2,2,4] and [2,1,4] */
     int slices = wb_unstack(x, 1, 4, parts);                        /* three of [2,4] */
     wb_tensor *repeated = wb_repeat(x, 0, 2), *tiled = wb_tile(x, 1, 2);
     wb_tensor *lower = wb_tril(wb_ones(3, 3), 0), *upper = wb_triu(wb_ones(3, 3), 1);
     wb_tensor *index = wb_from((int32_t[]){2, 0}, WB_I32, 1, (int64_t[]){2});
-    wb_tensor *columns = wb_take_axis(x, index, 2);                 /* [2,3,2] */
+    wb_tensor *columns = wb_take(x, index, 2);                      /* [2,3,2] */
     wb_tensor *sorted = wb_sort(x, -1, .descending = true);
     wb_tensor *longer = wb_rpad_constant(rows, 1, 16, -1), *scaled = wb_rescale(rows, 1, 1e-5);
     wb_tensor *places = wb_randint(0, 4, 2, 3, 1), *ones = wb_ones(2, 3, 1);
@@ -145,13 +145,13 @@ static void gradients(void)
     wb_object_show(model);
 }
 
-WB_INITIALISER(small_uniform, wb_glorot_uniform, 0.1)
-WB_INITIALISER(small_normal, wb_glorot_normal, 0.1)
-WB_INITIALISER(linear_uniform, wb_kaiming_uniform, 1)
-WB_INITIALISER(linear_normal, wb_kaiming_normal, 1)
-WB_INITIALISER(half_lecun, wb_lecun_normal, 0.5)
-WB_INITIALISER(half_identity, wb_identity_init, 0.5)
-WB_INITIALISER(wide_orthogonal, wb_orthogonal, 1.41)
+WB_INITIALIZER(small_uniform, wb_glorot_uniform, 0.1)
+WB_INITIALIZER(small_normal, wb_glorot_normal, 0.1)
+WB_INITIALIZER(linear_uniform, wb_kaiming_uniform, 1)
+WB_INITIALIZER(linear_normal, wb_kaiming_normal, 1)
+WB_INITIALIZER(half_lecun, wb_lecun_normal, 0.5)
+WB_INITIALIZER(half_identity, wb_identity_init, 0.5)
+WB_INITIALIZER(wide_orthogonal, wb_orthogonal, 1.41)
 
 static wb_tensor *halved(wb_tensor *x, const char *path, void *ctx)
 {
@@ -218,7 +218,7 @@ static void models(void)
     int number = 5;
     int *pointer = wb_opaque_get(wb_opaque(&number));
     wb_tensor *q, *scales, *weight = wb_get(cell, "weight_hidden");
-    if (wb_quantise_rows(weight, &q, &scales)) return;              /* q i8, a scale for each row */
+    if (wb_quantize_rows(weight, &q, &scales)) return;              /* q i8, a scale for each row */
     printf("%d, %s\n", *pointer, wb_describe(q));
 }
 
@@ -227,7 +227,7 @@ static void losses(void)
     wb_tensor *yhat = wb_rand(8), *y = wb_astype(wb_gt(wb_rand(8), 0.5), WB_F32), *loss;
     wb_tensor *signs = wb_sub(wb_mul(y, 2), 1), *logits = wb_randn(8);
     loss = wb_mse(yhat, y);
-    loss = wb_mae(yhat, y, .agg = WB_SUM);
+    loss = wb_mae(yhat, y, .agg = WB_AGG_SUM);
     loss = wb_msle(yhat, y);
     loss = wb_binarycrossentropy(yhat, y);
     loss = wb_logitbinarycrossentropy(logits, y);
@@ -258,19 +258,19 @@ static void schedules(void)
     static double start = 0.1;
     wb_schedule *all[16];
     int n = 0;
-    all[n++] = wb_Poly(0.1, 2, 1000);
-    all[n++] = wb_Inv(0.1, 0.01, 1);
-    all[n++] = wb_TriangleDecay2(0, 0.1, 100);
-    all[n++] = wb_TriangleExp(0, 0.1, 100, 0.999);
-    all[n++] = wb_Sin(0, 0.1, 100);
-    all[n++] = wb_SinDecay2(0, 0.1, 100);
-    all[n++] = wb_SinExp(0, 0.1, 100, 0.999);
-    all[n++] = wb_OneCycle(1000, 0.1);
-    wb_schedule *warm = wb_Warmup(0, 0.1, 100), *decay = wb_CosAnneal(0.1, 0, 900);
-    all[n++] = wb_Sequence({warm, 100}, {decay, 900});
-    all[n++] = wb_Loop(decay, 500);
-    all[n++] = wb_Interpolator(wb_Exp(0.1, 0.9), 25);               /* 25 batches an epoch */
-    all[n++] = wb_Shortened(decay, 500);
+    all[n++] = wb_SchedulePoly(0.1, 2, 1000);
+    all[n++] = wb_ScheduleInv(0.1, 0.01, 1);
+    all[n++] = wb_ScheduleTriangleDecay2(0, 0.1, 100);
+    all[n++] = wb_ScheduleTriangleExp(0, 0.1, 100, 0.999);
+    all[n++] = wb_ScheduleSin(0, 0.1, 100);
+    all[n++] = wb_ScheduleSinDecay2(0, 0.1, 100);
+    all[n++] = wb_ScheduleSinExp(0, 0.1, 100, 0.999);
+    all[n++] = wb_ScheduleOneCycle(1000, 0.1);
+    wb_schedule *warm = wb_ScheduleWarmup(0, 0.1, 100), *decay = wb_ScheduleCosAnneal(0.1, 0, 900);
+    all[n++] = wb_ScheduleSequence({warm, 100}, {decay, 900});
+    all[n++] = wb_ScheduleLoop(decay, 500);
+    all[n++] = wb_ScheduleInterpolator(wb_ScheduleExp(0.1, 0.9), 25); /* 25 batches an epoch */
+    all[n++] = wb_ScheduleShortened(decay, 500);
     all[n++] = wb_schedule_from_function(halving, &start);
     for (int i = 0; i < n; i++) printf("%g ", wb_schedule_at(all[i], 1));
     printf("\n");
@@ -298,8 +298,8 @@ static void tables(void)
         printf("class %lld is %s\n", (long long)k, wb_columns_word(columns, NULL, k));
     for (int64_t k = 0; k < wb_columns_count(columns); k++)
         printf("column %lld of x: %s\n", (long long)k, wb_columns_name(columns, k));
-    if (wb_columns_save("colours.columns", columns)) return;
-    wb_dataset *again = wb_load_csv("colours.csv", .like = wb_columns_load("colours.columns"));
+    if (wb_save_columns("colours.columns", columns)) return;
+    wb_dataset *again = wb_load_csv("colours.csv", .like = wb_load_columns("colours.columns"));
     printf("%lld rows, %s\n", (long long)wb_dataset_length(d), wb_describe(wb_dataset_x(again)));
     remove("colours.csv");
     remove("colours.columns");
@@ -336,7 +336,7 @@ static void training(void)
     wb_layer *average = wb_average_of(model);
     wb_opt_state *state = wb_setup(wb_Adam(1e-3), model);
     double eta, last = 0;
-    if (wb_set_schedule(state, "", wb_Exp(0.1, 0.999))) return;     /* of all parameters */
+    if (wb_set_schedule(state, "", wb_ScheduleExp(0.1, 0.999))) return; /* of all parameters */
     if (wb_rule_number(state, "", "eta", &eta)) return;
     if (wb_average(average, model, 0.99)) return;                   /* after wb_update */
     if (wb_copy(model, average)) return;                            /* same values */
@@ -367,7 +367,7 @@ static void devices(void)
     if (wb_loaded("CPU")) printf("always\n");
     printf("products are %s\n", wb_matmul_precision());
     bool same_bits = wb_deterministic();
-    if (wb_distributed_synchronise(wb_Dense(2, 2), .root = 0)) return;  /* rank 0's values */
+    if (wb_distributed_synchronize(wb_Dense(2, 2), .root = 0)) return;  /* rank 0's values */
     printf("%d, rank %d of this machine\n", same_bits, wb_distributed_local_rank());
 }
 

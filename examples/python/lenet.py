@@ -92,7 +92,7 @@ def find_digits(n, chance):
     for i in range(len(x)):
         y[i] = int(chance(0, 10))
         x[i, 0] = drawn(y[i], chance)
-    return *wb.splitobs(wb.dataset_of(x, y), .8, False), 10
+    return *wb.splitobs(wb.dataset_of(x, y), .8), 10
 
 
 # ---- the network and its training ----------------------------------------------------------------

@@ -16,7 +16,7 @@ extern "C" {
  * Sets *q [n, ...] and *scale [n], which belong to the current scope; |w - scale q| is at most half
  * of scale.  q is in -127 .. 127; a row of zeros has scale 0; the scale of a row with NaN, infinity
  * or an f64 beyond f32 is no number.  Returns 0 or an error code. */
-WB_API int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale);
+WB_API int wb_quantize_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale);
 
 /** y = x·(scale w)ᵀ + b, with the rows of x quantised too, so that integers are multiplied.  The
  * range from low[i] to high[i] of row i has 255 steps of s[i]; the integer z[i] means exactly 0:
@@ -33,19 +33,19 @@ WB_API int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale);
  * bits. */
 WB_API wb_tensor *wb_linear_int8(wb_tensor *x, wb_tensor *w, wb_tensor *scale, wb_tensor *b);
 
-/** Options of wb_quantise. */
-#define wb_quantise_options_(OPT, ARG)                                                             \
+/** Options of wb_quantize. */
+#define wb_quantize_options_(OPT, ARG)                                                             \
     OPT(int64_t, bits, 8)                   /* of a weight: 8 */                                   \
     /* paths, as of wb_add_lora_options; NULL: all layers */                                       \
     OPT(const char *, layers, NULL)
-WB_OPTIONS(wb_quantise_options);
+WB_OPTIONS(wb_quantize_options);
 /** A layer or tree like `model` for inference, in which each Dense and each Embedding, also the
- * projections of MultiHeadAttention, has i8 weights: wb_quantise(model), or
- * wb_quantise(model, .layers = "layers.0 *.q_proj").
+ * projections of MultiHeadAttention, has i8 weights: wb_quantize(model), or
+ * wb_quantize(model, .layers = "layers.0 *.q_proj").
  *   Dense        wb_linear_int8(x, weight, scale, bias), then the activation
  *   Embedding    scale[x] weight[x]
- * Such a layer is printed as "Quantised(Dense(784 => 256, relu))"; its tensors are "layer.weight"
- * and "scale", made by wb_quantise_rows, and "like", one number in the dtype of the layer's results
+ * Such a layer is printed as "Quantized(Dense(784 => 256, relu))"; its tensors are "layer.weight"
+ * and "scale", made by wb_quantize_rows, and "like", one number in the dtype of the layer's results
  * (a Dense converts its input to it); none is trained.  All other layers and tensors are shared
  * with `model`, which stays as it is: convolutions and recurrent layers keep their weights, and so
  * does a Dense or Embedding with rows of fewer than 64 elements, with which f32 is faster.  A
@@ -53,7 +53,7 @@ WB_OPTIONS(wb_quantise_options);
  * moved, compiled, and may get adapters (wb_add_lora); wb_to with a .dtype keeps integers and
  * scales.  Errors: .bits is not 8; a path matches no layer, or none that it matches can be
  * quantised; a weight has NaN or infinity; a row is longer than 65536. */
-WB_API void *wb_object_quantise(void *model, const wb_quantise_options *o);
+WB_API void *wb_object_quantize(void *model, const wb_quantize_options *o);
 
 /* ---- low-rank adapters ----------------------------------------------------------------------- */
 
@@ -62,7 +62,7 @@ WB_API void *wb_object_quantise(void *model, const wb_quantise_options *o);
     OPT(int64_t, rank, 8)                                                                          \
     OPT(double, alpha, WB_DEFAULT)          /* the default is rank; 0: no change of weight */      \
     OPT(double, dropout, 0)                 /* of the adapter's input, in train mode; below 1 */   \
-    OPT(wb_initialiser, init, NULL)         /* of A; NULL: normal, of deviation 1/sqrt(columns) */
+    OPT(wb_initializer, init, NULL)         /* of A; NULL: normal, of deviation 1/sqrt(columns) */
 WB_OPTIONS(wb_LoRA_options);
 /** A layer with a trained change of low rank to its weight, which itself is frozen:
  * wb_LoRA(layer, .rank = 8).  (Hu et al. 2021)
@@ -74,7 +74,7 @@ WB_OPTIONS(wb_LoRA_options);
  * of the layer behind "layer.".  The layer, or another with its parameters, is frozen by this call:
  * wb_setup makes no state for its parameters, and they have no gradient.  `layer` is a Dense,
  * Embedding, Conv, Conv1d, ConvTranspose or ConvTranspose1d, or a Dense or Embedding of
- * wb_quantise.  In PyTorch's files it has the names of this layer.  Errors: another layer (for
+ * wb_quantize.  In PyTorch's files it has the names of this layer.  Errors: another layer (for
  * MultiHeadAttention wb_add_lora adapts the projections, for a WeightNorm see
  * wb_remove_weight_norms); .rank below 1 or above both sizes of the weight; .dropout of a
  * convolution or Embedding. */
@@ -86,7 +86,7 @@ WB_API wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *o);
 #define wb_add_lora_options_(OPT, ARG)                                                             \
     OPT(int64_t, rank, 8)                                                                          \
     OPT(double, alpha, WB_DEFAULT) OPT(double, dropout, 0) /* as in wb_LoRA_options */             \
-    OPT(wb_initialiser, init, NULL)                                                                \
+    OPT(wb_initializer, init, NULL)                                                                \
     OPT(const char *, train, NULL)          /* layers with parameters that are trained too */      \
     ARG(const char *, layers, NULL)         /* the layers that are adapted; NULL: all Dense */
 WB_OPTIONS(wb_add_lora_options);
@@ -118,10 +118,10 @@ WB_API void *wb_object_load_lora(const char *path, void *model);
 #ifdef __cplusplus
 }
 #else
-#define wb_quantise(...) WB_QUANTISE_(__VA_ARGS__, )
-#define WB_QUANTISE_(model, ...) \
-    WB_CALL_WITH_(WB_ONCE_(WB_ADAPT_, model, wb_object_quantise, \
-                           WB_GET_(wb_quantise_options, __VA_ARGS__)))
+#define wb_quantize(...) WB_QUANTIZE_(__VA_ARGS__, )
+#define WB_QUANTIZE_(model, ...) \
+    WB_CALL_WITH_(WB_ONCE_(WB_ADAPT_, model, wb_object_quantize, \
+                           WB_GET_(wb_quantize_options, __VA_ARGS__)))
 #define wb_LoRA(...) WB_LORA_(__VA_ARGS__, )
 #define WB_LORA_(layer, ...) \
     WB_CALL_WITH_(wb_LoRA_with((layer), WB_GET_(wb_LoRA_options, __VA_ARGS__)))

@@ -27,10 +27,10 @@ extern "C" {
 #endif
 
 #define WB_VERSION_MAJOR 0
-#define WB_VERSION_MINOR 5
+#define WB_VERSION_MINOR 6
 #define WB_VERSION_PATCH 0
 
-/** The version of the library that is linked, such as "0.5.0".  The library owns the text. */
+/** The version of the library that is linked, such as "0.6.0".  The library owns the text. */
 WB_API const char *wb_version(void);
 
 /* ---- kinds of object ------------------------------------------------------------------------- */
@@ -105,7 +105,7 @@ typedef enum {
     WB_DTYPES(WB_DTYPE_ENUM)
 #undef WB_DTYPE_ENUM
     WB_DTYPE_COUNT,
-    WB_KEEP = 255                   /* option of wb_to and wb_gpu: dtypes do not change */
+    WB_DTYPE_KEEP = 255             /* option of wb_to and wb_gpu: dtypes do not change */
 } wb_dtype;
 
 /* The numbers of the dtypes once more, as WB_DTYPE_F32_, ...: where a macro hides WB_F32. */

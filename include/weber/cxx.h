@@ -331,9 +331,9 @@ template <class T> inline T *wb_remove_weight_norms(T *model)
 {
     return static_cast<T *>(wb_object_remove_weight_norms(model));
 }
-template <class T> inline T *wb_quantise(T *model, wb_quantise_options o = {})
+template <class T> inline T *wb_quantize(T *model, wb_quantize_options o = {})
 {
-    return static_cast<T *>(wb_object_quantise(model, &o));
+    return static_cast<T *>(wb_object_quantize(model, &o));
 }
 template <class T>
 inline T *wb_add_lora(T *model, const char *layers = nullptr, wb_add_lora_options o = {})
@@ -377,9 +377,9 @@ inline wb_dataset *wb_load_csv(const char *path, wb_load_csv_options o = {})
 {
     return wb_load_csv_with(path, &o);
 }
-inline wb_tensor *wb_image_load(const char *path, wb_image_load_options o = {})
+inline wb_tensor *wb_load_image(const char *path, wb_load_image_options o = {})
 {
-    return wb_image_load_with(path, &o);
+    return wb_load_image_with(path, &o);
 }
 inline wb_dataset *wb_load_images(const char *folder, wb_load_images_options o = {})
 {
@@ -437,10 +437,10 @@ inline int wb_load_state(const char *path, void *model, wb_load_state_options o 
 {
     return wb_load_state_with(path, model, &o);
 }
-inline int wb_checkpoint_keep(const char *folder, const wb_checkpoint *c,
-                              wb_checkpoint_keep_options o = {})
+inline int wb_keep_checkpoint(const char *folder, const wb_checkpoint *c,
+                              wb_keep_checkpoint_options o = {})
 {
-    return wb_checkpoint_keep_with(folder, c, &o);
+    return wb_keep_checkpoint_with(folder, c, &o);
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -466,7 +466,7 @@ inline wb_to_options wb_to_dtype_(wb_dtype dtype)
     return o;
 }
 /** wb_to, wb_gpu and wb_cpu return the type of their argument, and take the option .dtype last:
- * model = wb_to(model, device);  x = wb_gpu(x, WB_KEEP);  batch = wb_cpu(batch). */
+ * model = wb_to(model, device);  x = wb_gpu(x, WB_DTYPE_KEEP);  batch = wb_cpu(batch). */
 template <class T>
 inline T *wb_to(T *x, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
@@ -494,18 +494,18 @@ template <class T> inline const wb_device *wb_device_of(T *x) { return wb_object
 
 /* ---- distributed training -------------------------------------------------------------------- */
 
-inline int wb_distributed_initialise(const wb_distributed_backend *backend,
-                                     wb_distributed_options o = {})
+inline int wb_distributed_initialize(const wb_distributed_backend *backend,
+                                     wb_distributed_initialize_options o = {})
 {
-    return wb_distributed_initialise_with(backend, &o);
+    return wb_distributed_initialize_with(backend, &o);
 }
-inline int wb_distributed_synchronise(void *object, wb_distributed_synchronise_options o = {})
+inline int wb_distributed_synchronize(void *object, wb_distributed_synchronize_options o = {})
 {
-    return wb_distributed_synchronise_with(object, &o);
+    return wb_distributed_synchronize_with(object, &o);
 }
-inline wb_rule *wb_DistributedOptimiser(wb_rule *rule, wb_DistributedOptimiser_options o = {})
+inline wb_rule *wb_DistributedOptimizer(wb_rule *rule, wb_DistributedOptimizer_options o = {})
 {
-    return wb_DistributedOptimiser_with(rule, &o);
+    return wb_DistributedOptimizer_with(rule, &o);
 }
 
 #include "weber/cxx_train.h"

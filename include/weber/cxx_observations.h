@@ -9,10 +9,15 @@ template <class... D> inline wb_dataset *wb_joinobs(wb_dataset *first, D... rest
     wb_dataset *all[] = {first, rest...};
     return wb_joinobs_array(int(sizeof all / sizeof *all), all);
 }
-inline int wb_splitobs_parts(wb_dataset *d, int n, const double *at, wb_dataset **parts,
-                             wb_splitobs_parts_options o = {})
+inline int wb_splitobs(wb_dataset *d, double at, wb_dataset **first, wb_dataset **second,
+                       wb_splitobs_options o = {})
 {
-    return wb_splitobs_parts_with(d, n, at, parts, &o);
+    return wb_splitobs_with(d, at, first, second, &o);
+}
+inline int wb_splitobs_array(wb_dataset *d, int n, const double *at, wb_dataset **parts,
+                             wb_splitobs_options o = {})
+{
+    return wb_splitobs_array_with(d, n, at, parts, &o);
 }
 inline int wb_kfolds(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
                      wb_dataset **validation, wb_kfolds_options o = {})

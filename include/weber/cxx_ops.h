@@ -160,15 +160,31 @@ template <class... I> inline wb_tensor *wb_expand(wb_tensor *x, I... dims)
     return wb_with_dims_([=](int n, const int64_t *d) { return wb_expand_array(x, n, d); },
                          dims...);
 }
+inline wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop, int64_t step = 1)
+{
+    wb_slice_options o;
+    o.step = step;
+    return wb_slice_with(x, axis, start, stop, &o);
+}
+inline wb_tensor *wb_take(wb_tensor *x, wb_tensor *index, int axis = 0)
+{
+    wb_take_options o;
+    o.axis = axis;
+    return wb_take_with(x, index, &o);
+}
+inline int wb_split(wb_tensor *x, int axis, int n, wb_tensor **parts, wb_split_options o = {})
+{
+    return wb_split_with(x, axis, n, parts, &o);
+}
 template <class... T> inline wb_tensor *wb_concat(int axis, T *...tensors)
 {
     wb_tensor *const all[] = {tensors...};
-    return wb_concat_array(int(sizeof...(tensors)), all, axis);
+    return wb_concat_array(axis, int(sizeof...(tensors)), all);
 }
 template <class... T> inline wb_tensor *wb_stack(int axis, T *...tensors)
 {
     wb_tensor *const all[] = {tensors...};
-    return wb_stack_array(int(sizeof...(tensors)), all, axis);
+    return wb_stack_array(axis, int(sizeof...(tensors)), all);
 }
 
 inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_options o = {})
@@ -189,7 +205,8 @@ inline wb_tensor *wb_meanpool(wb_tensor *x, wb_pool_options o)
     return wb_meanpool_with(x, &o);
 }
 
-inline wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after, wb_pad_options o)
+inline wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after,
+                         wb_pad_options o = {})
 {
     return wb_pad_with(x, axis, before, after, &o);
 }
@@ -270,7 +287,7 @@ inline wb_tensor *wb_spectrogram(wb_tensor *x, wb_stft_options o)
     return wb_spectrogram_with(x, &o);
 }
 inline wb_tensor *wb_melscale_filterbanks(int64_t n_freqs, int64_t n_mels, int64_t sample_rate,
-                                          wb_mel_options o = {})
+                                          wb_melscale_filterbanks_options o = {})
 {
     return wb_melscale_filterbanks_with(n_freqs, n_mels, sample_rate, &o);
 }

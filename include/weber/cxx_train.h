@@ -29,46 +29,48 @@ WB_RULE_RHO_(wb_Nesterov)
 WB_RULE_RHO_(wb_RMSProp)
 WB_RULE_RHO_(wb_Muon)
 #undef WB_RULE_RHO_
-inline wb_rule *wb_Rule(const wb_rule_type *type, wb_Rule_options o = {})
+inline wb_rule *wb_CustomRule(const wb_rule_type *type, wb_Rule_options o = {})
 {
-    return wb_Rule_with(type, &o);
+    return wb_CustomRule_with(type, &o);
 }
 template <class N> inline wb_if_number_<N, wb_rule *>
-wb_Rule(const wb_rule_type *type, N eta, wb_Rule_options o = {})
+wb_CustomRule(const wb_rule_type *type, N eta, wb_Rule_options o = {})
 {
     o.eta = double(eta);
-    return wb_Rule_with(type, &o);
+    return wb_CustomRule_with(type, &o);
 }
 
-template <class... I> inline wb_schedule *wb_Step(double start, double decay, I... sizes)
+template <class... I> inline wb_schedule *wb_ScheduleStep(double start, double decay, I... sizes)
 {
     return wb_with_dims_(
-        [=](int n, const int64_t *d) { return wb_Step_array(start, decay, n, d); }, sizes...);
+        [=](int n, const int64_t *d) { return wb_ScheduleStep_array(start, decay, n, d); },
+        sizes...);
 }
-inline wb_schedule *wb_CosAnneal(double range0, double range1, double period,
-                                 wb_CosAnneal_options o = {})
+inline wb_schedule *wb_ScheduleCosAnneal(double range0, double range1, double period,
+                                         wb_ScheduleCosAnneal_options o = {})
 {
-    return wb_CosAnneal_with(range0, range1, period, &o);
+    return wb_ScheduleCosAnneal_with(range0, range1, period, &o);
 }
-inline wb_schedule *wb_OneCycle(int64_t nsteps, double maxval, wb_OneCycle_options o = {})
+inline wb_schedule *wb_ScheduleOneCycle(int64_t nsteps, double maxval,
+                                        wb_ScheduleOneCycle_options o = {})
 {
-    return wb_OneCycle_with(nsteps, maxval, &o);
+    return wb_ScheduleOneCycle_with(nsteps, maxval, &o);
 }
-inline wb_schedule *wb_Sequence(std::initializer_list<wb_stage> stages)
+inline wb_schedule *wb_ScheduleSequence(std::initializer_list<wb_stage> stages)
 {
-    return wb_Sequence_array(int(stages.size()), stages.begin());
+    return wb_ScheduleSequence_array(int(stages.size()), stages.begin());
 }
 template <class... S>
-inline wb_schedule *wb_ComposedSchedule(wb_schedule *kind, S *...numbers)
+inline wb_schedule *wb_ScheduleComposed(wb_schedule *kind, S *...numbers)
 {
     wb_schedule *const all[] = {numbers...};
-    return wb_ComposedSchedule_array(kind, int(sizeof...(numbers)), all);
+    return wb_ScheduleComposed_array(kind, int(sizeof...(numbers)), all);
 }
 
-template <class... R> inline wb_rule *wb_OptimiserChain(R *...rules)
+template <class... R> inline wb_rule *wb_OptimizerChain(R *...rules)
 {
     wb_rule *const all[] = {rules...};
-    return wb_OptimiserChain_array(int(sizeof...(rules)), all);
+    return wb_OptimizerChain_array(int(sizeof...(rules)), all);
 }
 inline wb_opt_state *wb_setup(wb_rule *rule, void *model, wb_setup_options o = {})
 {

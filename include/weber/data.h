@@ -71,7 +71,7 @@ WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
 /** The array in an IDX file, plain or gzip, in its dtype and shape, on the CPU; 16-bit integers
  * become i32.  Errors: a file that cannot be read, is damaged, too short or too long; more than 8
  * axes. */
-WB_API wb_tensor *wb_read_idx(const char *path);
+WB_API wb_tensor *wb_load_idx_tensor(const char *path);
 
 /** What wb_load_csv does where a value is missing.  WB_MISSING_MEAN and WB_MISSING_MEDIAN put the
  * mean or median of the column there, and in columns of words the most frequent word. */
@@ -122,23 +122,11 @@ WB_OPTIONS(wb_load_csv_options);
  *                           that of .label_name; WB_NONE without a label
  *   y f32 [rows, k]         with .label_dtype = WB_F32
  *
- * Labels that are whole numbers are classes as they are.  If a label is not a number, all labels of
- * the column are words.  Words have the numbers 0, 1, ... in the order of their bytes.  .one_hot =
- * "*" and .numbered = "*" mean each column with a word, "*,zip" also the column zip.  A column that
- * is named has words even where these are numbers; .numbered may name the label.  A one-hot column
- * has at most 1000 words, other columns 2^24.  A column that has a word, but more numbers, is an
- * error with "*", which names the first cell that is no number.  With "*" and without an option
- * that names columns, .header must be given, true or false, if the first line has a word.
- *
- * With .like a file has the words, the replacements of missing values and the options of the file
- * whose .columns it were; only .separator and .columns may be beside it.  Columns are found by
- * their names, in any order; further columns are left out, and the labels may be missing, so that y
- * is WB_NONE.  Without names the columns have the same order; where a name is there twice, both
- * headings must be the same, but for the labels.  A word of a feature that the first file does not
- * have is a missing value; of a label it is an error, unless WB_MISSING_DROP leaves the row out.
- *
- * Lines end with \n, \r\n or \r.  The text is UTF-8; UTF-16, as spreadsheets write it, is
- * converted, and positions in messages count bytes of the UTF-8 text.  Blank lines are skipped.
+ * Labels that are whole numbers are classes as they are; other labels are words.  Words have the
+ * numbers 0, 1, ... in the order of their bytes.  .one_hot = "*" and .numbered = "*" mean each
+ * column with a word.  With .like a file has the words, the replacements of missing values and the
+ * options of another, and only .separator and .columns may be beside it.  docs/site/guide/table.md
+ * has the rules.
  *
  * Errors: a cell that is not a number, is infinite ("inf") or is too
  * large for f32 ("1e39"); a missing value, unless .missing has a cure for it; a missing label,
@@ -165,12 +153,12 @@ WB_API int64_t wb_columns_words(const wb_columns *c, const char *name);
 /** The word with number i of a column of the file; without a name (NULL) the name of class i.
  * Owned by `c`.  NULL: no such column or word. */
 WB_API const char *wb_columns_word(const wb_columns *c, const char *name, int64_t i);
-/** Writes columns to a file, of text, for wb_columns_load in another program, beside the model that
+/** Writes columns to a file, of text, for wb_load_columns in another program, beside the model that
  * was trained on them.  Returns 0 or an error code. */
-WB_API int wb_columns_save(const char *path, const wb_columns *c);
-/** The columns that wb_columns_save wrote, for .like of wb_load_csv.  NULL: the file cannot be read
+WB_API int wb_save_columns(const char *path, const wb_columns *c);
+/** The columns that wb_save_columns wrote, for .like of wb_load_csv.  NULL: the file cannot be read
  * or has other contents. */
-WB_API wb_columns *wb_columns_load(const char *path);
+WB_API wb_columns *wb_load_columns(const char *path);
 
 /** The number of observations; -1 on failure, and for a stream. */
 WB_API int64_t wb_dataset_length(const wb_dataset *d);
@@ -183,12 +171,27 @@ WB_API wb_tensor *wb_dataset_y(wb_dataset *d);
  * wb_batch_get.  NULL: no such name. */
 WB_API wb_tensor *wb_dataset_get(wb_dataset *d, const char *name);
 
-/** Splits a dataset of n observations: `first` gets n · at, rounded half to even, `second` the
- * rest.  With `shuffle` observations are drawn at random, from the seed of wb_seed.  The parts
- * share the dataset's memory.  Returns 0 or an error code, and then both are NULL.  Errors: `at`
- * outside [0, 1]; a shuffle of 2^32 observations or more. */
-WB_API int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first,
-                       wb_dataset **second);
+enum { WB_SPLIT_PARTS = 16 };
+/** Options of wb_splitobs and wb_splitobs_array. */
+#define wb_splitobs_options_(OPT, ARG)                                                             \
+    OPT(bool, counts, false)                /* a size is a number of observations */               \
+    OPT(bool, shuffle, false)               /* observations are drawn at random (wb_seed) */       \
+    OPT(bool, stratified, false)            /* each label has the same share in all parts */       \
+    OPT(wb_tensor *, labels, NULL)          /* of .stratified, which it implies; default: y */
+WB_OPTIONS(wb_splitobs_options);
+/** Splits a dataset of n observations, wb_splitobs(d, 0.8, &train, &test, .shuffle = true): `first`
+ * gets n · at, rounded half to even, `second` the rest.  The parts share the dataset's memory.
+ * Returns 0 or an error code, and then both are NULL.  wb_splitobs_array (observations.h) has the
+ * rules of .stratified.  Errors: `at` outside [0, 1], or with .counts no whole number from 0 to n;
+ * a shuffle of 2^32 observations or more. */
+WB_API int wb_splitobs_with(wb_dataset *d, double at, wb_dataset **first, wb_dataset **second,
+                            const wb_splitobs_options *o);
+#ifndef __cplusplus
+#define wb_splitobs(...) WB_SPLITOBS_(__VA_ARGS__, )
+#define WB_SPLITOBS_(d, at, first, second, ...) \
+    WB_CALL_WITH_(wb_splitobs_with((d), (at), (first), (second), \
+                                   WB_GET_(wb_splitobs_options, __VA_ARGS__)))
+#endif
 /** Observations start .. stop-1, without a copy.  Errors: start is negative or above stop; stop is
  * above the number of observations. */
 WB_API wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop);
@@ -272,10 +275,8 @@ WB_OPTIONS(wb_dataloader_options);
  * batches do not depend on k or .ahead, unless these functions have a state of their own.  An error
  * ends the epoch at its batch, after all batches before it.
  *
- * An epoch of a stream (wb_dataset_from) ends where the stream ends.  One loader at a time reads a
- * stream, in one thread at a time; maps run in all workers.  .shuffle = true with .buffer = k draws
- * each observation at random from the next k ones; it is an error without .buffer.  A loader that
- * continues within an epoch (wb_to, checkpoints) restarts the stream and skips observations.
+ * Of a stream (wb_dataset_from) .shuffle = true with .buffer = k draws each observation at random
+ * from the next k ones; it is an error without .buffer.
  *
  * wb_to and wb_gpu return a new loader that continues at the same batch of the same epoch; its
  * batches are uploaded in the background, after wb_mapobs and .collate. */

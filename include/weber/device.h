@@ -128,7 +128,7 @@ WB_API int wb_synchronize(const wb_device *d);
 
 /** Sets the device on which this thread creates tensors (wb_from, wb_rand, layers, wb_load).
  * Before the first call, and after a call with NULL, it is the CPU.  wb_borrow, wb_load_npy,
- * wb_load_idx, wb_read_idx and wb_load_csv always use the CPU. */
+ * wb_load_idx, wb_load_idx_tensor and wb_load_csv always use the CPU. */
 WB_API void wb_set_default_device(const wb_device *d);
 /** The device on which this thread creates tensors. */
 WB_API const wb_device *wb_default_device(void);
@@ -147,12 +147,8 @@ WB_API const wb_device *wb_default_device(void);
  * the first call it is the environment variable WEBER_MATMUL_PRECISION, else "highest".  Other
  * dtypes are not affected: f16 and bf16 are summed in f32, f64 in f64.
  *
- * With each setting the CPU computes f32 convolutions with windows of 3 by 3, stride 1 and at least
- * 16 channels by Winograd's algorithm where that is faster.  The root mean square of their rounding
- * errors is less than 4 times that of a direct convolution.  They are relative to the largest
- * values of a tile of 6 by 6 pixels: a pixel that is 10^6 times larger than the others leaves
- * outputs up to 5 pixels from it wrong, and an infinity or NaN makes them NaN.  The environment
- * variable WEBER_WINOGRAD=0, read when a plan is made, turns this off.
+ * With each setting the CPU may compute f32 convolutions by Winograd's algorithm, unless the
+ * environment variable WEBER_WINOGRAD is 0 (docs/site/guide/performance.md).
  *
  * Returns 0 or an error code.  Error: any other text. */
 WB_API int wb_set_matmul_precision(const char *precision);
@@ -191,7 +187,7 @@ WB_API int wb_set_gpu_backend(const char *backend);
 
 /** Options of wb_to and wb_gpu. */
 #define wb_to_options_(OPT, ARG)                                                                   \
-    /* of floating tensors; WB_KEEP: no change; by default f64 becomes f32 on a GPU */             \
+    /* of floating tensors; WB_DTYPE_KEEP: no change; by default f64 becomes f32 on a GPU */       \
     ARG(wb_dtype, dtype, WB_DTYPE_DEFAULT)
 WB_OPTIONS(wb_to_options);
 /** A copy of x on a device: wb_to(x, device); x itself if it is on that device already and .dtype
@@ -203,13 +199,13 @@ WB_OPTIONS(wb_to_options);
  *   - a loader keeps its options and uploads each batch ahead of its use
  *
  * On the way to a GPU f64 becomes f32, and stays f32 on the way back; other dtypes do not change.
- * .dtype = WB_KEEP keeps f64; .dtype = WB_F16, or another floating dtype, converts all floating
- * tensors to it.
+ * .dtype = WB_DTYPE_KEEP keeps f64; .dtype = WB_F16, or another floating dtype, converts all
+ * floating tensors to it.
  *
  * Gradients pass through the move of a tensor.  The copy of a variable is not a variable, except in
  * a layer or tree; wb_variable makes it one: W = wb_variable(wb_to(W, device)).  Errors: `d` is
- * NULL; out of memory; WB_KEEP and a device without f64; .dtype is not floating; another kind of
- * object; the call is in a function that wb_compile records. */
+ * NULL; out of memory; WB_DTYPE_KEEP and a device without f64; .dtype is not floating; another kind
+ * of object; the call is in a function that wb_compile records. */
 WB_API void *wb_object_to(void *x, const wb_device *d, const wb_to_options *o);
 /** wb_to(x, wb_gpu_device()).  The macro wb_gpu(x) calls this function.  Without a GPU the result
  * is x itself, without an error; a message is logged once. */

@@ -3,12 +3,12 @@
  * The processes, called ranks, run the same program on different parts of the data and average
  * their gradients.  A program that trains alone needs these changes:
  *
- *     wb_distributed_initialise(WB_MPI);
+ *     wb_distributed_initialize(WB_MPI);
  *     data = wb_distributed_dataset(data);                 each rank gets its share
- *     state = wb_setup(wb_DistributedOptimiser(wb_Adam()), model);
- *     wb_distributed_synchronise(model);                   rank 0's values; wb_train does this
+ *     state = wb_setup(wb_DistributedOptimizer(wb_Adam()), model);
+ *     wb_distributed_synchronize(model);                   rank 0's values; wb_train does this
  *
- * and is started by `mpirun -np 4 ./program`.  Without wb_distributed_initialise there is one rank,
+ * and is started by `mpirun -np 4 ./program`.  Without wb_distributed_initialize there is one rank,
  * 0 of 1, and the same program trains alone.
  *
  * All ranks must call the same *collective* functions in the same order.  If one rank does not call
@@ -41,8 +41,8 @@ WB_API const wb_distributed_backend *wb_distributed_mpi(void);
 WB_API const wb_distributed_backend *wb_distributed_nccl(void);
 #define WB_NCCL (wb_distributed_nccl())
 
-/** Options of wb_distributed_initialise. */
-#define wb_distributed_options_(OPT, ARG)                                                          \
+/** Options of wb_distributed_initialize. */
+#define wb_distributed_initialize_options_(OPT, ARG)                                               \
     /* seconds that a rank waits in one operation; then it ends all ranks with an error */         \
     OPT(double, timeout, 300)                                                                      \
     /* WB_NCCL: the number of GPUs that this process uses; -1: all.  Each has a rank of its own,
@@ -54,12 +54,12 @@ WB_API const wb_distributed_backend *wb_distributed_nccl(void);
      * under srun or mpirun should be given; without it any process that reaches the port of rank 0
      * may take the place of a rank */                                                             \
     OPT(const wb_distributed_backend *, through, NULL)
-WB_OPTIONS(wb_distributed_options);
-/** Connects the ranks: wb_distributed_initialise(WB_MPI, .timeout = 60), or, for ranks that mpirun
- * starts, wb_distributed_initialise(WB_NCCL, .through = WB_MPI): MPI then performs the operations
+WB_OPTIONS(wb_distributed_initialize_options);
+/** Connects the ranks: wb_distributed_initialize(WB_MPI, .timeout = 60), or, for ranks that mpirun
+ * starts, wb_distributed_initialize(WB_NCCL, .through = WB_MPI): MPI then performs the operations
  * on the host's memory, and NCCL those on the device's.  MPI is initialised if the program has not
  * done so; if it has, the thread level must be MPI_THREAD_SERIALIZED or higher.  Collective.  Once
- * in a process, but if the program has initialised MPI, also after wb_distributed_finalise.  From
+ * in a process, but if the program has initialised MPI, also after wb_distributed_finalize.  From
  * then on wb_gpu and wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo
  * the number of GPUs.
  *
@@ -69,8 +69,8 @@ WB_OPTIONS(wb_distributed_options);
  * GPUs of two vendors.  .through: the backend is not WB_NCCL, or .through is.  .devices: the
  * backend is not WB_NCCL; together with .through; more devices than the process has; another number
  * than in the other processes. */
-WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
-                                          const wb_distributed_options *o);
+WB_API int wb_distributed_initialize_with(const wb_distributed_backend *backend,
+                                          const wb_distributed_initialize_options *o);
 /** Runs the ranks of this process: calls rank(ctx) once for each of its devices, each in a thread
  * of its own, and returns when all have returned.  Without .devices it calls rank(ctx) in this
  * thread, so that one program works both ways.
@@ -87,11 +87,11 @@ WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
  * called by a rank, or after a rank has failed. */
 WB_API int wb_distributed_run(int (*rank)(void *ctx), void *ctx);
 /** Disconnects the ranks, after their last collective function.  Collective.  Calls MPI_Finalize if
- * wb_distributed_initialise initialised MPI.  A program need not call it: that happens when the
+ * wb_distributed_initialize initialised MPI.  A program need not call it: that happens when the
  * process ends by exit or by returning from main, with status 0.  Returns 0 or an error code. */
-WB_API int wb_distributed_finalise(void);
+WB_API int wb_distributed_finalize(void);
 /** Whether the ranks are connected. */
-WB_API bool wb_distributed_initialised(void);
+WB_API bool wb_distributed_initialized(void);
 /** The number of this rank, from 0; 0 if the ranks are not connected.  With .devices, outside of
  * wb_distributed_run: the number of the process's first rank. */
 WB_API int wb_distributed_rank(void);
@@ -133,19 +133,19 @@ WB_API wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-/** Options of wb_distributed_synchronise. */
-#define wb_distributed_synchronise_options_(OPT, ARG)                                              \
+/** Options of wb_distributed_synchronize. */
+#define wb_distributed_synchronize_options_(OPT, ARG)                                              \
     OPT(int, root, 0)                       /* the rank whose values all ranks get */
-WB_OPTIONS(wb_distributed_synchronise_options);
-/** Gives all ranks the values of one rank: wb_distributed_synchronise(model).  `object` is a
+WB_OPTIONS(wb_distributed_synchronize_options);
+/** Gives all ranks the values of one rank: wb_distributed_synchronize(model).  `object` is a
  * variable, a layer, a tree of variables, or the state of a rule; its variables are overwritten.
  * For a state the ranks also get hyperparameters, step counts, and which parameters are frozen; if
  * it is divided (.shard), each rank keeps its own moments.  Collective.  Returns 0 or an error
  * code.  Errors: .root is not the number of a rank; a tensor is not a variable; the objects of two
  * ranks have different tensors; the ranks have different step counts of a divided state, for
  * instance because only one has loaded it; the state is in the middle of an accumulation. */
-WB_API int wb_distributed_synchronise_with(void *object,
-                                           const wb_distributed_synchronise_options *o);
+WB_API int wb_distributed_synchronize_with(void *object,
+                                           const wb_distributed_synchronize_options *o);
 
 /** The share of this rank of a dataset, which all ranks must have: observations rank, rank + size,
  * rank + 2 size, ...  All shares have the same length, n / size rounded up; the last ones begin
@@ -154,35 +154,23 @@ WB_API int wb_distributed_synchronise_with(void *object,
  * whose batches are `size` times as long.  Collective.  Error: datasets of different lengths. */
 WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
 
-/** Options of wb_DistributedOptimiser. */
-#define wb_DistributedOptimiser_options_(OPT, ARG)                                                 \
+/** Options of wb_DistributedOptimizer. */
+#define wb_DistributedOptimizer_options_(OPT, ARG)                                                 \
     OPT(int64_t, bucket, 25000000)          /* bytes */                                            \
     OPT(int64_t, accumulate, 1)             /* one step for the mean of so many batches */         \
     OPT(bool, shard, false)                 /* divides the state over the ranks */
-WB_OPTIONS(wb_DistributedOptimiser_options);
+WB_OPTIONS(wb_DistributedOptimizer_options);
 /** A rule that replaces gradients by their mean over the ranks, before `rule`:
- * wb_DistributedOptimiser(wb_Adam()).  The losses are averaged with them: if the mean loss is not
- * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes.  A
- * bucket begins as soon as its last gradient is computed; with NCCL, or if the machine has one
- * processor more for each rank than the ranks have threads, the backward pass goes on meanwhile.
+ * wb_DistributedOptimizer(wb_Adam()).  The losses are averaged with them: if the mean loss is not
+ * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes,
+ * as soon as the last gradient of a bucket is computed.
  * wb_update is collective, and an error if the ranks have gradients of different parameters, as
  * after wb_freeze on one of them, or different options.  Without connected ranks `rule` gets the
  * gradients of this process.
  *
- * wb_train, with the same .epochs and number of batches on all ranks, ends on all of them if .each
- * of one ends it.  .each may be NULL on some ranks, as where only rank 0 writes a log; if one has
- * it, the ranks exchange two numbers after each batch.
- *
- * .shard: the state is divided over the ranks that are connected when wb_setup is called.  Each
- * rank has moments, and masters of mixed precision, of its part of each parameter only: n / size
- * elements, rounded up.  It gets the mean of that part of the gradients, and updates that part of
- * the parameters; then all ranks get the new parts of all.  wb_checkpoint_save and
- * wb_checkpoint_keep are then collective; rank 0 writes whole moments, the same file as without
- * .shard.  wb_checkpoint_load, _latest and _best read the rank's part, so all ranks must call them
- * and see the file; with .resume of wb_train rank 0 reads it for all.  With .mixed, give all ranks
- * the same parameters before wb_setup, by wb_seed or wb_distributed_synchronise: the master of a
- * part is made there, of this rank's parameter.  Error of wb_update: the ranks are not those of
- * wb_setup.
+ * .shard divides the state over the ranks that are connected when wb_setup is called: each rank has
+ * moments, and masters of mixed precision, of its part of each parameter only.  Functions that save
+ * and load checkpoints are then collective; the file is the same as without .shard.
  *
  * .accumulate = k makes one step of k batches, with one rank too.  The first k - 1 calls of
  * wb_update add the gradients and the loss to sums in the state, in f32 or f64, change nothing
@@ -190,37 +178,28 @@ WB_OPTIONS(wb_DistributedOptimiser_options);
  *
  *     g = (sum over the ranks and the k batches of their gradients) / (size k),
  *
- * and sets the sums to zeros.  A gradient that is WB_NONE in some of the batches counts as zeros
- * there.  A batch whose loss (with ClipNorm: whose norm of the gradients) is not finite is refused,
- * and the sums keep the batches before it.  With .mixed = WB_F16 a gradient that is not finite in
- * one of the batches skips the whole step.  A function that wb_compile records may call wb_update
- * once; it is recorded twice, for the calls that add to the sums and for those that apply them.
+ * and sets the sums to zeros.  In the middle of an accumulation wb_save_checkpoint and
+ * wb_distributed_synchronize are errors.  docs/distributed.md has more about both options, and
+ * about wb_train.
  *
- * In wb_train the last batch of an epoch applies the sums even if they have m < k batches; the mean
- * is then over these m.  So does the last batch before .each ends the training.  .each and the
- * progress bar get the loss of this batch on this rank; at a batch that applies the sums they get
- * the mean loss of the accumulated batches of all ranks.  If the loss of a batch is not finite on
- * one rank, wb_train fails on all of them and drops the sums.
- *
- * In the middle of an accumulation wb_checkpoint_save and wb_distributed_synchronise are errors.
- * wb_to moves the sums too, and wb_checkpoint_load sets them to zeros.  Errors: .bucket or
- * .accumulate is below 1. */
-WB_API wb_rule *wb_DistributedOptimiser_with(wb_rule *rule,
-                                             const wb_DistributedOptimiser_options *o);
+ * Errors: .bucket or .accumulate is below 1.  Error of wb_update: with .shard the ranks are not
+ * those of wb_setup. */
+WB_API wb_rule *wb_DistributedOptimizer_with(wb_rule *rule,
+                                             const wb_DistributedOptimizer_options *o);
 
 #ifndef __cplusplus
-#define wb_distributed_initialise(...) WB_DISTRIBUTED_INITIALISE_(__VA_ARGS__, )
-#define WB_DISTRIBUTED_INITIALISE_(backend, ...) \
-    WB_CALL_WITH_(wb_distributed_initialise_with((backend), \
-                                                 WB_GET_(wb_distributed_options, __VA_ARGS__)))
-#define wb_distributed_synchronise(...) WB_DISTRIBUTED_SYNCHRONISE_(__VA_ARGS__, )
-#define WB_DISTRIBUTED_SYNCHRONISE_(object, ...) \
-    WB_CALL_WITH_(wb_distributed_synchronise_with(  \
-        (object), WB_GET_(wb_distributed_synchronise_options, __VA_ARGS__)))
-#define wb_DistributedOptimiser(...) WB_DISTRIBUTED_OPTIMISER_(__VA_ARGS__, )
-#define WB_DISTRIBUTED_OPTIMISER_(rule, ...) \
-    WB_CALL_WITH_(wb_DistributedOptimiser_with(     \
-        (rule), WB_GET_(wb_DistributedOptimiser_options, __VA_ARGS__)))
+#define wb_distributed_initialize(...) WB_DISTRIBUTED_INITIALIZE_(__VA_ARGS__, )
+#define WB_DISTRIBUTED_INITIALIZE_(backend, ...) \
+    WB_CALL_WITH_(wb_distributed_initialize_with( \
+        (backend), WB_GET_(wb_distributed_initialize_options, __VA_ARGS__)))
+#define wb_distributed_synchronize(...) WB_DISTRIBUTED_SYNCHRONIZE_(__VA_ARGS__, )
+#define WB_DISTRIBUTED_SYNCHRONIZE_(object, ...) \
+    WB_CALL_WITH_(wb_distributed_synchronize_with(  \
+        (object), WB_GET_(wb_distributed_synchronize_options, __VA_ARGS__)))
+#define wb_DistributedOptimizer(...) WB_DISTRIBUTED_OPTIMIZER_(__VA_ARGS__, )
+#define WB_DISTRIBUTED_OPTIMIZER_(rule, ...) \
+    WB_CALL_WITH_(wb_DistributedOptimizer_with(     \
+        (rule), WB_GET_(wb_DistributedOptimizer_options, __VA_ARGS__)))
 #endif
 
 #ifdef __cplusplus

@@ -105,19 +105,10 @@ WB_OPTIONS(wb_save_options);
  * or NPZ where the library was built without libbson or libzip.
  *
  * ONNX: wb_save("model.onnx", model, .inputs = {x}) calls the layer on the example x, without an
- * evaluation, and writes what the call computes, of the library's layers and of the program's own.
- * Initializers have the model's paths as names, "layers.0.weight", and their dtypes; a tied tensor
- * is one.  The model is called with batches of three sizes, and the file takes any: sizes that
- * depend on the batch are written as such, and the axis is named "batch".  Other sizes are those of
- * the example.  wb_load reads the file as a layer with the same outputs, gradients and parameters;
- * the statistics of a BatchNorm stay untrained.
- * The standard has few operators of bf16: these are computed in f32, with casts at inputs,
- * parameters and results; arithmetic of i8 and u8 is that of i32, cast back.  Rows by an index out
- * of range are 0, as Weber's.  docs/onnx.md has the operators of each operation.
- * Errors (WB_ERROR_UNSUPPORTED): random numbers; a layer that reads values while it is called, or
- * has effects; an operation that opset 17 has not, such as wb_host_operation; sizes or numbers that
- * depend on the batch in another way than k batch + c, or operations that do: .fixed = true writes
- * the file for the sizes of the example.  The message names the layer and the operation. */
+ * evaluation, and writes what the call computes, of the library's layers and of the program's own;
+ * the file takes batches of any size.  docs/onnx.md has the operators of each operation, and what
+ * is refused (WB_ERROR_UNSUPPORTED), such as random numbers and sizes that the batch decides in
+ * another way than k batch + c, unless .fixed writes the file for the sizes of the example. */
 WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o);
 
 /** A part of a file that the library does not know: a struct of another program, a closure, or a
@@ -145,13 +136,8 @@ WB_OPTIONS(wb_load_options);
  *
  * An ONNX file becomes one layer, "Onnx", which is called, trained, moved and saved (as
  * safetensors) like any other.  Its inputs and outputs are in the order of the file, as wb_show
- * prints them; several outputs come from wb_call_outputs.  An input of another dtype than the
- * file's is an error; sizes that the file leaves open may be any, and those of one name must be
- * equal.  Floating initializers of the main graph are parameters with the file's names, but for
- * those without dimensions and those that decide shapes; running statistics are not trained.  A
- * Loop is unrolled; an If or a Loop that depends on values of the inputs cannot be recorded by
- * wb_compile.  Values in other files (external data) must be in the model's folder.  docs/onnx.md
- * lists the operators.
+ * prints them; several outputs come from wb_call_outputs.  docs/onnx.md has more, and the
+ * operators.
  *
  * An array of Julia has its dimensions in reverse order: [784,32] becomes [32,784], and images are
  * [N,C,H,W].  The weight of a Dense or recurrent layer keeps the shape [out,in] that it has in
@@ -226,17 +212,11 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
  * int16 and uint16 become i32, uint32 becomes i64, in files of all formats but ONNX; uint64 is an
  * error.
  *
- * A PT file is one of torch.save, of PyTorch 1.6 or newer and any pickle_protocol, with tensors in
- * dicts, lists and tuples, such as a state_dict; keys and indices make the names
- * ("model.0.weight"), and other values are left out.  A view has memory of its own (expand: as many
- * elements as it shows).  Nothing in the file is executed: a class or function other than those of
- * tensors is an error that names it.
- *
- * A JLD2 file is one of Julia's JLD2.jl, in which Flux's manual saves Flux.state(model), or another
- * HDF5 file.  Names and shapes are those of a BSON file: "layers.0.weight", [out,in].  The variable
- * is chosen as without .key in wb_load_state; of others than "model_state" and "model" all are
- * read.  A dot in a name becomes _, as in BSON files; numbers and texts are left out; bools of h5py
- * become WB_BOOL.  libhdf5 reads the file; it is opened when the first such file is read.
+ * A PT file is one of torch.save, of PyTorch 1.6 or newer and any pickle_protocol.  Nothing in the
+ * file is executed: a class or function other than those of tensors is an error that names it.  A
+ * JLD2 file is one of Julia's JLD2.jl, or another HDF5 file; libhdf5 reads it, and is opened when
+ * the first such file is read.  The page "Files" of the site (docs/site/guide/files.md) has what
+ * becomes of names, views and other values.
  *
  * Errors: tensors that cannot be read, such as tensors of a dtype that the library does not have,
  * or with more than 8 axes (the message lists them); a file that cannot be read or is damaged;
@@ -325,7 +305,7 @@ typedef struct {
  * safetensors file with checksums, from any device.  Pending assignments are evaluated first.  A
  * training that continues from the checkpoint computes the same bits as one that never stopped.
  * Returns 0 or an error code. */
-WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
+WB_API int wb_save_checkpoint(const char *path, const wb_checkpoint *c);
 /** Restores a checkpoint into objects of the same structure, on any device: the model, the state
  * with the numbers of its rule, the loader, and this thread's random numbers.  It also sets epoch,
  * metric and has_metric of *c.  Returns 0, or an error code, and then nothing is changed.  Errors:
@@ -333,44 +313,44 @@ WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
  * epoch, and a loader with another .batchsize, .shuffle or .buffer; c has a model, state, loader,
  * average or watched number that the file does not have; c->name is set and differs from the name
  * in the file. */
-WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
+WB_API int wb_load_checkpoint(const char *path, wb_checkpoint *c);
 
-/** Options of wb_checkpoint_keep. */
-#define wb_checkpoint_keep_options_(OPT, ARG)                                                      \
+/** Options of wb_keep_checkpoint. */
+#define wb_keep_checkpoint_options_(OPT, ARG)                                                      \
     OPT(bool, best, false)                  /* also keeps the one with the best metric */          \
     OPT(bool, higher, false)                /* the best metric is the highest, not the lowest */   \
     ARG(int, last, 3)                       /* number of checkpoints to keep; negative: all */
-WB_OPTIONS(wb_checkpoint_keep_options);
+WB_OPTIONS(wb_keep_checkpoint_options);
 /** Saves a checkpoint as FOLDER/NAME-000012.safetensors, 12 being the epoch, and then removes older
  * checkpoints of the same name:
  *
  *     wb_checkpoint now = {model, state, loader, epoch, .metric = loss, .has_metric = true};
- *     wb_checkpoint_keep("run", &now, .best = true);
+ *     wb_keep_checkpoint("run", &now, .best = true);
  *
  * NAME is c->name, or "checkpoint" if that is NULL.  The folder is created; other files in it are
  * not touched, and files of NAME that are damaged stay.  Of equal metrics the first is the best;
  * NaN is never the best.  Only one process may write to a name.  Returns 0 or an error code.
  * Errors: .best without a metric; a negative epoch; .last is 0. */
-WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
-                                   const wb_checkpoint_keep_options *o);
+WB_API int wb_keep_checkpoint_with(const char *folder, const wb_checkpoint *c,
+                                   const wb_keep_checkpoint_options *o);
 #ifndef __cplusplus
-#define wb_checkpoint_keep(...) WB_CHECKPOINT_KEEP_(__VA_ARGS__, )
-#define WB_CHECKPOINT_KEEP_(folder, c, ...) \
-    WB_CALL_WITH_(wb_checkpoint_keep_with((folder), (c), \
-                                          WB_GET_(wb_checkpoint_keep_options, __VA_ARGS__)))
+#define wb_keep_checkpoint(...) WB_KEEP_CHECKPOINT_(__VA_ARGS__, )
+#define WB_KEEP_CHECKPOINT_(folder, c, ...) \
+    WB_CALL_WITH_(wb_keep_checkpoint_with((folder), (c), \
+                                          WB_GET_(wb_keep_checkpoint_options, __VA_ARGS__)))
 #endif
 
 /** Restores the checkpoint named c->name (NULL: "checkpoint") that was written last, as
- * wb_checkpoint_load does.  The serial numbers in the files, not the epochs, give the order.  A
+ * wb_load_checkpoint does.  The serial numbers in the files, not the epochs, give the order.  A
  * damaged checkpoint is skipped, with a warning.  Returns 0 or an error code.  Errors: no
  * checkpoint, no folder; the checkpoint belongs to another model, state or loader. */
-WB_API int wb_checkpoint_latest(const char *folder, wb_checkpoint *c);
+WB_API int wb_load_latest_checkpoint(const char *folder, wb_checkpoint *c);
 /** Restores the checkpoint named c->name (NULL: "checkpoint") with the best metric, as
- * wb_checkpoint_load does.  The best metric is the lowest, or the highest if the newest checkpoint
+ * wb_load_checkpoint does.  The best metric is the lowest, or the highest if the newest checkpoint
  * was kept with .best and .higher.  A damaged checkpoint is skipped, with a warning.  Returns 0 or
  * an error code.  Errors: no checkpoint has a metric, no folder; the checkpoint belongs to another
  * model, state or loader. */
-WB_API int wb_checkpoint_best(const char *folder, wb_checkpoint *c);
+WB_API int wb_load_best_checkpoint(const char *folder, wb_checkpoint *c);
 
 #ifdef __cplusplus
 }

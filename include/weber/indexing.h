@@ -42,25 +42,25 @@ WB_API wb_tensor *wb_pad_with(wb_tensor *x, int axis, int64_t before, int64_t af
 
 /* ---- slices and copies: any dtype ------------------------------------------------------------ */
 
-/** Elements start, start + step, ... before stop along an axis: x[start:stop:step] in Python.  As
- * wb_slice otherwise: a negative start or stop counts from the end, and `start` is a run-time
- * argument of the plan.  Error: the step is below 1; those of wb_slice. */
-WB_API wb_tensor *wb_slice_step(wb_tensor *x, int axis, int64_t start, int64_t stop, int64_t step);
-
 /** x with the elements start .. stop-1 along an axis replaced by `values`, which broadcasts to the
  * shape of wb_slice(x, axis, start, stop); x itself does not change.  A wb_scalar takes x's dtype.
  * If `values` has size 1 along the axis, or no such axis, one plan serves all values of start and
  * stop, as for a table that is filled row by row; otherwise each start has a plan of its own.
  * Errors: those of wb_slice; other shapes or dtypes. */
-WB_API wb_tensor *wb_slice_set(wb_tensor *x, int axis, int64_t start, int64_t stop,
+WB_API wb_tensor *wb_set_slice(wb_tensor *x, int axis, int64_t start, int64_t stop,
                                wb_tensor *values);
 
-/** Sets parts[0 .. n-1] to n equal slices along an axis.  Returns 0 or an error code; then all
- * parts are NULL.  Error: n does not divide the size of the axis. */
-WB_API int wb_split(wb_tensor *x, int axis, int n, wb_tensor **parts);
-/** wb_split into slices of the sizes sizes[0 .. n-1].  Error: their sum is not the size of the
- * axis. */
-WB_API int wb_split_sizes(wb_tensor *x, int axis, int n, const int64_t *sizes, wb_tensor **parts);
+/** Options of wb_split. */
+#define wb_split_options_(OPT, ARG)                                                                \
+    OPT(const int64_t *, sizes, NULL)       /* of the n slices; default: equal ones */
+WB_OPTIONS(wb_split_options);
+/** Sets parts[0 .. n-1] to n slices along an axis, in order: wb_split(x, 1, 3, parts),
+ * wb_split(x, 1, 2, parts, .sizes = (int64_t[]){1, 3}).  Returns 0 or an error code; then all parts
+ * are NULL.  (wb_chunk makes at most n slices, of which the last may be shorter, wb_unstack one of
+ * each index, without the axis.)  Errors: n does not divide the size of the axis; the sum of .sizes
+ * is not that size. */
+WB_API int wb_split_with(wb_tensor *x, int axis, int n, wb_tensor **parts,
+                         const wb_split_options *o);
 
 /** x with its elements moved by `shift` places along an axis; those that leave it at an end enter
  * at the other: y[i] = x[(i - shift) mod n]. */
@@ -79,6 +79,9 @@ WB_API wb_tensor *wb_tril(wb_tensor *x, int64_t diagonal);
 /** x with zeros below a diagonal: element [..., i, j] stays where j >= i + diagonal. */
 WB_API wb_tensor *wb_triu(wb_tensor *x, int64_t diagonal);
 #ifndef __cplusplus
+#define wb_split(...) WB_SPLIT_(__VA_ARGS__, )
+#define WB_SPLIT_(x, axis, n, parts, ...) \
+    WB_CALL_WITH_(wb_split_with((x), (axis), (n), (parts), WB_GET_(wb_split_options, __VA_ARGS__)))
 #define wb_tile(x, ...) wb_tile_array((x), WB_DIMS_(__VA_ARGS__))
 #endif
 
@@ -87,9 +90,14 @@ WB_API wb_tensor *wb_triu(wb_tensor *x, int64_t diagonal);
 /* An index is of integers.  An index outside 0 .. n-1, also a negative one, gives zeros, adds
  * nothing and has no gradient; with WEBER_DEBUG=check it is an error. */
 
-/** wb_take along any axis: the axis of x is replaced by the axes of `index`.  (index_select of
- * PyTorch, also for an index with several axes)  Any dtype. */
-WB_API wb_tensor *wb_take_axis(wb_tensor *x, wb_tensor *index, int axis);
+/** Options of wb_take. */
+#define wb_take_options_(OPT, ARG)                                                                 \
+    ARG(int, axis, 0)
+WB_OPTIONS(wb_take_options);
+/** Elements of x by index along an axis: wb_take(x, index) takes rows, y[i..., :] = x[index[i...],
+ * :], and wb_take(x, index, axis) replaces an axis of x by the axes of `index`.  Any dtype.
+ * (index_select of PyTorch, also for an index with several axes) */
+WB_API wb_tensor *wb_take_with(wb_tensor *x, wb_tensor *index, const wb_take_options *o);
 /** Elements by an index of their own along an axis: y[.., i, ..] = x[.., index[.., i, ..], ..]. x
  * and `index` have the same number of axes; along all but `axis` their sizes broadcast.  Any
  * dtype. (gather and take_along_dim of PyTorch; unlike in gather, sizes along other axes are
@@ -135,6 +143,9 @@ WB_API wb_tensor *wb_scatter_with(wb_tensor *x, wb_tensor *index, wb_tensor *row
 WB_API wb_tensor *wb_scatter_along_with(wb_tensor *x, wb_tensor *index, wb_tensor *values, int axis,
                                         const wb_scatter_options *o);
 #ifndef __cplusplus
+#define wb_take(...) WB_TAKE_(__VA_ARGS__, )
+#define WB_TAKE_(x, index, ...) \
+    WB_CALL_WITH_(wb_take_with((x), (index), WB_GET_(wb_take_options, __VA_ARGS__)))
 #define wb_scatter(...) WB_SCATTER_(__VA_ARGS__, )
 #define WB_SCATTER_(x, index, rows, ...) \
     WB_CALL_WITH_(wb_scatter_with((x), (index), (rows), WB_GET_(wb_scatter_options, __VA_ARGS__)))

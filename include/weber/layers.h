@@ -22,7 +22,7 @@ extern "C" {
 /** Options of wb_Dense. */
 #define wb_Dense_options_(OPT, ARG)                                                                \
     OPT(bool, bias, true)                                                                          \
-    OPT(wb_initialiser, init, wb_glorot_uniform)                                                   \
+    OPT(wb_initializer, init, wb_glorot_uniform)                                                   \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     ARG(int64_t, in, WB_REQUIRED(0)) ARG(int64_t, out, WB_REQUIRED(0))                             \
     ARG(wb_function, activation, NULL)
@@ -45,7 +45,7 @@ WB_API wb_layer *wb_Dense_with(const wb_Dense_options *o);
     OPT(bool, same, false)                  /* computes .pad: see wb_Conv, wb_ConvTranspose */     \
     OPT(bool, flip, false)                  /* the kernel is flipped along all axes, as in Flux */ \
     OPT(bool, bias, true)                                                                          \
-    OPT(wb_initialiser, init, wb_glorot_uniform)                                                   \
+    OPT(wb_initializer, init, wb_glorot_uniform)                                                   \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     ARG(int64_t, in, WB_REQUIRED(0)) ARG(int64_t, out, WB_REQUIRED(0))                             \
     ARG(wb_ints, kernel, WB_REQUIRED(WB_EMPTY)) /* {k}, {h, w} or {d, h, w} */                     \
@@ -206,7 +206,7 @@ WB_API wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *o);
     ARG(const int64_t *, sizes_, NULL)      /* the macros pass the shape here */                   \
     ARG(wb_function, activation, NULL)
 WB_OPTIONS(wb_LayerNorm_options);
-/** y = activation(wb_normalise(x, n, eps) · scale + bias) over the last n axes, whose sizes are the
+/** y = activation(wb_normalize(x, n, eps) · scale + bias) over the last n axes, whose sizes are the
  * n numbers of `shape`: wb_LayerNorm({features}).  scale, bias [shape].  Errors: the last sizes of
  * x are not `shape`; eps is negative.  (Ba, Kiros & Hinton 2016) */
 WB_API wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *o);
@@ -230,7 +230,7 @@ WB_API wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *o);
 /** Options of wb_Scale. */
 #define wb_Scale_options_(OPT, ARG)                                                                \
     OPT(bool, bias, true)                                                                          \
-    OPT(wb_initialiser, init, wb_init_ones)                                                        \
+    OPT(wb_initializer, init, wb_init_ones)                                                        \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     ARG(wb_ints, shape, WB_REQUIRED(WB_EMPTY)) /* {features} or {H, W}, at most 4 sizes */         \
     ARG(const int64_t *, sizes_, NULL)      /* the macros pass the shape here */                   \
@@ -243,7 +243,7 @@ WB_API wb_layer *wb_Scale_with(const wb_Scale_options *o);
 /** Options of wb_Bilinear. */
 #define wb_Bilinear_options_(OPT, ARG)                                                             \
     OPT(bool, bias, true)                                                                          \
-    OPT(wb_initialiser, init, wb_glorot_uniform)                                                   \
+    OPT(wb_initializer, init, wb_glorot_uniform)                                                   \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     ARG(int64_t, in1, WB_REQUIRED(0)) ARG(int64_t, in2, WB_REQUIRED(0))                            \
     ARG(int64_t, out, WB_REQUIRED(0))                                                              \
@@ -281,7 +281,7 @@ WB_API wb_layer *wb_Maxout_array(int n, wb_layer *const *layers);
 /** Options of wb_Embedding. */
 #define wb_Embedding_options_(OPT, ARG)                                                            \
     OPT(int64_t, padding_index, INT64_MIN)  /* a negative one counts from n; default: none */      \
-    OPT(wb_initialiser, init, wb_init_normal)                                                      \
+    OPT(wb_initializer, init, wb_init_normal)                                                      \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     ARG(int64_t, n, WB_REQUIRED(0)) ARG(int64_t, dim, WB_REQUIRED(0))
 WB_OPTIONS(wb_Embedding_options);
@@ -297,7 +297,7 @@ enum { WB_BAG_MEAN, WB_BAG_SUM, WB_BAG_MAX };
 /** Options of wb_EmbeddingBag. */
 #define wb_EmbeddingBag_options_(OPT, ARG)                                                         \
     OPT(int64_t, mode, WB_BAG_MEAN)         /* WB_BAG_MEAN, WB_BAG_SUM or WB_BAG_MAX */            \
-    OPT(wb_initialiser, init, wb_init_normal)                                                      \
+    OPT(wb_initializer, init, wb_init_normal)                                                      \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     ARG(int64_t, n, WB_REQUIRED(0)) ARG(int64_t, dim, WB_REQUIRED(0))
 WB_OPTIONS(wb_EmbeddingBag_options);
@@ -339,7 +339,7 @@ WB_API wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options
     OPT(bool, causal, false)                /* a query sees no later key */                        \
     OPT(bool, bias, false)                  /* the projections have biases, as PyTorch's have */   \
     OPT(double, dropout, 0)                 /* of attention weights, in train mode; below 1 */     \
-    OPT(wb_initialiser, init, wb_glorot_uniform)                                                   \
+    OPT(wb_initializer, init, wb_glorot_uniform)                                                   \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     OPT(int64_t, kv_heads, 0)               /* heads of k and v; 0: heads */                       \
     /* features of k and v (PyTorch's kdim and vdim) */                                            \

@@ -9,10 +9,10 @@ extern "C" {
 #endif
 
 /* A loss takes yhat, the output of a model, and the target y: wb_mse(yhat, y), wb_mse(yhat, y, .agg
- * = WB_SUM).  The name without a call, wb_mse, is a function of yhat and y.  yhat and y have the
- * same shape and the same floating dtype; wb_crossentropy and wb_logitcrossentropy also take class
- * numbers.  If yhat is f16 or bf16, the loss is computed in f32 and has the dtype f32; y may then
- * also be f32.  A loss has gradients with respect to yhat and to a floating y.
+ * = WB_AGG_SUM).  The name without a call, wb_mse, is a function of yhat and y.  yhat and y have
+ * the same shape and the same floating dtype; wb_crossentropy and wb_logitcrossentropy also take
+ * class numbers.  If yhat is f16 or bf16, the loss is computed in f32 and has the dtype f32; y may
+ * then also be f32.  A loss has gradients with respect to yhat and to a floating y.
  *
  * Losses of elements have a formula for each element.  The losses of classes sum over the axis
  * .dims of the classes, whose vectors are called rows here, and have a value for each row.  Without
@@ -23,7 +23,7 @@ extern "C" {
  * size or 1: [N] has a number for each of the N observations, [N,T] one for each step of each.
  * .sample_weight (w) multiplies a value l, and .mask, of dtype bool, leaves out a value where it is
  * false (w is 0 there):
- *   WB_MEAN  sum(w l) / sum(w)      WB_SUM  sum(w l)      WB_UNREDUCED  w l
+ *   WB_AGG_MEAN  sum(w l) / sum(w)      WB_AGG_SUM  sum(w l)      WB_AGG_UNREDUCED  w l
  * The mean is that of PyTorch's mse_loss with weight and of scikit-learn's sample_weight; Keras
  * divides by the number of values instead.  It is NaN where sum(w) is 0, as where the mask leaves
  * nothing.  What is in yhat and y behind the mask, such as NaN or a label that is no class, has no
@@ -35,14 +35,14 @@ extern "C" {
 
 /** What a loss returns: a tensor without dimensions, or all values. */
 typedef enum {
-    WB_MEAN,                                /* the mean over elements or rows; of none: NaN */
-    WB_SUM,                                 /* the sum; of none: 0 */
-    WB_UNREDUCED                            /* the values, in the shape of yhat or of its rows */
+    WB_AGG_MEAN,                            /* the mean over elements or rows; of none: NaN */
+    WB_AGG_SUM,                             /* the sum; of none: 0 */
+    WB_AGG_UNREDUCED                        /* the values, in the shape of yhat or of its rows */
 } wb_agg;
 
 /** Options of losses.  The comment of a loss names the options that it uses besides .agg. */
 #define wb_loss_options_(OPT, ARG)                                                                 \
-    OPT(wb_agg, agg, WB_MEAN)                                                                      \
+    OPT(wb_agg, agg, WB_AGG_MEAN)                                                                  \
     OPT(int, dims, INT32_MIN)               /* the axis of the classes; default: the last */       \
     /* 0 or more; default: the machine epsilon of yhat's dtype (1.2e-7 for f32) */                 \
     OPT(double, eps, WB_DEFAULT)                                                                   \
@@ -73,7 +73,7 @@ WB_API wb_tensor *wb_msle(wb_tensor *yhat, wb_tensor *y);
 
 /** Options of wb_huber. */
 #define wb_huber_options_(OPT, ARG)                                                                \
-    OPT(wb_agg, agg, WB_MEAN)                                                                      \
+    OPT(wb_agg, agg, WB_AGG_MEAN)                                                                  \
     OPT(wb_tensor *, sample_weight, NULL) OPT(wb_tensor *, mask, NULL)                             \
     ARG(double, delta, 1)
 WB_OPTIONS(wb_huber_options);
@@ -85,7 +85,7 @@ WB_API wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta);
 
 /** Options of wb_quantile_loss. */
 #define wb_quantile_loss_options_(OPT, ARG)                                                        \
-    OPT(wb_agg, agg, WB_MEAN)                                                                      \
+    OPT(wb_agg, agg, WB_AGG_MEAN)                                                                  \
     OPT(wb_tensor *, sample_weight, NULL) OPT(wb_tensor *, mask, NULL)                             \
     /* several quantiles [Q], of the dtypes of .sample_weight, for yhat [..., Q] and y [...] */    \
     OPT(wb_tensor *, quantiles, NULL)                                                              \
@@ -164,9 +164,6 @@ WB_API wb_tensor *wb_tversky_loss(wb_tensor *yhat, wb_tensor *y);
  * rows.  .ignore_index with probabilities is an error.  With class numbers, .weight and
  * .sample_weight, a row counts with the product of its two weights.
  *
- * Scores of images [N,C,H,W] have their classes in axis 1: .dims = 1.  If C, H and W are equal,
- * class numbers [N,H,W] fit the last axis as well; without .dims this is an error.
- *
  * A class number outside 0 .. classes-1 that is not ignored is an error with WEBER_DEBUG=check.  It
  * is one in wb_train and wb_withgradient too, if y is in memory that the host can read, and is
  * evaluated, or is a wb_reshape of such a tensor.  Otherwise the loss of the row and the mean are
@@ -195,7 +192,7 @@ WB_API wb_tensor *wb_focal_loss(wb_tensor *yhat, wb_tensor *y);
 
 /** Options of wb_ctc_loss. */
 #define wb_ctc_loss_options_(OPT, ARG)                                                             \
-    OPT(wb_agg, agg, WB_MEAN)                                                                      \
+    OPT(wb_agg, agg, WB_AGG_MEAN)                                                                  \
     OPT(int64_t, blank, 0)                  /* the class of the blank; -1: the last */             \
     OPT(bool, zero_infinity, false)         /* 0 in place of an infinite loss */                   \
     /* integers [N] from 0 to T and from 0 to L; default and WB_NONE: T and L for all sequences */ \
@@ -207,16 +204,16 @@ WB_OPTIONS(wb_ctc_loss_options);
  *   loss = -log(sum over paths of prod over t < input length of p[t, path[t]])
  *   p = softmax(yhat)   yhat [N, T, classes], scores of any size   y [N, L], class numbers
  * The paths are those that become the labels when equal neighbours are merged and then blanks are
- * removed.  Steps of yhat and labels of y behind a sequence's length do not count.  WB_UNREDUCED
- * gives the losses [N], WB_SUM their sum, and WB_MEAN, as in PyTorch, the mean of loss / max(1,
- * target length), with .sample_weight and .mask.  If no path exists, as with more labels than
- * steps, the loss is infinite, or 0 with .zero_infinity, and its gradient is 0 (PyTorch: NaN
- * without zero_infinity).
+ * removed.  Steps of yhat and labels of y behind a sequence's length do not count.
+ * WB_AGG_UNREDUCED gives the losses [N], WB_AGG_SUM their sum, and WB_AGG_MEAN, as in PyTorch, the
+ * mean of loss / max(1, target length), with .sample_weight and .mask.  If no path exists, as with
+ * more labels than steps, the loss is infinite, or 0 with .zero_infinity, and its gradient is 0
+ * (PyTorch: NaN without zero_infinity).
  *
  * Logarithms of probabilities are such scores too.  PyTorch's ctc_loss(log_probs, ...) with
  * log_probs [T, N, classes] is wb_ctc_loss(wb_permute(log_probs, 1, 0, 2), ...), with its gradient;
  * Flux's ctc_loss(yhat, y) with yhat [classes, T] in Julia's order is a sequence [1, T, classes]
- * with .blank = -1 and .agg = WB_SUM.
+ * with .blank = -1 and .agg = WB_AGG_SUM.
  *
  * Gradient with respect to yhat only.  Errors: other shapes or dtypes; a blank that is no class; a
  * class number of y or a length out of range, where wb_crossentropy has that error, except that
@@ -294,7 +291,7 @@ WB_API wb_tensor *wb_label_smoothing_with(wb_tensor *y, double alpha,
 
 /** Options of wb_confusion, wb_f1 and wb_iou. */
 #define wb_metric_options_(OPT, ARG)                                                               \
-    OPT(wb_agg, agg, WB_MEAN)               /* of wb_f1 and wb_iou */                              \
+    OPT(wb_agg, agg, WB_AGG_MEAN)           /* of wb_f1 and wb_iou */                              \
     OPT(int, dims, -1)                      /* the axis of the scores of the classes */            \
     OPT(int64_t, classes, 0)                /* their number, where yhat has class numbers */       \
     OPT(int64_t, ignore_index, INT64_MIN)   /* the class number to ignore; default: none */        \
@@ -311,11 +308,11 @@ WB_API wb_tensor *wb_confusion(wb_tensor *yhat, wb_tensor *y);
  * elements tp that have the class in yhat and y, fp only in yhat, fn only in y: wb_f1(scores, y),
  * wb_f1(wb_gt(p, 0.5), y).  f32.
  *
- * WB_MEAN is the mean over the classes that yhat or y have (average="macro" of scikit-learn's
- * f1_score), or, where yhat is bool, the value of the class true (average="binary").  WB_UNREDUCED
- * gives the values [classes], NaN for a class that neither has.  Of no elements the mean is NaN.
- * All values are NaN if a score is, other than of elements that do not count.
- * Errors: those of wb_confusion; .agg = WB_SUM. */
+ * WB_AGG_MEAN is the mean over the classes that yhat or y have (average="macro" of scikit-learn's
+ * f1_score), or, where yhat is bool, the value of the class true (average="binary").
+ * WB_AGG_UNREDUCED gives the values [classes], NaN for a class that neither has.  Of no elements
+ * the mean is NaN. All values are NaN if a score is, other than of elements that do not count.
+ * Errors: those of wb_confusion; .agg = WB_AGG_SUM. */
 WB_API wb_tensor *wb_f1_with(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *o);
 /** wb_f1 as a function value. */
 WB_API wb_tensor *wb_f1(wb_tensor *yhat, wb_tensor *y);

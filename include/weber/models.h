@@ -39,8 +39,8 @@ WB_API int wb_each_layer(void *object, int (*f)(wb_layer *layer, const char *pat
 
 /** The number of inner layers of a Chain, Parallel, PairwiseFusion, Maxout or Transformer
  * (wb_load_pretrained) and its blocks; 1 for SkipConnection, Recurrence, WeightNorm, and a LoRA or
- * Quantised (weber/adapt.h); 0 for all other layers, also those of WB_LAYER.  Each inner layer is
- * one, whatever is inside it: wb_add_lora and wb_quantise change no count of a Chain.  -1: not a
+ * Quantized (weber/adapt.h); 0 for all other layers, also those of WB_LAYER.  Each inner layer is
+ * one, whatever is inside it: wb_add_lora and wb_quantize change no count of a Chain.  -1: not a
  * layer. */
 WB_API int wb_layer_count(wb_layer *layer);
 /** Calls a Chain and sets outputs[i] to the output of layer i: the activations of Flux.  Returns 0

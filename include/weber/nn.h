@@ -47,7 +47,7 @@ WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
  * two sizes count as out and in, also in ConvTranspose's [in, out/groups, kh, kw] and Embedding's
  * [n, dim].  A vector [n] has fan_in 1 and fan_out n.  The result has the dtype `dtype` and the
  * shape `dims`, and belongs to the current scope.  If it is NULL, the layer is not made. */
-typedef wb_tensor *(*wb_initialiser)(wb_dtype dtype, int ndim, const int64_t *dims);
+typedef wb_tensor *(*wb_initializer)(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Uniform on [-a, a] with a = sqrt(6 / (fan_in + fan_out)), from the seed of wb_seed; `dtype` is
  * floating.  (Glorot & Bengio 2010) */
 WB_API wb_tensor *wb_glorot_uniform(wb_dtype dtype, int ndim, const int64_t *dims);
@@ -74,55 +74,23 @@ WB_API wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims
  * The numbers are computed in f64; `dtype` is floating.  (Saxe et al. 2014)  Errors: one
  * dimension; inside wb_compile. */
 WB_API wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Options of initialisers. */
-#define wb_init_options_(OPT, ARG)                                                                 \
-    ARG(double, gain, WB_DEFAULT)           /* default: that of the initialiser */
-WB_OPTIONS(wb_init_options);
-/** The initialisers with a gain, as Flux's.  With the gain a, wb_glorot_uniform is uniform on [-r,
- * r] with r = a sqrt(6 / (fan_in + fan_out)); wb_glorot_normal has the standard deviation
- * a sqrt(2 / (fan_in + fan_out)); wb_kaiming_uniform r = a sqrt(3 / fan_in), wb_kaiming_normal
+/** The initializer `of` with a gain a, as Flux's: wb_glorot_uniform is uniform on [-r, r] with
+ * r = a sqrt(6 / (fan_in + fan_out)), wb_glorot_normal has the standard deviation
+ * a sqrt(2 / (fan_in + fan_out)), wb_kaiming_uniform r = a sqrt(3 / fan_in), wb_kaiming_normal
  * a / sqrt(fan_in), wb_lecun_normal a sqrt(1 / fan_in), cut off at the same values;
- * wb_identity_init and wb_orthogonal are multiplied by a.  The default is sqrt(2) for the two
- * Kaiming functions, else 1, which gives the functions above.  Error: the gain is not finite. */
-WB_API wb_tensor *wb_glorot_uniform_with(wb_dtype dtype, int ndim, const int64_t *dims,
-                                         const wb_init_options *o);
-/** wb_glorot_normal with a gain. */
-WB_API wb_tensor *wb_glorot_normal_with(wb_dtype dtype, int ndim, const int64_t *dims,
-                                        const wb_init_options *o);
-/** wb_kaiming_uniform with a gain. */
-WB_API wb_tensor *wb_kaiming_uniform_with(wb_dtype dtype, int ndim, const int64_t *dims,
-                                          const wb_init_options *o);
-/** wb_kaiming_normal with a gain. */
-WB_API wb_tensor *wb_kaiming_normal_with(wb_dtype dtype, int ndim, const int64_t *dims,
-                                         const wb_init_options *o);
-/** wb_lecun_normal with a gain. */
-WB_API wb_tensor *wb_lecun_normal_with(wb_dtype dtype, int ndim, const int64_t *dims,
-                                       const wb_init_options *o);
-/** wb_identity_init with a gain. */
-WB_API wb_tensor *wb_identity_init_with(wb_dtype dtype, int ndim, const int64_t *dims,
-                                        const wb_init_options *o);
-/** wb_orthogonal with a gain. */
-WB_API wb_tensor *wb_orthogonal_with(wb_dtype dtype, int ndim, const int64_t *dims,
-                                     const wb_init_options *o);
-/** Defines, at file scope, a static function `name` that is the initialiser `of` with a gain:
- *     WB_INITIALISER(wide, wb_orthogonal, 1.41)
+ * wb_identity_init and wb_orthogonal are multiplied by a.  The gain of the functions above is
+ * sqrt(2) for the two Kaiming functions, else 1.  Errors: another initializer; the gain is not
+ * finite. */
+WB_API wb_tensor *wb_init_gain(wb_initializer of, double gain, wb_dtype dtype, int ndim,
+                               const int64_t *dims);
+/** Defines, at file scope, a static function `name` that is the initializer `of` with a gain:
+ *     WB_INITIALIZER(wide, wb_orthogonal, 1.41)
  *     wb_layer *l = wb_Dense(4, 8, .init = wide); */
-#ifdef __cplusplus
-#define WB_INITIALISER(name, of, gain_)                                                     \
+#define WB_INITIALIZER(name, of, gain)                                                      \
     static wb_tensor *name(wb_dtype dtype, int ndim, const int64_t *dims)                   \
     {                                                                                       \
-        wb_init_options o;                                                                  \
-        o.gain = (gain_);                                                                   \
-        return of##_with(dtype, ndim, dims, &o);                                            \
+        return wb_init_gain((of), (gain), dtype, ndim, dims);                               \
     }
-#else
-#define WB_INITIALISER(name, of, ...)                                                       \
-    static wb_tensor *name(wb_dtype dtype, int ndim, const int64_t *dims)                   \
-    {                                                                                       \
-        return WB_CALL_WITH_(of##_with(dtype, ndim, dims,                                   \
-                                       WB_GET_(wb_init_options, __VA_ARGS__)));             \
-    }
-#endif
 /** Normal numbers with the standard deviation std (0.01 in Flux and PyTorch) in a matrix [out, in],
  * of which ceil(sparsity out) in each column are 0, at random places, from the seed of wb_seed.
  * `dtype` is floating.  It is called by an initialiser of the program.  (Martens 2010)  Errors:
@@ -204,7 +172,7 @@ WB_API wb_layer *wb_automode(wb_layer *layer);
 
 /** Gradient checkpointing, which has nothing to do with files: with `on`, the values inside the
  * layer are computed again in the backward pass instead of being kept, which needs less memory and
- * more time; wb_memory_estimate returns the memory.  Of a Chain of k equal blocks, each of which
+ * more time; wb_estimate_memory returns the memory.  Of a Chain of k equal blocks, each of which
  * is set so, the values of one block and the k outputs are kept.  The results are those without
  * it: the second call has the same random numbers and changes no running statistics.  Returns the
  * layer.  It acts inside wb_withgradient and wb_train.  Copies of the layer (wb_to, wb_fmap) keep

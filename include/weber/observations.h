@@ -63,19 +63,11 @@ WB_API wb_tensor *wb_group_indices(wb_tensor *labels, double label);
 
 /* ---- splits and folds ------------------------------------------------------------------------ */
 
-enum { WB_SPLIT_PARTS = 16 };
-/** Options of wb_splitobs_parts. */
-#define wb_splitobs_parts_options_(OPT, ARG)                                                       \
-    OPT(bool, counts, false)                /* at[k] is a number of observations */                \
-    OPT(bool, shuffle, false)                                                                      \
-    OPT(bool, stratified, false)            /* each label has the same share in all parts */       \
-    OPT(wb_tensor *, labels, NULL)          /* of .stratified, which it implies; default: y */
-WB_OPTIONS(wb_splitobs_parts_options);
-/** Splits a dataset into n + 1 parts, n at most 15: part k gets the fraction at[k] of the
- * observations, the last part the rest:
+/** wb_splitobs into n + 1 parts, n at most 15: part k gets the fraction at[k] of the observations,
+ * the last part the rest:
  *
  *     wb_dataset *part[3];
- *     wb_splitobs_parts(d, 2, ((double[]){0.5, 0.3}), part, .shuffle = true);
+ *     wb_splitobs_array(d, 2, ((double[]){0.5, 0.3}), part, .shuffle = true);
  *
  * Of N observations part k gets at[k] · N, rounded half to even, but not more than are left.  With
  * .stratified the observations of each label are split by themselves, and parts have the order of d
@@ -83,8 +75,8 @@ WB_OPTIONS(wb_splitobs_parts_options);
  * makes them from one-hot rows.  Returns 0 or an error code, and then all parts are NULL.  Errors:
  * fractions that are negative or add up to more than 1; with .counts, numbers that are not whole;
  * labels of another shape, or NaN. */
-WB_API int wb_splitobs_parts_with(wb_dataset *d, int n, const double *at, wb_dataset **parts,
-                                  const wb_splitobs_parts_options *o);
+WB_API int wb_splitobs_array_with(wb_dataset *d, int n, const double *at, wb_dataset **parts,
+                                  const wb_splitobs_options *o);
 
 /** Options of wb_kfolds. */
 #define wb_kfolds_options_(OPT, ARG)                                                               \
@@ -98,7 +90,7 @@ WB_OPTIONS(wb_kfolds_options);
  *
  * With .stratified the observations of each label are divided by themselves; each label occurs at
  * least k times.  Returns 0 or an error code, and then both are NULL.  Errors: k below 2 or above
- * n; i outside 0 .. k-1; labels as for wb_splitobs_parts. */
+ * n; i outside 0 .. k-1; labels as for wb_splitobs_array. */
 WB_API int wb_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
                           wb_dataset **validation, const wb_kfolds_options *o);
 /** Fold i of floor(n / p) folds, so that each leaves out p observations or a few more: wb_kfolds
@@ -132,7 +124,7 @@ WB_OPTIONS(wb_resample_options);
  * occurs at least fraction · m times, rounded half to even; m is the count of the most frequent
  * label.  If a label with c observations needs k, each is taken floor(k / c) times,
  * and k mod c different ones, drawn at random, once more.  The result is in random order.  Errors:
- * labels as for wb_splitobs_parts; a negative fraction. */
+ * labels as for wb_splitobs_array; a negative fraction. */
 WB_API wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *o);
 /** Observations drawn at random without repetition, so that each label occurs as often as the
  * rarest label of d.  The result is in random order.  Errors: as wb_oversample. */
@@ -208,10 +200,10 @@ typedef struct {
 WB_API wb_dataset *wb_dataset_map(const wb_raw_file *x, const wb_raw_file *y);
 
 #ifndef __cplusplus
-#define wb_splitobs_parts(...) WB_SPLITOBS_PARTS_(__VA_ARGS__, )
-#define WB_SPLITOBS_PARTS_(d, n, at, parts, ...) \
-    WB_CALL_WITH_(wb_splitobs_parts_with((d), (n), (at), (parts), \
-                                         WB_GET_(wb_splitobs_parts_options, __VA_ARGS__)))
+#define wb_splitobs_array(...) WB_SPLITOBS_ARRAY_(__VA_ARGS__, )
+#define WB_SPLITOBS_ARRAY_(d, n, at, parts, ...) \
+    WB_CALL_WITH_(wb_splitobs_array_with((d), (n), (at), (parts), \
+                                         WB_GET_(wb_splitobs_options, __VA_ARGS__)))
 #define wb_kfolds(...) WB_FOLDS_(wb_kfolds, __VA_ARGS__, )
 #define wb_timeseries_kfolds(...) WB_FOLDS_(wb_timeseries_kfolds, __VA_ARGS__, )
 #define WB_FOLDS_(f, d, k, i, train, validation, ...) \

@@ -362,8 +362,14 @@ WB_API wb_tensor *wb_unsqueeze(wb_tensor *x, int axis);
 /** x without an axis of size 1.  Error: the axis has another size. */
 WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
 
-/** Elements start .. stop-1 along an axis; a negative start or stop counts from the end.  Error:
- * start or stop is outside the axis (they are not clipped), or start is above stop.
+/** Options of wb_slice. */
+#define wb_slice_options_(OPT, ARG)                                                                \
+    ARG(int64_t, step, 1)
+WB_OPTIONS(wb_slice_options);
+/** Elements start, start + step, ... before stop along an axis, x[start:stop:step] in Python:
+ * wb_slice(x, 1, 0, 4), wb_slice(x, 1, 0, 4, 2).  A negative start or stop counts from the end.
+ * Errors: start or stop is outside the axis (they are not clipped), start is above stop, or the
+ * step is below 1.
  *
  * A slice of an evaluated tensor is read in place, and `start` is then a run-time argument of the
  * plan.  So a window that moves over a tensor (batches of a dataset, parts of a text) has one plan,
@@ -374,30 +380,27 @@ WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
  * rows computes it once; not if x has more than 2^24 elements.  In these cases each value of
  * `start` needs a plan of its own: x is so large and not evaluated (wb_eval evaluates it), x is
  * computed anew in each step, or the gradient with respect to x is computed. */
-WB_API wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop);
+WB_API wb_tensor *wb_slice_with(wb_tensor *x, int axis, int64_t start, int64_t stop,
+                                const wb_slice_options *o);
 /** x with the elements along an axis in reverse order. */
 WB_API wb_tensor *wb_flip(wb_tensor *x, int axis);
-/** x with `before` zeros in front of it and `after` zeros behind it, along one axis; indexing.h has
- * other modes.  Error: `before` or `after` is negative. */
-WB_API wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after);
 /** The concatenation of n tensors along an axis: wb_concat(axis, a, b, c).  The tensors have the
  * same dtype, and the same sizes along the other axes.  Error: n is 0. */
-WB_API wb_tensor *wb_concat_array(int n, wb_tensor *const *x, int axis);
+WB_API wb_tensor *wb_concat_array(int axis, int n, wb_tensor *const *x);
 /** n tensors of the same shape and dtype, joined along a new axis: wb_stack(axis, a, b, c).  The
  * new axis is axis `axis` of the result; -1 is the last axis of the result.  Error: n is 0. */
-WB_API wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis);
+WB_API wb_tensor *wb_stack_array(int axis, int n, wb_tensor *const *x);
 #ifndef __cplusplus
 #define wb_reshape(x, ...) wb_reshape_array((x), WB_DIMS_(__VA_ARGS__))
 #define wb_permute(x, ...) wb_permute_array((x), WB_DIMS_(__VA_ARGS__))
 #define wb_expand(x, ...) wb_expand_array((x), WB_DIMS_(__VA_ARGS__))
-#define wb_concat(axis, ...) wb_concat_array(WB_TENSORS_(__VA_ARGS__), (axis))
-#define wb_stack(axis, ...) wb_stack_array(WB_TENSORS_(__VA_ARGS__), (axis))
+#define wb_slice(...) WB_SLICE_(__VA_ARGS__, )
+#define WB_SLICE_(x, axis, start, stop, ...) \
+    WB_CALL_WITH_(wb_slice_with((x), (axis), (start), (stop), \
+                                WB_GET_(wb_slice_options, __VA_ARGS__)))
+#define wb_concat(axis, ...) wb_concat_array((axis), WB_TENSORS_(__VA_ARGS__))
+#define wb_stack(axis, ...) wb_stack_array((axis), WB_TENSORS_(__VA_ARGS__))
 #endif
-
-/** Rows of x by index, y[i..., :] = x[index[i...], :].  x [n, ...], any dtype; `index` integer, any
- * shape.  An index outside 0 .. n-1, also a negative one, gives zeros and has no gradient; with
- * WEBER_DEBUG=check it is an error. */
-WB_API wb_tensor *wb_take(wb_tensor *x, wb_tensor *index);
 
 /** One-hot rows: [..., classes] f32 with 1 at the class of each label, else 0.  `labels` is
  * integer.  No gradient.  Error: `classes` is below 1.
@@ -513,7 +516,7 @@ WB_API wb_tensor *wb_glu_over(wb_tensor *x, int axis);
 
 /** (x - mean) / sqrt(variance + eps) over the last n_axes axes, with the biased variance.  Errors:
  * n_axes is below 1 or above the number of axes; eps is negative. */
-WB_API wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps);
+WB_API wb_tensor *wb_normalize(wb_tensor *x, int n_axes, double eps);
 
 /** softmax(q·kᵀ / sqrt(d))·v over the last two axes; where `mask` is false the weight is 0.
  *   q [..., Tq, d]   k [..., Tk, d]   v [..., Tk, e]   y [..., Tq, e]

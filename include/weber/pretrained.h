@@ -39,23 +39,14 @@ WB_OPTIONS(wb_load_pretrained_options);
  *
  * The model is a layer of Weber's own layers: Embedding, LayerNorm, MultiHeadAttention, Dense and
  * Dropout in a Transformer, so that it is trained, moved, printed, and saved and loaded by wb_save
- * and wb_load.  Its parameters have the dtype that they have in the file, and these paths, with the
- * blocks block0, block1, ...:
- *   layers.tokens.weight   layers.positions.weight   layers.types.weight
- *   layers.embed_norm.scale, .bias
- *   layers.block0.layers.attention.q_proj.weight, .bias; k_proj, v_proj, out_proj
- *   layers.block0.layers.norm1.scale, .bias; norm2
- *   layers.block0.layers.dense1.weight, .bias; dense2
- *   layers.norm.scale, .bias   layers.pooler.weight, .bias   layers.head.weight
- * Norms come behind the sums in BERT, before attention and dense1 in GPT-2.  The head of GPT-2 is
- * the table of the tokens (wb_tie), unless "tie_word_embeddings" is false.
+ * and wb_load.  Its parameters have the dtype that they have in the file; docs/pretrained.md lists
+ * their paths.  The head of GPT-2 is the table of the tokens (wb_tie), unless "tie_word_embeddings"
+ * is false.
  *
- * Errors of the call: more positions than the model has; inputs of other shapes; ids or types that
- * are known in memory that the host can read, and outside the tables.
- * Errors: another model_type or architecture; a setting of config.json that is not known, or has a
- * value that this library does not compute; tensors that are missing, that the model does not have,
- * or of another shape or dtype, all in one message; a damaged file; an output that the model does
- * not have. */
+ * Errors of the call: more positions than the model has; inputs of other shapes; ids or types
+ * outside the tables, if the host can read them.  Errors: another model_type or architecture; a
+ * setting of config.json, or a tensor, that does not fit, all in one message
+ * (docs/pretrained.md); a damaged file; an output that the model does not have. */
 WB_API wb_layer *wb_load_pretrained_with(const char *folder, const wb_load_pretrained_options *o);
 
 #ifdef __cplusplus

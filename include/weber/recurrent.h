@@ -12,7 +12,7 @@ extern "C" {
 #define wb_Recurrent_options_(OPT, ARG)                                                            \
     OPT(bool, bias, true)                                                                          \
     OPT(bool, last, false)                  /* only the last step's output; not for cells */       \
-    OPT(wb_initialiser, init, wb_glorot_uniform)                                                   \
+    OPT(wb_initializer, init, wb_glorot_uniform)                                                   \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     OPT(bool, hidden_bias, false)           /* for a GRU with a bias: adds bias_hidden [3 out] */  \
     /* adds initial_hidden, in an LSTM also initial_cell */                                        \
@@ -33,17 +33,10 @@ WB_OPTIONS(wb_Recurrent_options);
  * gives several tensors (wb_call_outputs): y and the last state h, of an LSTM h and c, which a
  * later call takes to go on where this one ended.
  *
- * The last input may be lengths, integers [N] from 0 to T: wb_call(layer, x, lengths), wb_call(
- * layer, x, h, lengths).  Steps behind the length of a sequence do not count: y is 0 there, and the
- * last state is that of the last step that counts, from which the second direction begins.
- * (pack_padded_sequence of PyTorch)  The numbers of x there must be finite: a NaN would reach the
- * gradients.
- *
- * With .bidirectional y is [N, T, 2 out], both directions side by side, and with .last [N, 2 out],
- * the last states of both.  Of several .layers each takes the y of all steps of the one before.
- * With D = layers times directions above 1, states are [D, N, out]: layer 0 forwards, layer 0
- * backwards, layer 1 ..., as in PyTorch.  Layer and direction are in the names of parameters, as in
- * weight_input_l1_reverse; the first ones are not.
+ * The last input may be lengths, integers [N] from 0 to T: wb_call(layer, x, lengths).  Steps
+ * behind the length of a sequence do not count: y is 0 there.  (pack_padded_sequence of PyTorch)
+ * With .bidirectional y is [N, T, 2 out]; with D = layers times directions above 1, states are [D,
+ * N, out].  docs/site/guide/layers.md has more about these.
  *
  * Errors: a call with T = 0; states or lengths of another shape or number; lengths out of range
  * with WEBER_DEBUG=check (else the nearest in range); .layers outside 1 to 1000. */

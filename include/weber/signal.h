@@ -60,10 +60,10 @@ WB_API wb_tensor *wb_istft_with(wb_tensor *y, const wb_stft_options *o);
 WB_API wb_tensor *wb_spectrogram_with(wb_tensor *x, const wb_stft_options *o);
 
 /** Options of wb_melscale_filterbanks, in hertz. */
-#define wb_mel_options_(OPT, ARG)                                                                  \
+#define wb_melscale_filterbanks_options_(OPT, ARG)                                                 \
     OPT(double, fmin, 0)                                                                          \
     OPT(double, fmax, WB_DEFAULT)           /* default: sample_rate / 2, rounded down */
-WB_OPTIONS(wb_mel_options);
+WB_OPTIONS(wb_melscale_filterbanks_options);
 /** Triangular filters on the mel scale, [n_mels, n_freqs] f32, the weight of a wb_linear:
  * wb_linear(wb_spectrogram(x, ...), banks, WB_NONE) is [..., T, n_mels].
  *   mel = 2595 log10(1 + hertz / 700)
@@ -72,7 +72,8 @@ WB_OPTIONS(wb_mel_options);
  * rounded down.  (NNlib has the axes in the other order, which is the same memory)  Errors: a
  * number below 1, n_freqs or the sample rate below 2; fmin not from 0 to below fmax. */
 WB_API wb_tensor *wb_melscale_filterbanks_with(int64_t n_freqs, int64_t n_mels,
-                                               int64_t sample_rate, const wb_mel_options *o);
+                                               int64_t sample_rate,
+                                               const wb_melscale_filterbanks_options *o);
 
 /** Decibels: 10 log10(max(x, 1e-10) / ref), at least the greatest of all minus top_db (80 in
  * NNlib).  ref is positive. */
@@ -90,8 +91,8 @@ WB_API wb_tensor *wb_db_to_power(wb_tensor *x, double ref);
     WB_CALL_WITH_(wb_spectrogram_with((x), WB_GET_(wb_stft_options, __VA_ARGS__)))
 #define wb_melscale_filterbanks(...) WB_MEL_(__VA_ARGS__, )
 #define WB_MEL_(n_freqs, n_mels, sample_rate, ...) \
-    WB_CALL_WITH_(wb_melscale_filterbanks_with((n_freqs), (n_mels), (sample_rate), \
-                                               WB_GET_(wb_mel_options, __VA_ARGS__)))
+    WB_CALL_WITH_(wb_melscale_filterbanks_with( \
+        (n_freqs), (n_mels), (sample_rate), WB_GET_(wb_melscale_filterbanks_options, __VA_ARGS__)))
 #endif
 
 #ifdef __cplusplus

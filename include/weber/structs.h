@@ -47,18 +47,13 @@ typedef struct {
  *                                                        .inner = wb_Dense(8, 8), .slope = 0.1));
  *
  * WB_LAYER, at file scope, names the function and the fields that the library must know: tensors,
- * layers, trees, numbers and functions (wb_field_type), at least one.  Numbers and functions are
- * printed, and saved in files. Other fields are copied, but a file does not have them: wb_load sets
- * them to 0, pointers to NULL.
+ * layers, trees, numbers and functions (wb_field_type), at least one.  Other fields are copied, but
+ * a file does not have them: wb_load sets them to 0, pointers to NULL.
  *
- * Tensors: a tensor of wb_variable is a parameter.  Any other tensor becomes a variable that is not
- * trained, such as a running statistic; it is moved and saved, and the function may wb_assign to
- * it.  A field may be WB_NONE; NULL is an error.
- *
- * The layer is one like any other: it is called, put in a Chain, printed, counted, moved, trained,
- * tied, saved and loaded; Flux's BSON files cannot have it.  Parameters have the names of the
- * fields, "layers.1.inner.weight". wb_struct_get reads the struct back.  The name of the struct is
- * its name in print and in files.
+ * A tensor of wb_variable is a parameter.  Any other tensor becomes a variable that is not trained,
+ * such as a running statistic; it is moved and saved, and the function may wb_assign to it.  A
+ * field may be WB_NONE; NULL is an error.  The layer is one like any other
+ * (docs/site/guide/layers.md); wb_struct_get reads the struct back.
  *
  * The function has one of two forms.  `self` is a copy of the struct with the layer's current
  * tensors, valid during the call.
@@ -67,13 +62,11 @@ typedef struct {
  *       n inputs.  It sets outputs[0], ..., at most 16, and returns their number, or a negative
  *       number on failure.  With several outputs the layer is called by wb_call_outputs; in a
  *       Chain the outputs are the inputs of the next layer.
- * A function that fails without a failure of the library sets the reason with wb_fail.
- * In the function, wb_in_trainmode() returns whether this layer is in train mode.
+ * It sets the reason of a failure of its own with wb_fail; wb_in_trainmode() returns the mode.
  *
  * Errors of wb_layer_of: a field is NULL, or no object of the library; a struct with other fields,
- * or a layer of the library, has the name.  Of structs with the same name and fields, wb_load makes
- * layers with the function of the one that was registered first.  A call that gives an object that
- * is no tensor fails. */
+ * or a layer of the library, has the name.  A call that gives an object that is no tensor
+ * fails. */
 WB_API wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value);
 
 /** Registers a struct of WB_LAYER or WB_FUNCTOR by its name, so that wb_load knows it, for the
@@ -85,8 +78,6 @@ WB_API int wb_name_struct_typed(const wb_struct_type *type);
 /** Whether the layer of WB_LAYER that is being called is in train mode; outside of such calls,
  * whether the thread is inside wb_withgradient or wb_train. */
 WB_API bool wb_in_trainmode(void);
-/** Whether n is 1; else sets the error.  For WB_LAYER only. */
-WB_API bool wb_struct_one_input_(const char *name, int n);
 
 /** A struct of the program as a tree, whose children are the struct's tensors, layers and trees:
  *
@@ -144,7 +135,8 @@ template <class T>
 inline int wb_call_struct_(const char *name, wb_tensor *(*f)(const T *, wb_tensor *),
                            const T *self, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
-    outputs[0] = wb_struct_one_input_(name, n) ? f(self, inputs[0]) : nullptr;
+    if (n != 1) return wb_fail(WB_ERROR_ARGUMENT, "%s: takes one input, got %d", name, n), -1;
+    outputs[0] = f(self, inputs[0]);
     return outputs[0] ? 1 : -1;
 }
 template <class T>
@@ -190,7 +182,9 @@ template <class T> inline wb_layer *wb_layer_of_(const wb_struct_type *type, con
         wb_tensor *(*call)(const T *, wb_tensor *), const T *self, int n,                   \
         wb_tensor *const *in, wb_tensor **out)                                              \
     {                                                                                       \
-        out[0] = wb_struct_one_input_(#T, n) ? call(self, in[0]) : NULL;                    \
+        if (n != 1)                                                                         \
+            return wb_fail(WB_ERROR_ARGUMENT, #T ": takes one input, got %d", n), -1;       \
+        out[0] = call(self, in[0]);                                                         \
         return out[0] ? 1 : -1;                                                             \
     }                                                                                       \
     __attribute__((unused)) static int T##_wb_many(                                         \

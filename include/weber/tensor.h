@@ -266,7 +266,7 @@ typedef struct {
 /** Computes the memory that wb_eval_array of these n tensors would need now, without evaluating
  * anything.  The result is for the device of tensors[0]; tensors on other devices are not counted.
  * Returns 0 or an error code. */
-WB_API int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out);
+WB_API int wb_estimate_memory(int n, wb_tensor *const *tensors, wb_memory *out);
 
 /** Counts of this process since its start.  `plans_built`: plans made; `plan_hits`: evaluations
  * that reused a plan; `steps`: runs of plans.  `arena_bytes` is the memory of all arenas now,
@@ -320,7 +320,7 @@ typedef int (*wb_recordable)(wb_tensor *const *inputs, wb_tensor **outputs, void
  *
  * f is recorded again for other shapes or dtypes of the inputs, and after a call that changes what
  * f used: wb_freeze, wb_thaw, wb_set, wb_tie, wb_trainmode, wb_testmode, wb_automode, wb_setup
- * (.mixed), wb_checkpoint_load, wb_set_threads, wb_set_default_device; and when a call from inside
+ * (.mixed), wb_load_checkpoint, wb_set_threads, wb_set_default_device; and when a call from inside
  * wb_withgradient follows one from outside.  The last 16 recordings are kept.
  *
  * `ctx` must live as long as the compiled function.  wb_compile itself records nothing.  NULL: f is

@@ -40,7 +40,7 @@ extern "C" {
  * comment of the rule gives their defaults.  A number by place is eta, or for a rule without eta
  * the number that its comment gives by place.  Errors: a number that the rule does not use, or
  * that is given twice; NaN; an infinite eta; a beta of 1 or more; a rho above 1; a negative number
- * other than lambda; ell[0] above 1, or ell[1] below 1; gamma[0] above gamma[1]; .centred in a
+ * other than lambda; ell[0] above 1, or ell[1] below 1; gamma[0] above gamma[1]; .centered in a
  * rule other than wb_RMSProp. */
 #define wb_Rule_options_(OPT, ARG)                                                                 \
     OPT(wb_pair, beta, WB_DEFAULT_PAIR)     /* {b1, b2}, or {b1} with the default b2 */            \
@@ -50,7 +50,7 @@ extern "C" {
     OPT(double, lambda, WB_DEFAULT)                                                                \
     OPT(double, delta, WB_DEFAULT)                                                                 \
     OPT(double, omega, WB_DEFAULT)                                                                 \
-    OPT(bool, centred, false)                                                                      \
+    OPT(bool, centered, false)                                                                     \
     OPT(double, eta, WB_DEFAULT)            /* the learning rate */                                \
     ARG(double, number, WB_DEFAULT)         /* eta, or the number that the rule takes by place */  \
     ARG(double, rho, WB_DEFAULT)
@@ -79,10 +79,10 @@ WB_API wb_rule *wb_Momentum_with(const wb_Rule_options *o);
  * those of PyTorch's SGD with nesterov=True, whose velocity is without eta. */
 WB_API wb_rule *wb_Nesterov_with(const wb_Rule_options *o);
 /** v <- rho v + (1 - rho) g²;  x <- x - eta g / (sqrt(v) + eps): wb_RMSProp(eta, rho).  With
- * .centred, m <- rho m + (1 - rho) g, and the root is of max(v - m², 0); the rule is printed and
- * saved as CentredRMSProp, and wb_adjust cannot change .centred.  Defaults: eta 0.001, rho 0.9,
- * eps 1e-8, centred false.  PyTorch has the same formula, without the maximum; its defaults differ:
- * eta 0.01, rho 0.99. */
+ * .centered, m <- rho m + (1 - rho) g, and the root is of max(v - m², 0); the rule is printed and
+ * saved as CenteredRMSProp, and wb_adjust cannot change .centered.  Defaults: eta 0.001, rho 0.9,
+ * eps 1e-8, centered false.  PyTorch has the same formula, without the maximum; its defaults
+ * differ: eta 0.01, rho 0.99. */
 WB_API wb_rule *wb_RMSProp_with(const wb_Rule_options *o);
 /** Each element of x has a step size d, which starts at eta, and the gradient p of the step before,
  * which starts at 0.  If p g > 0, d <- min(ell[1] d, gamma[1]).  If p g < 0,
@@ -140,32 +140,32 @@ WB_API wb_rule *wb_AdaGrad_with(const wb_Rule_options *o);
  * w <- rho w + (1 - rho) u²: wb_AdaDelta(rho).  It has no eta.  Defaults: rho 0.9, eps 1e-8.
  * PyTorch has the same formula, with u times an eta of 1; its eps is 1e-6.  (Zeiler 2012) */
 WB_API wb_rule *wb_AdaDelta_with(const wb_Rule_options *o);
-/** g <- g + lambda sign(x), the gradient of an L1 penalty, in a wb_OptimiserChain before another
+/** g <- g + lambda sign(x), the gradient of an L1 penalty, in a wb_OptimizerChain before another
  * rule: wb_SignDecay(lambda).  Default: lambda 1e-3. */
 WB_API wb_rule *wb_SignDecay_with(const wb_Rule_options *o);
-/** g <- g + lambda x, in a wb_OptimiserChain before another rule: wb_WeightDecay(lambda).
+/** g <- g + lambda x, in a wb_OptimizerChain before another rule: wb_WeightDecay(lambda).
  * Default: lambda 5e-4. */
 WB_API wb_rule *wb_WeightDecay_with(const wb_Rule_options *o);
-/** g <- g with each element limited to [-delta, delta], in a wb_OptimiserChain before another rule:
+/** g <- g with each element limited to [-delta, delta], in a wb_OptimizerChain before another rule:
  * wb_ClipGrad(delta).  Default: delta 10. */
 WB_API wb_rule *wb_ClipGrad_with(const wb_Rule_options *o);
-/** g <- g omega / |g| if |g| > omega, in a wb_OptimiserChain before another rule:
+/** g <- g omega / |g| if |g| > omega, in a wb_OptimizerChain before another rule:
  * wb_ClipNorm(omega).  |g| is the Euclidean norm over the gradients of all parameters
  * together.  Default: omega 10. */
 WB_API wb_rule *wb_ClipNorm_with(const wb_Rule_options *o);
-/** Rules in sequence: wb_OptimiserChain(wb_ClipNorm(), wb_Adam()).  Each rule takes the result of
+/** Rules in sequence: wb_OptimizerChain(wb_ClipNorm(), wb_Adam()).  Each rule takes the result of
  * the rule before it as its gradient.  The result of the last rule is subtracted from x.  The rules
  * are copied.  Error: no rules. */
-WB_API wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules);
+WB_API wb_rule *wb_OptimizerChain_array(int n, wb_rule *const *rules);
 
-/** wb_OptimiserChain(wb_AccumGrad(4), wb_Adam()): each n-th wb_update applies the other rules to
+/** wb_OptimizerChain(wb_AccumGrad(4), wb_Adam()): each n-th wb_update applies the other rules to
  * the mean of the last n gradients; the other calls change no parameter.  It is the .accumulate of
- * wb_DistributedOptimiser (distributed.h): the same sums, also in f16, and in any place of a chain
+ * wb_DistributedOptimizer (distributed.h): the same sums, also in f16, and in any place of a chain
  * it acts first.  Error: n is below 1. Error of wb_setup: the chain has no other rule. */
 WB_API wb_rule *wb_AccumGrad(int64_t n);
 
 /* The next three rules look at a whole parameter, not only at its elements, so a state cannot
- * divide it over ranks (.shard of wb_DistributedOptimiser). */
+ * divide it over ranks (.shard of wb_DistributedOptimizer). */
 
 /** LAMB: with m, v and Adam's step without eta, r = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) +
  * eps), u = r + lambda x;  x <- x - eta (|x| / |u|) u, with Euclidean norms, and 1 in place of a
@@ -211,9 +211,9 @@ typedef struct wb_rule_step {
  *         return wb_mul(s->eta, wb_sign(s->next[0]));
  *     }
  *     static const wb_rule_type signum = {"Signum", apply, .states = 1, .eta = 0.01, .rho = 0.9};
- *     wb_rule *rule = wb_Rule(&signum, .eta = 0.1);
+ *     wb_rule *rule = wb_CustomRule(&signum, .eta = 0.1);
  *
- * `apply` returns what is subtracted from x, or what the next rule of a wb_OptimiserChain takes as
+ * `apply` returns what is subtracted from x, or what the next rule of a wb_OptimizerChain takes as
  * its gradient; NULL: failed.  It must not evaluate (wb_item, wb_data).  All else is as with other
  * rules: printing, wb_adjust, schedules, checkpoints (by the name), mixed precision, accumulation,
  * wb_compile; and .shard, unless .whole is set. */
@@ -228,11 +228,11 @@ typedef struct wb_rule_type {
     double eta, rho, beta[2], eps, lambda, delta, omega, ell[2], gamma[2];
     double reserved_[8];                    /* 0: for numbers of later versions */
 } wb_rule_type;
-/** A rule of the program's own: wb_Rule(&type, .eta = 0.1).  `type` must live as long as the
+/** A rule of the program's own: wb_CustomRule(&type, .eta = 0.1).  `type` must live as long as the
  * program.  Errors: no name or no apply; .states is not 0 to 3; the name of another rule; more than
  * 64 types; the errors of wb_Rule_options.  Errors of wb_update: apply returns NULL, or a result or
  * a next state that has another shape or dtype. */
-WB_API wb_rule *wb_Rule_with(const wb_rule_type *type, const wb_Rule_options *o);
+WB_API wb_rule *wb_CustomRule_with(const wb_rule_type *type, const wb_Rule_options *o);
 
 /** Options of wb_setup. */
 #define wb_setup_options_(OPT, ARG)                                                                \
@@ -255,13 +255,10 @@ WB_OPTIONS(wb_setup_options);
  * Guard: an update is executed only if the loss that was differentiated is finite (with ClipNorm:
  * only if the norm of the gradients is finite).  Otherwise the evaluation of the update returns
  * WB_ERROR_NUMBER, and parameters, state and all other pending assignments keep their values; the
- * loss can be read.  A GPU looks at the guard itself, and the error comes with the next evaluation
- * that has assignments, which is not made either and can be made again; or before that from a
- * function that waits for the GPU: one that reads a value, moves, saves, or wb_synchronize.
- * Assignments that are recorded but not evaluated at that time are cancelled too.  The program thus
- * has at most one step more on its way.  With ranks each update waits for the device.  .unguarded
- * removes the guard from wb_update; wb_train stops at a loss that is not finite in any case.  With
- * WB_F16 the device skips an update whose gradients are not finite. */
+ * loss can be read.  A GPU looks at the guard itself, and the error comes with a later evaluation
+ * (docs/site/guide/training.md).  .unguarded removes the guard from wb_update; wb_train stops at a
+ * loss that is not finite in any case.  With WB_F16 the device skips an update whose gradients are
+ * not finite. */
 WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *o);
 
 /** The loss to differentiate, for a state with .mixed = WB_F16: the loss times a scale, in f32, so
@@ -295,10 +292,10 @@ WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
  * NULL, with the state unchanged: an error of wb_update, or a loss that is not finite. */
 WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
 
-/** Changes numbers of the rule: wb_adjust(state, .eta = 1e-4).  In an OptimiserChain a number is
+/** Changes numbers of the rule: wb_adjust(state, .eta = 1e-4).  In an OptimizerChain a number is
  * changed in each rule that has it, and for each parameter, also where wb_adjust_at has changed it.
  * A new eta ends all schedules.  Returns 0 or an error code, and then nothing is changed.
- * Errors: no number is given; a number that no rule uses; .centred; the eta of Rprop. */
+ * Errors: no number is given; a number that no rule uses; .centered; the eta of Rprop. */
 WB_API int wb_adjust_with(wb_opt_state *state, const wb_Rule_options *o);
 /** wb_adjust for the parameters below a path: wb_adjust_at(state, "encoder", .eta = 1e-5).  A path
  * is that of a parameter, such as "layers.0.weight", or of what contains it, such as "layers.0";
@@ -310,13 +307,13 @@ WB_API int wb_adjust_with(wb_opt_state *state, const wb_Rule_options *o);
 WB_API int wb_adjust_at_with(wb_opt_state *state, const char *path, const wb_Rule_options *o);
 /** Sets *value to a number of the rule for the first parameter below a path, as the next update
  * uses it: wb_rule_number(state, "", "eta", &eta).  Names are those of the options, and "beta[0]",
- * "beta[1]", "ell[0]", ...  In an OptimiserChain it is that of the first rule that has it.  Returns
+ * "beta[1]", "ell[0]", ...  In an OptimizerChain it is that of the first rule that has it.  Returns
  * 0 or an error code.  Errors: no parameter is below the path; no rule has the number; the schedule
  * of the parameter fails. */
 WB_API int wb_rule_number(wb_opt_state *state, const char *path, const char *name, double *value);
 /** The learning rate of the parameters below a path, as in wb_adjust_at, becomes that of a
- * schedule: wb_set_schedule(state, "", wb_Exp(0.1, 0.999)).  Update t of the state, counted from
- * 1, has the eta wb_schedule_at(schedule, t), until a wb_adjust of eta.  With .accumulate only
+ * schedule: wb_set_schedule(state, "", wb_ScheduleExp(0.1, 0.999)).  Update t of the state, counted
+ * from 1, has the eta wb_schedule_at(schedule, t), until a wb_adjust of eta.  With .accumulate only
  * the updates that change parameters count; with .mixed = WB_F16 those that the device skips
  * count too.  The count, not the schedule, is part of checkpoints: a program that resumes gives
  * the schedule again. Learning rates are arguments of plans, and advance in a function of
@@ -355,11 +352,11 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #define wb_LAMB(...) WB_OPTIONS_(wb_LAMB_with, wb_Rule_options, __VA_ARGS__)
 #define wb_Adafactor(...) WB_OPTIONS_(wb_Adafactor_with, wb_Rule_options, __VA_ARGS__)
 #define wb_Muon(...) WB_OPTIONS_(wb_Muon_with, wb_Rule_options, __VA_ARGS__)
-#define wb_Rule(...) WB_RULE_(__VA_ARGS__, )
+#define wb_CustomRule(...) WB_RULE_(__VA_ARGS__, )
 #define WB_RULE_(type, ...) \
-    WB_CALL_WITH_(wb_Rule_with((type), WB_GET_(wb_Rule_options, __VA_ARGS__)))
-#define wb_OptimiserChain(...)                        \
-    wb_OptimiserChain_array(WB_NARGS_(__VA_ARGS__),   \
+    WB_CALL_WITH_(wb_CustomRule_with((type), WB_GET_(wb_Rule_options, __VA_ARGS__)))
+#define wb_OptimizerChain(...)                        \
+    wb_OptimizerChain_array(WB_NARGS_(__VA_ARGS__),   \
                             (wb_rule *[WB_NARGS_(__VA_ARGS__)]){__VA_ARGS__})
 #define wb_setup(...) WB_SETUP_(__VA_ARGS__, )
 #define WB_SETUP_(rule, model, ...) \
@@ -444,7 +441,10 @@ WB_API bool wb_throttle(double *last, double seconds);
 
 /** Returns the loss of a model on a batch, a floating tensor with one element; NULL on failure.
  * `model` is the model of wb_withgradient or wb_train; if that is a tree, the function casts it
- * back to wb_tree *.  `ctx` is the argument of wb_withgradient, or the option of wb_train. */
+ * back to wb_tree *.  (C has no type for "layer or tree" without a cast.  Most models are layers,
+ * and their losses call them, so the type is a layer's: with void * the compiler would let any
+ * pointer pass to wb_call.)  `ctx` is the argument of wb_withgradient, or the option of
+ * wb_train. */
 typedef wb_tensor *(*wb_loss)(wb_layer *model, wb_batch batch, void *ctx);
 
 /** Calls a loss in train mode, returns it, and sets *grads to its gradient with respect to the
@@ -456,7 +456,7 @@ WB_API wb_tensor *wb_withgradient(wb_loss loss, void *model, wb_batch batch, wb_
 
 /** Called by wb_train after each batch; epoch and batch count from 1.  If it returns a value other
  * than 0, the training ends with success, without a checkpoint of that epoch. */
-typedef int (*wb_each_batch)(int epoch, int64_t batch, wb_tensor *loss, void *ctx);
+typedef int (*wb_after_batch)(int epoch, int64_t batch, wb_tensor *loss, void *ctx);
 /** Returns the metric of an epoch of wb_train.  An error of it ends the training. */
 typedef double (*wb_epoch_metric)(wb_layer *model, int epoch, void *ctx);
 /** Options of wb_train. */
@@ -466,9 +466,9 @@ typedef double (*wb_epoch_metric)(wb_layer *model, int epoch, void *ctx);
      * step is the number of updates of the state until then.  Of ranks, that of rank 0 counts. */ \
     OPT(wb_logger *, logger, NULL)                                                                 \
     OPT(void *, ctx, NULL)                  /* passed to the loss, .each and .metric */            \
-    OPT(wb_each_batch, each, NULL)                                                                 \
+    OPT(wb_after_batch, each, NULL)                                                                \
     OPT(const char *, checkpoint, NULL)     /* a file, written after each epoch */                 \
-    OPT(const char *, folder, NULL)         /* or a folder, for wb_checkpoint_keep; not both */    \
+    OPT(const char *, folder, NULL)         /* or a folder, for wb_keep_checkpoint; not both */    \
     OPT(const char *, name, NULL)           /* of the checkpoints, as in wb_checkpoint */          \
     OPT(int, keep_last, 3)                  /* number of checkpoints to keep; negative: all */     \
     OPT(bool, keep_best, false)             /* also keeps the one with the best metric */          \
@@ -498,43 +498,24 @@ WB_OPTIONS(wb_train_options);
  *
  * An update is executed only if the loss is finite (with ClipNorm: if the norm of the gradients is
  * finite).  A loss that is not finite ends the training with WB_ERROR_NUMBER ("loss is NaN on batch
- * 51"), and the model keeps the values from before that batch; with WEBER_EAGER=1 running
- * statistics have changed already.  On a GPU it is found while the next batch is trained, which
- * changes nothing either; the message names the right batch.  A loss that depends on none of the
- * parameters that are not frozen ends the training too (wb_gradient gives WB_NONE for them, and
- * wb_update then changes nothing), unless all are frozen.
- *
- * Ranks (distributed.h) train one model if the state is of wb_DistributedOptimiser: all begin with
- * model and state of rank 0, which alone shows the progress and writes files.  With another rule
- * each rank trains a model of its own.
+ * 51"), and the model keeps the values from before that batch.
  *
  * The metric of a checkpoint, of .stop, of .reduce and in .metrics is what .metric returns for the
- * epoch.  While .metric runs, automatic mode is test mode.  Of the ranks that train one model, rank
- * 0 decides.
+ * epoch.  While .metric runs, automatic mode is test mode.
  *
  *     double losses[20], errors[20];
  *     wb_train(loss, model, data, state, .epochs = 20, .losses = losses,
  *              .metric = held_out_error, .metrics = errors);
  *
- * A training without .resume whose .folder has checkpoints with its name, of an earlier training,
- * reports that in the log: they count for the newest and the best.
+ * A number that is NaN is that of an epoch that was not trained.
  *
- * losses[0] and errors[0] are those of epoch 1.  NaN: the epoch was not trained, since the training
- * ended before or was resumed behind it.  In the epoch that .each ends the loss is the mean of the
- * batches until then, and the metric NaN.  Of ranks that train one model the loss is the mean over
- * all.
- *
- * .resume: a program that was stopped at any time continues from its last checkpoint when it is run
- * again.  The checkpoint restores model, state, loader and random numbers.  .epochs also counts the
- * epochs before the checkpoint.  The results have the same bits as those of a training that was
- * never stopped (on GPUs with wb_set_deterministic); what the program keeps in .ctx, such as the
- * state of a recurrent layer, is not in it.  A training that .stop ended does not go on, unless
- * .wait is larger than its count.  If one program calls wb_train several times, each call needs its
- * own .name or file.
+ * With .resume a program that was stopped continues from its last checkpoint, with the same bits as
+ * one that never stopped; .epochs also counts the epochs before.  docs/site/guide/training.md has
+ * more about losses that are not finite, metrics, checkpoints and ranks.
  *
  * Errors: a loader without batches; negative .epochs; .checkpoint and .folder together; .resume
  * without either; .keep_best without .folder; .higher without .folder, .stop or .reduce;
- * .keep_last = 0; a .name that wb_checkpoint_save rejects; a .wait of .stop or .reduce below 1;
+ * .keep_last = 0; a .name that wb_save_checkpoint rejects; a .wait of .stop or .reduce below 1;
  * .factor outside 0 to 1; .reduce together with a schedule, also one of wb_set_schedule, or with a
  * rule without an eta that it can change (AdaDelta, Rprop); ranks with different numbers of batches
  * or .epochs, or of which only some have .average, .stop, .reduce or .metrics; a loss that depends
@@ -580,8 +561,8 @@ typedef struct { const char *name; int n; const double *x, *y; } wb_series;
 /** Writes a plot of n_series lines, with axes and a legend, as an SVG file.  Texts that are NULL
  * are left out.  A point that is not finite leaves a gap.  Returns 0 or an error code.  Errors: no
  * series; the file cannot be written, and the one that was there before is unchanged. */
-WB_API int wb_svg_curves(const char *path, const char *title, const char *x_label,
-                         const char *y_label, int n_series, const wb_series *series);
+WB_API int wb_save_curves(const char *path, const char *title, const char *x_label,
+                          const char *y_label, int n_series, const wb_series *series);
 
 #ifdef __cplusplus
 }

@@ -375,29 +375,6 @@ uint32_t *wb__random_order(const char *what, int64_t n)
     return order;
 }
 
-int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first, wb_dataset **second)
-{
-    if (first) *first = NULL;
-    if (second) *second = NULL;
-    if (!wb__is_dataset(d, "splitobs"))
-        return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!first || !second || !(at >= 0 && at <= 1))
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "splitobs: at is %g; it must be in [0, 1], with two places for the parts",
-                        at);
-    int64_t n = (int64_t)nearbyint((double)d->n * at);
-    if (shuffle) {
-        wb_dataset *mixed = wb__dataset_ordered(d, d->n, wb__random_order("splitobs", d->n));
-        if (!mixed) return wb_error_code();
-        d = mixed;
-    }
-    wb_dataset *a = wb_subset(d, 0, n), *b = a ? wb_subset(d, n, d->n) : NULL;
-    if (!b) return wb_error_code();
-    *first = a;
-    *second = b;
-    return 0;
-}
-
 static wb_dataset *map(const char *what, wb_dataset *d, wb_collate f, void *ctx, bool each)
 {
     if (!wb__is_any_dataset(d, what)) return NULL;

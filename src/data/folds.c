@@ -141,7 +141,7 @@ static int split_stratified(wb_dataset *d, wb__grouping *g, bool shuffle, int n_
 }
 
 static int split_parts(wb_dataset *d, int n_at, const double *at, wb_dataset **parts,
-                       const wb_splitobs_parts_options *o)
+                       const wb_splitobs_options *o)
 {
     wb__grouping g;
     if (!o->stratified && !o->labels) {
@@ -156,31 +156,51 @@ static int split_parts(wb_dataset *d, int n_at, const double *at, wb_dataset **p
     return status;
 }
 
-int wb_splitobs_parts_with(wb_dataset *d, int n, const double *sizes, wb_dataset **parts,
-                           const wb_splitobs_parts_options *given)
+static int splitobs(const char *what, wb_dataset *d, int n, const double *sizes,
+                    wb_dataset **parts, const wb_splitobs_options *given)
 {
-    WB__EDGE;
     double at[WB_SPLIT_PARTS];
-    wb_splitobs_parts_options o;
-    wb__given g;
+    wb_splitobs_options o;
     const bool fits = n >= 1 && n < WB_SPLIT_PARTS && sizes && parts;
     for (int k = 0; fits && k <= n; k++) parts[k] = NULL;
-    if (!wb__read_options("splitobs_parts", wb_splitobs_parts_options, &o, given, &g) ||
-        !wb__is_dataset(d, "splitobs_parts"))
+    if (!wb__read_options(what, wb_splitobs_options, &o, given, NULL) || !wb__is_dataset(d, what))
         return wb__error_or(WB_ERROR_ARGUMENT);
     if (!fits)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "splitobs_parts: %d sizes; there are 1 to %d, and a place for one more",
-                        n, WB_SPLIT_PARTS - 1);
+                        "%s: %d sizes; there are 1 to %d, and a place for one more", what, n,
+                        WB_SPLIT_PARTS - 1);
     for (int k = 0; k < n; k++) {
         if (o.counts && sizes[k] != nearbyint(sizes[k]))
             return wb__fail(WB_ERROR_ARGUMENT,
-                            "splitobs_parts: part %d has %g observations; with .counts the sizes "
-                            "are whole numbers, without it fractions", k, sizes[k]);
+                            "%s: part %d has %g observations; with .counts the sizes are whole "
+                            "numbers, without it fractions", what, k, sizes[k]);
         at[k] = o.counts ? (d->n ? sizes[k] / (double)d->n : sizes[k] > 0) : sizes[k];
     }
     const int status = split_parts(d, n, at, parts, &o);
     for (int k = 0; status && k <= n; k++) parts[k] = NULL;
+    return status;
+}
+
+int wb_splitobs_array_with(wb_dataset *d, int n, const double *at, wb_dataset **parts,
+                           const wb_splitobs_options *o)
+{
+    WB__EDGE;
+    return splitobs("splitobs_array", d, n, at, parts, o);
+}
+
+int wb_splitobs_with(wb_dataset *d, double at, wb_dataset **first, wb_dataset **second,
+                     const wb_splitobs_options *o)
+{
+    WB__EDGE;
+    wb_dataset *parts[2] = {NULL, NULL};
+    if (first) *first = NULL;
+    if (second) *second = NULL;
+    if (!first || !second)
+        return wb__fail(WB_ERROR_ARGUMENT, "splitobs: no place for the %s part",
+                        first ? "second" : "first");
+    const int status = splitobs("splitobs", d, 1, &at, parts, o);
+    *first = parts[0];
+    *second = parts[1];
     return status;
 }
 

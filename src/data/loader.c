@@ -215,15 +215,15 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* Returns the target of the loader that wb_to(l, d) makes.  `requested` is 0, WB_KEEP or a dtype.
- * A dtype replaces the dtype of l's target; the two others keep it.  With 0 a move to a GPU also
- * sets `narrow`, so that f64 becomes f32. */
+/* Returns the target of the loader that wb_to(l, d) makes.  `requested` is 0, WB_DTYPE_KEEP or a
+ * dtype. A dtype replaces the dtype of l's target; the two others keep it.  With 0 a move to a GPU
+ * also sets `narrow`, so that f64 becomes f32. */
 static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype requested)
 {
     wb__target t = l->target;
     const bool there = loader_device((void *)(uintptr_t)l) == d;
     t.device = d;
-    if (requested && requested != WB_KEEP) t.dtype = requested;
+    if (requested && requested != WB_DTYPE_KEEP) t.dtype = requested;
     else if (!requested && !there && d->backend->narrows_f64) t.narrow = true;
     return t;
 }
@@ -241,7 +241,7 @@ static int changes(const wb_loader *l, const wb__target *t)
         const wb__field *f = &root->field[xy];
         if (!f->present) continue;
         const wb_dtype to = wb__target_dtype(t, f->dtype);
-        if (!wb__dtype_on(t->device, to, WB_KEEP)) return -1;
+        if (!wb__dtype_on(t->device, to, WB_DTYPE_KEEP)) return -1;
         if (to != wb__target_dtype(&l->target, f->dtype)) other = 1;
     }
     return other;

@@ -88,7 +88,8 @@ static int visit_chunk(wb_dataset *d, int64_t first, int64_t n, visitor visit, v
     if (!chunk || wb__dataset_all(chunk, &all)) return wb_error_code();
     for (int k = 0; k < wb__batch_fields(&all); k++) {
         wb_tensor **x = wb__batch_at(&all, k);
-        if (!wb_is_none(*x) && !(*x = wb__tensor_to(*x, &wb__cpu, WB_KEEP))) return wb_error_code();
+        if (!wb_is_none(*x) && !(*x = wb__tensor_to(*x, &wb__cpu, WB_DTYPE_KEEP)))
+            return wb_error_code();
         if (!wb_is_none(*x) && (wb_ndim(*x) < 1 || wb_dim(*x, 0) != n))
             return wb__fail(WB_ERROR_SHAPE,
                             "a map of wb_mapobs made %s of %lld observations: no observation can "

@@ -45,7 +45,7 @@ static wb_dataset *join_arrays(int n, wb_dataset *const *parts, const wb_dataset
         for (int k = 0; ok && k < root->n_fields; k++) all[k * n + i] = *wb__batch_at(&batch, k);
     }
     for (int k = 0; ok && k < root->n_fields; k++) {
-        x[k] = root->field[k].present ? wb_concat_array(n, all + k * n, 0) : WB_NONE;
+        x[k] = root->field[k].present ? wb_concat_array(0, n, all + k * n) : WB_NONE;
         ok = x[k] != NULL;
     }
     wb_dataset *d =

@@ -102,7 +102,7 @@ static int wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch
 static wb_tensor *sent(const wb__target *t, wb_tensor *x)
 {
     wb_dtype from = wb_dtype_of(x), to = wb__target_dtype(t, from);
-    return wb__tensor_to(x, t->device, to == from ? WB_KEEP : to);
+    return wb__tensor_to(x, t->device, to == from ? WB_DTYPE_KEEP : to);
 }
 
 /* Makes the tensors of the batch, applies maps and the collate function, and moves the tensors to

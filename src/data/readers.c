@@ -7,7 +7,7 @@
 /* Reads a file of images, u8 [N,H,W], as f32 [N,1,H,W] with values from 0 to 1. */
 static wb_tensor *images_of(const char *path)
 {
-    wb_tensor *raw = wb_read_idx(path);
+    wb_tensor *raw = wb_load_idx_tensor(path);
     if (!raw) return NULL;
     if (wb_ndim(raw) != 3 || wb_dtype_of(raw) != WB_U8)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: byte 0: %s are not images, [N,H,W] u8", path,
@@ -24,7 +24,7 @@ static wb_tensor *images_of(const char *path)
 /* Reads a file of labels, integers [N], as i32. */
 static wb_tensor *labels_of(const char *path)
 {
-    wb_tensor *raw = wb_read_idx(path);
+    wb_tensor *raw = wb_load_idx_tensor(path);
     if (!raw) return NULL;
     wb_dtype t = wb_dtype_of(raw);
     if (wb_ndim(raw) != 1 || wb__dtype_float(t))

@@ -39,7 +39,7 @@ wb_tensor *wb_batch_sequence(int n, wb_tensor *const *x, double pad, wb_tensor *
     }
     for (int i = 0; ok && i < n; i++)
         ok = (padded[i] = wb_rpad_constant(x[i], 0, longest, pad)) != NULL;
-    if (ok) batch = wb_stack_array(n, padded, 0);
+    if (ok) batch = wb_stack_array(0, n, padded);
     if (batch && lengths && !(*lengths = wb_from(length, WB_I32, 1, &count))) batch = NULL;
     wb__free(padded);
     wb__free(length);

@@ -33,7 +33,7 @@ static void at_exit(bool failed)
 {
     if (!wb__world() || process != wb__os_process() || wb__collective_busy()) return;
     if (!failed) {
-        wb_distributed_finalise();
+        wb_distributed_finalize();
         return;
     }
     fprintf(stderr, "weber: %s: rank %d of %d ends with an error, and ends all ranks%s%s\n",
@@ -90,7 +90,7 @@ static int refuse(const wb__collective *c)
 static int start_threads(const wb_distributed_backend *b)
 {
     if (!b->start_threads)
-        return wb__fail(WB_ERROR_UNSUPPORTED, "distributed_initialise: .devices: with %s a process"
+        return wb__fail(WB_ERROR_UNSUPPORTED, "distributed_initialize: .devices: with %s a process"
                         " is one rank: leave it out, and start a process for each", b->name);
     memset(ranks, 0, sizeof ranks);
     const int status = b->start_threads(&services, ranks, &n_ranks);
@@ -105,24 +105,26 @@ static int start_threads(const wb_distributed_backend *b)
 static int check_version(const wb_distributed_backend *b)
 {
     if (!b || b->version == WB__DIST_VERSION) return 0;
-    return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: libweber is version %s, and the"
+    return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialize: libweber is version %s, and the"
                     " library of %s was built with %d.%d.%d: install both from one build",
                     wb_version(), b->name, b->version / 10000, b->version / 100 % 100,
                     b->version % 100);
 }
 
-static int check_through(const wb_distributed_backend *b, const wb_distributed_options *o)
+static int check_through(const wb_distributed_backend *b,
+                         const wb_distributed_initialize_options *o)
 {
     const wb_distributed_backend *through = o->through;
     if (through && o->devices)
-        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .devices and .through exclude"
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialize: .devices and .through exclude"
                         " each other: leave one out");
     if (!through || (b->goes_through && !through->goes_through)) return 0;
-    return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: %s cannot connect the ranks through"
+    return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialize: %s cannot connect the ranks through"
                     " %s: leave out .through", b->name, through->name);
 }
 
-static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_options *o)
+static int connect_ranks(const wb_distributed_backend *b,
+                         const wb_distributed_initialize_options *o)
 {
     static bool registered;
     int status = check_version(b);
@@ -130,7 +132,7 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     if (!status) status = check_through(b, o);
     if (status) return status;
     if (backend)
-        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: the ranks are connected"
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialize: the ranks are connected"
                         " already, by %s", communicator.name);
     communicator = (wb__communicator){0};
     services = (wb__dist_services){.timeout = o->timeout, .devices = o->devices,
@@ -150,18 +152,19 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     return agreed;
 }
 
-int wb_distributed_initialise_with(const wb_distributed_backend *b,
-                                   const wb_distributed_options *given)
+int wb_distributed_initialize_with(const wb_distributed_backend *b,
+                                   const wb_distributed_initialize_options *given)
 {
-    wb_distributed_options o;
+    wb_distributed_initialize_options o;
     if (WB__NULL(b)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__read_options("distributed_initialise", wb_distributed_options, &o, given, NULL))
+    if (!wb__read_options("distributed_initialize", wb_distributed_initialize_options, &o, given,
+                          NULL))
         return wb_error_code();
     if (!(o.timeout > 0) || !isfinite(o.timeout))
-        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .timeout is %g; it is a number"
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialize: .timeout is %g; it is a number"
                         " of seconds above 0", o.timeout);
     if (o.devices < -1 || o.devices > WB__RANKS_HERE)
-        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .devices is %d: it is the"
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialize: .devices is %d: it is the"
                         " number of ranks of this process, at most %d, or -1 for one on each"
                         " device", o.devices, WB__RANKS_HERE);
     wb__mutex_lock(&lock);
@@ -170,11 +173,11 @@ int wb_distributed_initialise_with(const wb_distributed_backend *b,
     return status;
 }
 
-int wb_distributed_finalise(void)
+int wb_distributed_finalize(void)
 {
-    if (wb__unrecordable("distributed_finalise", WB__ACTS)) return wb_error_code();
+    if (wb__unrecordable("distributed_finalize", WB__ACTS)) return wb_error_code();
     if (wb__ranks_running())
-        return wb__fail(WB_ERROR_ARGUMENT, "distributed_finalise: wb_distributed_run has not"
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_finalize: wb_distributed_run has not"
                         " returned");
     int status = wb__end_pending_exchange();
     wb__mutex_lock(&lock);
@@ -196,7 +199,7 @@ const wb_distributed_backend *wb__ranks_backend(void)
     return b;
 }
 
-bool wb_distributed_initialised(void) { return wb__world(); }
+bool wb_distributed_initialized(void) { return wb__world(); }
 
 int wb_distributed_rank(void)
 {

@@ -89,7 +89,7 @@ int wb__divided_set(const wb_opt_state *s, int slot, int k, int r, const void *w
 
 /* Finds out whether a rank has WEBER_DEBUG=dist.  Collective.  0 or an error code. */
 int wb__comparing_agree(void);
-/* If so, compares the variables of an object, as for wb_distributed_synchronise, by checksum, and
+/* If so, compares the variables of an object, as for wb_distributed_synchronize, by checksum, and
  * logs the paths of those that differ between the ranks.  Collective.  0 or an error code. */
 int wb__compare_ranks(void *object, const char *when);
 

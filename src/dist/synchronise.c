@@ -1,11 +1,11 @@
-/* wb_distributed_synchronise: one rank's values for all ranks.  The ranks first compare what their
+/* wb_distributed_synchronize: one rank's values for all ranks.  The ranks first compare what their
  * objects consist of, since a broadcast of different sizes would never end, or mix up tensors. */
 #include "base/options.h"
 #include "base/text.h"
 #include "dist/dist.h"
 #include "optim/optim.h"
 
-static const char what[] = "distributed_synchronise";
+static const char what[] = "distributed_synchronize";
 
 /* The variables of the object, and the step counts of a state. */
 typedef struct {
@@ -259,13 +259,13 @@ static int share(const contents *c, int root)
     return !status && c->state ? share_settings(c->state, root) : status;
 }
 
-int wb_distributed_synchronise_with(void *object, const wb_distributed_synchronise_options *given)
+int wb_distributed_synchronize_with(void *object, const wb_distributed_synchronize_options *given)
 {
     WB__EDGE;
-    wb_distributed_synchronise_options o;
+    wb_distributed_synchronize_options o;
     contents c = {0};
     if (WB__NULL(object)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__read_options(what, wb_distributed_synchronise_options, &o, given, NULL))
+    if (!wb__read_options(what, wb_distributed_synchronize_options, &o, given, NULL))
         return wb_error_code();
     if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
     if (o.root < 0 || o.root >= wb_distributed_size())

@@ -243,7 +243,7 @@ void wb__plan_report_memory(const wb__plan *p)
     if (!p->device->backend->scarce_memory) return;
     wb__fail(WB_ERROR_MEMORY,
              "%s\nthis evaluation needs %.1f MiB: intermediates %.1f, results %.1f, besides "
-             "parameters and inputs of %.1f (wb_memory_estimate returns this before)",
+             "parameters and inputs of %.1f (wb_estimate_memory returns this before)",
              wb_error(), (double)(p->arena_bytes + p->workspace_bytes + p->result_bytes) / 1048576,
              (double)(p->arena_bytes + p->workspace_bytes) / 1048576,
              (double)p->result_bytes / 1048576, (double)p->input_bytes / 1048576);

@@ -518,16 +518,16 @@ int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *ten
     return status;
 }
 
-int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
+int wb_estimate_memory(int n, wb_tensor *const *tensors, wb_memory *out)
 {
     wb__thread *t = wb__this_thread();
     int n_roots = 0;
     if (!out || n < 0 || (n && !tensors))
-        return wb__fail(WB_ERROR_ARGUMENT, "memory_estimate: %d tensors, %s to write to", n,
+        return wb__fail(WB_ERROR_ARGUMENT, "estimate_memory: %d tensors, %s to write to", n,
                         out ? "a place" : "no place");
     memset(out, 0, sizeof *out);
     for (int i = 0; i < n; i++)
-        if (!wb__operand("memory_estimate", tensors[i]))
+        if (!wb__operand("estimate_memory", tensors[i]))
             return wb__error_or(WB_ERROR_ARGUMENT);
     mine.request.guard = NULL;
     int status = collect(t, n, tensors, &n_roots);

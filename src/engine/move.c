@@ -89,13 +89,14 @@ wb_tensor *wb__copied(wb_tensor *x, const wb_device *d)
 wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted)
 {
     wb_dtype t = from;
-    if (wb__dtype_float(from) && wanted != WB_KEEP) {
+    if (wb__dtype_float(from) && wanted != WB_DTYPE_KEEP) {
         if (wanted) t = wanted;
         else if (from == WB_F64 && d->backend->narrows_f64) t = WB_F32;
     }
     if (d->backend->has_dtype(d, t)) return t;
     wb__fail(WB_ERROR_UNSUPPORTED, "to: %s:%d has no %s; without .dtype = %s it becomes f32",
-             d->backend->tag, d->ordinal, wb_dtype_name(t), wanted == WB_KEEP ? "WB_KEEP"
+             d->backend->tag, d->ordinal, wb_dtype_name(t),
+             wanted == WB_DTYPE_KEEP ? "WB_DTYPE_KEEP"
              : wanted == WB_F64 ? "WB_F64" : "this dtype");
     return WB_DTYPE_DEFAULT;
 }
@@ -104,14 +105,15 @@ wb_tensor *wb__converted(wb_tensor *x, wb_dtype t, const wb_device *d)
 {
     if (t == (wb_dtype)x->dtype) return x;
     if (!x->device || x->device->backend->has_dtype(x->device, t)) return wb_astype(x, t);
-    return wb_astype(wb__tensor_to(x, d, WB_KEEP), t);
+    return wb_astype(wb__tensor_to(x, d, WB_DTYPE_KEEP), t);
 }
 
 wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
 {
     if (!x || wb_is_none(x)) return x;
-    if (wanted != WB_DTYPE_DEFAULT && wanted != WB_KEEP && !wb__dtype_float(wanted))
-        return wb__fail_null(WB_ERROR_DTYPE, "to: .dtype is %s; it must be floating, or WB_KEEP",
+    if (wanted != WB_DTYPE_DEFAULT && wanted != WB_DTYPE_KEEP && !wb__dtype_float(wanted))
+        return wb__fail_null(WB_ERROR_DTYPE,
+                             "to: .dtype is %s; it must be floating, or WB_DTYPE_KEEP",
                              wb_dtype_name(wanted));
     const bool there = x->device == d;
     wb_dtype t = (wb_dtype)x->dtype;
@@ -146,7 +148,7 @@ void wb__grad_moved(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const b
                     wb_tensor **out)
 {
     (void)w;
-    if (wanted[0]) out[0] = wb__tensor_to(g, wb__device_of(node->in[0]), WB_KEEP);
+    if (wanted[0]) out[0] = wb__tensor_to(g, wb__device_of(node->in[0]), WB_DTYPE_KEEP);
 }
 
 /* ---- writes to the memory of a variable ------------------------------------------------------ */

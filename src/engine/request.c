@@ -83,7 +83,7 @@ static bool encode(wb__request *r, wb_tensor *x, int at)
                              sizeof *r->numbers))
                 return false;
             bool fixed =
-                x->op == WB__OP_normalise || (x->op == WB__OP_literal && wb__literal_fixed(x));
+                x->op == WB__OP_normalize || (x->op == WB__OP_literal && wb__literal_fixed(x));
             *w++ = fixed ? 1 : 0;
             if (fixed) *w++ = x->number[0].u;
             else for (int i = 0; i < x->n_numbers; i++) r->numbers[r->n_numbers++] = x->number[i];

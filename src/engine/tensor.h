@@ -441,6 +441,9 @@ double wb__power_within(double *scale, wb_dtype t);
 static inline double wb__masked(wb_dtype t) { return t == WB_F16 ? -6e4 : -1e30; }
 wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
                         const int64_t *step);
+/* wb_take of rows, and wb_pad with zeros. */
+wb_tensor *wb__take_rows(wb_tensor *x, wb_tensor *index);
+wb_tensor *wb__pad_zeros(wb_tensor *x, int axis, int64_t before, int64_t after);
 wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *parts,
                          const int64_t *starts);
 /* A tensor of zeros with the shape, dtype and device of x. */

@@ -27,7 +27,7 @@ static wb_tensor *most(wb_tensor *x, int axis, int64_t m, bool fixed)
         parts[i] = wb_slice(x, axis, start, stop);
         ok = parts[i] && (parts[i] = wb__reduce(WB__OP_max, parts[i], 1u << axis, true));
     }
-    wb_tensor *y = ok ? wb_concat_array((int)m, parts, axis) : NULL;
+    wb_tensor *y = ok ? wb_concat_array(axis, (int)m, parts) : NULL;
     wb__free(parts);
     return y;
 }

@@ -140,7 +140,7 @@ static bool check(const char *what, wb_Conv_options *o, const wb__given *g, bool
 static wb_layer *layer_of(const wb__layer_type *type, const wb_Conv_options *o, int64_t first,
                           int64_t second)
 {
-    wb_initialiser init = o->init ? o->init : wb_glorot_uniform;
+    wb_initializer init = o->init ? o->init : wb_glorot_uniform;
     int64_t dims[5] = {first, second / o->groups};
     const int axes = (int)o->kernel[0];
     memcpy(dims + 2, o->kernel + 1, (size_t)axes * sizeof *dims);

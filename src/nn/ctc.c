@@ -159,7 +159,7 @@ static wb_tensor *losses_of(const ctc *l)
     wb_tensor *loss = wb_neg(wb_logsumexp(wb_where(ends, paths, never), .axes = {1}, .keep = true));
     wb_tensor *possible = wb_lt(loss, wb_scalar(NEVER / -10));
     loss = wb_where(possible, loss, wb_scalar(l->o.zero_infinity ? 0 : INFINITY));
-    if (l->o.agg == WB_MEAN)
+    if (l->o.agg == WB_AGG_MEAN)
         loss = wb_div(loss, wb_astype(wb_maximum(length, wb_scalar_int(1)),
                                       (wb_dtype)l->yhat->dtype));
     return l->valid ? wb_where(l->valid, loss, wb_scalar(NAN)) : loss;

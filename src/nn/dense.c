@@ -64,8 +64,8 @@ bool wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x, wb_tensor *
     const wb__backend *backend = wb__device_of(weight[0])->backend;
     if (!backend->dear_launches || x->size / o->in < FEW_ROWS) return false;
     for (int i = 0; i < n; i++) wb__branch_used(&dense[i]->node);
-    wb_tensor *w = wb_concat_array(n, weight, 0);
-    wb_tensor *b = wb_is_none(bias[0]) ? WB_NONE : wb_concat_array(n, bias, 0);
+    wb_tensor *w = wb_concat_array(0, n, weight);
+    wb_tensor *b = wb_is_none(bias[0]) ? WB_NONE : wb_concat_array(0, n, bias);
     *y = w && b ? wb_linear(wb__layer_input(dense[0], x, weight[0]), w, b) : NULL;
     return true;
 }
@@ -90,7 +90,7 @@ wb_layer *wb_Dense_with(const wb_Dense_options *given)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Dense: sizes are positive, got %lld => %lld",
                              (long long)o.in, (long long)o.out);
     if (!wb__layer_dtype("Dense", &o.dtype)) return NULL;
-    wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
+    wb_initializer init = o.init ? o.init : wb_glorot_uniform;
     wb_layer *l = wb__layer_new(&wb__dense_type, &o, 2);
     const int64_t dims[2] = {o.out, o.in};
     return wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 2, dims) &&

@@ -91,7 +91,7 @@ wb_layer *wb_Embedding_with(const wb_Embedding_options *given)
     if (index >= 0) o.padding_index -= o.n;
     if (!wb__layer_dtype("Embedding", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__embedding_type, &o, 1);
-    wb_initialiser init = o.init ? o.init : wb_init_normal;
+    wb_initializer init = o.init ? o.init : wb_init_normal;
     const int64_t dims[2] = {o.n, o.dim};
     if (!wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 2, dims)) return NULL;
     if (index == INT64_MIN || init == wb__init_empty || clear_row(l, padding_of(&o))) return l;
@@ -194,7 +194,7 @@ wb_layer *wb_EmbeddingBag_with(const wb_EmbeddingBag_options *given)
                              "WB_BAG_SUM or WB_BAG_MAX", (long long)o.mode);
     if (!wb__layer_dtype("EmbeddingBag", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__embeddingbag_type, &o, 1);
-    wb_initialiser init = o.init ? o.init : wb_init_normal;
+    wb_initializer init = o.init ? o.init : wb_init_normal;
     const int64_t dims[2] = {o.n, o.dim};
     return wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 2, dims) ? l : NULL;
 }

@@ -20,18 +20,6 @@ static bool fans(const char *what, int ndim, const int64_t *dims, double *in, do
     return true;
 }
 
-/* Sets *gain to the option, or to by_default. False, with the error set: it is not finite, or the
- * options are wrong. */
-static bool read_gain(const char *what, const wb_init_options *given, double by_default,
-                      double *gain)
-{
-    wb_init_options o;
-    if (!wb__read_options(what, wb_init_options, &o, given, NULL)) return false;
-    *gain = wb__or(o.gain, by_default);
-    if (isfinite(*gain)) return true;
-    return !wb__fail(WB_ERROR_ARGUMENT, "%s: the gain is %g; it is finite", what, *gain);
-}
-
 static wb_tensor *uniform(wb_dtype dtype, int ndim, const int64_t *dims, double bound)
 {
     return wb_mul(wb_sub(wb_rand_array(dtype, ndim, dims), wb_scalar(0.5)), wb_scalar(2 * bound));
@@ -42,44 +30,35 @@ static wb_tensor *normal(wb_dtype dtype, int ndim, const int64_t *dims, double s
     return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(sigma));
 }
 
-/* Defines an initialiser, and the one with a gain. */
-#define INITIALISER(name, draw, by_default, width)                                  \
-    wb_tensor *wb_##name##_with(wb_dtype dtype, int ndim, const int64_t *dims,      \
-                                const wb_init_options *o)                           \
-    {                                                                               \
-        double in, out, gain;                                                       \
-        if (!fans(#name, ndim, dims, &in, &out)) return NULL;                       \
-        if (!read_gain(#name, o, by_default, &gain)) return NULL;                   \
-        return draw(dtype, ndim, dims, width);                                      \
-    }                                                                               \
-    wb_tensor *wb_##name(wb_dtype dtype, int ndim, const int64_t *dims)             \
-    {                                                                               \
-        return wb_##name##_with(dtype, ndim, dims, NULL);                           \
+/* An initialiser of this name that draws numbers, with a gain. */
+#define DRAWN(name, draw, width)                                                               \
+    static wb_tensor *gained_##name(wb_dtype dtype, int ndim, const int64_t *dims, double gain) \
+    {                                                                                           \
+        double in, out;                                                                         \
+        if (!fans(#name, ndim, dims, &in, &out)) return NULL;                                   \
+        return draw(dtype, ndim, dims, width);                                                  \
     }
-INITIALISER(glorot_uniform, uniform, 1, gain * sqrt(6 / (in + out)))
-INITIALISER(glorot_normal, normal, 1, gain * sqrt(2 / (in + out)))
-INITIALISER(kaiming_uniform, uniform, sqrt(2), gain * sqrt(3 / in))
-INITIALISER(kaiming_normal, normal, sqrt(2), gain / sqrt(in))
+DRAWN(glorot_uniform, uniform, gain * sqrt(6 / (in + out)))
+DRAWN(glorot_normal, normal, gain * sqrt(2 / (in + out)))
+DRAWN(kaiming_uniform, uniform, gain * sqrt(3 / in))
+DRAWN(kaiming_normal, normal, gain / sqrt(in))
 
 static wb_tensor *truncated(wb_dtype dtype, int ndim, const int64_t *dims, double sigma)
 {
     if (sigma == 0) return wb_full_array(0, dtype, ndim, dims);
     return wb_truncated_normal_array(0, fabs(sigma), -2, 2, dtype, ndim, dims);
 }
-INITIALISER(lecun_normal, truncated, 1, gain / sqrt(in))
+DRAWN(lecun_normal, truncated, gain / sqrt(in))
 
 wb_tensor *wb_init_truncated_normal(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return truncated(dtype, ndim, dims, 1);
 }
 
-wb_tensor *wb_identity_init_with(wb_dtype dtype, int ndim, const int64_t *dims,
-                                 const wb_init_options *o)
+static wb_tensor *gained_identity_init(wb_dtype dtype, int ndim, const int64_t *dims, double gain)
 {
     int64_t size, kernel = 1, centre = 0;
-    double gain;
     if (!wb__check_dims("identity_init", ndim, dims, &size)) return NULL;
-    if (!read_gain("identity_init", o, 1, &gain)) return NULL;
     if (ndim < 2) return wb_init_zeros(dtype, ndim, dims);
     for (int i = 2; i < ndim; i++) {
         centre = centre * dims[i] + WB__MAX(dims[i] - 1, 0) / 2;
@@ -89,11 +68,6 @@ wb_tensor *wb_identity_init_with(wb_dtype dtype, int ndim, const int64_t *dims,
     for (int64_t i = 0; values && kernel && i < dims[0] && i < dims[1]; i++)
         values[(i * dims[1] + i) * kernel + centre] = gain;
     return wb__from_doubles(values, dtype, ndim, dims);
-}
-
-wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims)
-{
-    return wb_identity_init_with(dtype, ndim, dims, NULL);
 }
 
 static double dot(const double *x, const double *y, int64_t n)
@@ -148,14 +122,10 @@ static bool orthonormalise(double *rows, int64_t n, int64_t length)
     return ok;
 }
 
-wb_tensor *wb_orthogonal_with(wb_dtype dtype, int ndim, const int64_t *dims,
-                              const wb_init_options *o)
+static wb_tensor *gained_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims, double gain)
 {
-    WB__EDGE;
     int64_t size;
-    double gain;
     if (!wb__check_dims("orthogonal", ndim, dims, &size)) return NULL;
-    if (!read_gain("orthogonal", o, 1, &gain)) return NULL;
     if (ndim < 2)
         return wb__fail_null(WB_ERROR_SHAPE, "orthogonal: %d dimensions; it has at least 2", ndim);
     if (!wb__dtype_float(dtype))
@@ -183,10 +153,30 @@ wb_tensor *wb_orthogonal_with(wb_dtype dtype, int ndim, const int64_t *dims,
     return wb__frame_end(f, x);
 }
 
-wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims)
+/* The initialisers with a gain, and their default. */
+#define GAINED(X)                                                                           \
+    X(glorot_uniform, 1) X(glorot_normal, 1) X(kaiming_uniform, 1.4142135623730951)         \
+    X(kaiming_normal, 1.4142135623730951) X(lecun_normal, 1) X(identity_init, 1) X(orthogonal, 1)
+#define DEFAULT_GAIN(name, gain)                                                            \
+    wb_tensor *wb_##name(wb_dtype dtype, int ndim, const int64_t *dims)                     \
+    {                                                                                       \
+        WB__EDGE;                                                                           \
+        return gained_##name(dtype, ndim, dims, gain);                                      \
+    }
+GAINED(DEFAULT_GAIN)
+
+wb_tensor *wb_init_gain(wb_initializer of, double gain, wb_dtype dtype, int ndim,
+                        const int64_t *dims)
 {
     WB__EDGE;
-    return wb_orthogonal_with(dtype, ndim, dims, NULL);
+    if (!isfinite(gain))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "init_gain: the gain is %g; it is finite", gain);
+#define GIVEN_GAIN(name, by_default) \
+    if (of == wb_##name) return gained_##name(dtype, ndim, dims, gain);
+#define GAINED_NAME(name, by_default) " wb_" #name
+    GAINED(GIVEN_GAIN)
+    return wb__fail_null(WB_ERROR_ARGUMENT, "init_gain: an initializer without a gain; these have "
+                         "one:" GAINED(GAINED_NAME));
 }
 
 wb_tensor *wb_sparse_init(double sparsity, double std, wb_dtype dtype, int ndim,

@@ -195,10 +195,10 @@ wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims)
 }
 
 WB__PROGRAM_CALL(init_call, init_run, wb_tensor *,
-                 wb_initialiser f; wb_dtype dtype; int ndim; const int64_t *dims;,
+                 wb_initializer f; wb_dtype dtype; int ndim; const int64_t *dims;,
                  c->f(c->dtype, c->ndim, c->dims))
 
-wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
+wb_tensor *wb__parameter(const char *what, const char *name, wb_initializer init, wb_dtype dtype,
                          int ndim, const int64_t *dims)
 {
     int64_t size;
@@ -218,7 +218,7 @@ wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init
     return v;
 }
 
-bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_initialiser init,
+bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_initializer init,
                              wb_dtype dtype, int ndim, const int64_t *dims)
 {
     if (!l) return false;
@@ -227,7 +227,7 @@ bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_
                               : wb__parameter(l->type->name, name, init, dtype, ndim, dims));
 }
 
-wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
+wb_tensor *wb__statistic(const char *what, const char *name, wb_initializer init, wb_dtype dtype,
                          int64_t n)
 {
     wb_tensor *v = wb__parameter(what, name, init, dtype, 1, &n);

@@ -162,7 +162,7 @@ wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_c
 bool wb__layer_put(wb_layer *l, int i, const char *name, void *object);
 /* Sets child i of l to a new parameter, or to WB_NONE if `has` is false. On failure frees l and
  * returns false. If l is NULL, returns false. */
-bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_initialiser init,
+bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_initializer init,
                              wb_dtype dtype, int ndim, const int64_t *dims);
 /* Calls a layer as wb_call_array does.  Sets the first of WB__OUTPUTS elements of `outputs` and
  * returns how many, 1 or more; a negative number with the error set on failure. */
@@ -195,7 +195,7 @@ bool wb__path_matches(const char *patterns, const char *path);
 /* Whether each of the patterns in an option is that of a layer of the model; NULL has none.
  * Otherwise sets the error. */
 bool wb__each_matches(const char *option, const char *patterns, void *model);
-/* The children of a Quantised. */
+/* The children of a Quantized. */
 enum { WB__QUANTISED_LAYER, WB__QUANTISED_SCALE, WB__QUANTISED_LIKE };
 /* Whether l is a quantised layer (quantised.c) or a LoRA (lora.c). */
 bool wb__is_quantised(const void *l);
@@ -217,11 +217,11 @@ void wb__lora_numbers(const wb_layer *l, int64_t *rank, double *alpha, double *d
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);
 
 /* Makes a variable of this dtype and shape with values from `init`. NULL with the error set. */
-wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
+wb_tensor *wb__parameter(const char *what, const char *name, wb_initializer init, wb_dtype dtype,
                          int ndim, const int64_t *dims);
 /* Makes a frozen variable [n] with values from `init`. wb_update does not change the variable. NULL
  * with the error set. */
-wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
+wb_tensor *wb__statistic(const char *what, const char *name, wb_initializer init, wb_dtype dtype,
                          int64_t n);
 /* Limits the total bytes of the parameters that this thread creates after this call. A negative
  * number means no limit. Readers of files set a limit, because a malformed file may describe a huge

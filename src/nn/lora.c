@@ -158,7 +158,7 @@ static wb_tensor *init_a(wb_dtype dtype, int ndim, const int64_t *dims)
 }
 
 /* Makes the layer, whose inner layer is not yet frozen; `init` is that of A. */
-static wb_layer *make(const lora_options *o, wb_layer *layer, wb_initialiser init)
+static wb_layer *make(const lora_options *o, wb_layer *layer, wb_initializer init)
 {
     if (!check(layer, o)) return NULL;
     const wb_tensor *w = weight_of(layer);
@@ -220,7 +220,7 @@ wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
 typedef struct {
     lora_options o;
     const char *layers, *train;
-    wb_initialiser init;
+    wb_initializer init;
     int replaced;
     wb__pointer_map inside;             /* layers that are not adapted: those inside others */
     wb__pointer_map trained;            /* tensors that are not frozen */
@@ -336,7 +336,7 @@ static void *without_lora(void *branch, const char *path, void *ctx)
     if (wb__is_quantised(base))
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "merge_lora: \"%s\" is quantised, so that its "
                              "weight cannot take the change: merge the adapters into the model "
-                             "before wb_quantise", path);
+                             "before wb_quantize", path);
     return wb__layer_with(base, WEIGHT, sum_of(l, ctx));
 }
 

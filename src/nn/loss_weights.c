@@ -78,14 +78,14 @@ static wb_tensor *sum_over_values(const wb__loss_weights *w, wb_tensor *x)
 
 wb_tensor *wb__weighted_by(const wb__loss_weights *w, wb_tensor *values, wb_tensor *counts)
 {
-    return wb_div(wb__aggregated(WB_SUM, values), sum_over_values(w, counts));
+    return wb_div(wb__aggregated(WB_AGG_SUM, values), sum_over_values(w, counts));
 }
 
 wb_tensor *wb__weighted(const wb__loss_weights *w, wb_agg agg, wb_tensor *values)
 {
     if (!w->weight) return wb__aggregated(agg, values);
     values = wb_mul(wb__loss_masked(w, values, -1, 0), w->weight);
-    return agg == WB_MEAN ? wb__weighted_by(w, values, w->weight) : wb__aggregated(agg, values);
+    return agg == WB_AGG_MEAN ? wb__weighted_by(w, values, w->weight) : wb__aggregated(agg, values);
 }
 
 /* ---- the loss of quantiles ------------------------------------------------------------------- */

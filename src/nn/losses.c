@@ -57,8 +57,9 @@ static bool uses(const char *what, const char *used, const char *name)
 
 bool wb__read_agg(const char *what, wb_agg agg)
 {
-    if (agg == WB_MEAN || agg == WB_SUM || agg == WB_UNREDUCED) return true;
-    return !wb__fail(WB_ERROR_ARGUMENT, "%s: .agg is %d; it is WB_MEAN, WB_SUM or WB_UNREDUCED",
+    if (agg == WB_AGG_MEAN || agg == WB_AGG_SUM || agg == WB_AGG_UNREDUCED) return true;
+    return !wb__fail(WB_ERROR_ARGUMENT,
+                     "%s: .agg is %d; it is WB_AGG_MEAN, WB_AGG_SUM or WB_AGG_UNREDUCED",
                      what, (int)agg);
 }
 
@@ -75,7 +76,7 @@ static bool read_loss_options(const char *what, const char *used, wb_dtype dtype
                               wb_loss_options *o, const wb_loss_options *given, wb__given *g)
 {
     if (!wb__read_options(what, wb_loss_options, o, given, g) ||
-        !wb__read_agg(what, o->agg) || (o->agg != WB_MEAN && !uses(what, used, "agg")))
+        !wb__read_agg(what, o->agg) || (o->agg != WB_AGG_MEAN && !uses(what, used, "agg")))
         return false;
     for (size_t i = 0; i < WB__COUNT(numbers); i++) {
         const char *name = numbers[i].name;
@@ -204,8 +205,8 @@ static wb_tensor *sum_of_all(wb_tensor *x)
 
 wb_tensor *wb__aggregated(wb_agg agg, wb_tensor *x)
 {
-    if (!x || agg == WB_UNREDUCED) return x;
-    return agg == WB_SUM ? sum_of_all(x) : wb__mean(x, all_axes(x), false);
+    if (!x || agg == WB_AGG_UNREDUCED) return x;
+    return agg == WB_AGG_SUM ? sum_of_all(x) : wb__mean(x, all_axes(x), false);
 }
 
 static wb_tensor *sum_over_classes(const loss *l, wb_tensor *x)
@@ -228,12 +229,12 @@ static wb_tensor *over_rows(const loss *l, wb_tensor *terms, double sign)
         wb_tensor *rows = sum_over_classes(l, terms);
         return of_elements(l, sign < 0 ? wb_neg(rows) : rows);
     }
-    if (l->o.agg == WB_MEAN) {
+    if (l->o.agg == WB_AGG_MEAN) {
         double rows = 1;
         for (int i = 0; i < terms->ndim; i++) rows *= i == l->axis ? 1 : (double)terms->dims[i];
         return wb_mul(sum_of_all(terms), wb_scalar(sign / rows));
     }
-    wb_tensor *sum = l->o.agg == WB_SUM ? sum_of_all(terms) : sum_over_classes(l, terms);
+    wb_tensor *sum = l->o.agg == WB_AGG_SUM ? sum_of_all(terms) : sum_over_classes(l, terms);
     return sign < 0 ? wb_neg(sum) : sum;
 }
 
@@ -396,7 +397,7 @@ static wb_tensor *of_labels(const loss *l, wb_tensor *logp)
         kept = wb_astype(kept, (wb_dtype)l->yhat->dtype);
         counts = w ? wb_mul(counts, kept) : kept;
     }
-    if (l->o.agg != WB_MEAN || !counts) return of_elements(l, rows);
+    if (l->o.agg != WB_AGG_MEAN || !counts) return of_elements(l, rows);
     if (!l->w.weight) return wb_div(sum_of_all(rows), sum_of_all(counts));
     rows = wb_mul(wb__loss_masked(&l->w, rows, -1, 0), l->w.weight);
     return wb__weighted_by(&l->w, rows, wb_mul(counts, l->w.weight));

@@ -57,7 +57,7 @@ wb_tensor *wb__loss_masked(const wb__loss_weights *w, wb_tensor *x, int classes,
 /* Returns the values times their weights, or the sum or the mean of these. The mean divides by the
  * sum of the weights. */
 wb_tensor *wb__weighted(const wb__loss_weights *w, wb_agg agg, wb_tensor *values);
-/* As wb__weighted of WB_MEAN, for values that have been multiplied by `counts` already, which
+/* As wb__weighted of WB_AGG_MEAN, for values that have been multiplied by `counts` already, which
  * broadcasts to their shape. */
 wb_tensor *wb__weighted_by(const wb__loss_weights *w, wb_tensor *values, wb_tensor *counts);
 

@@ -136,7 +136,7 @@ static wb_tensor *confusion(wb_tensor *yhat, wb_tensor *y, const wb_metric_optio
 {
     metric m = {.what = "confusion", .yhat = yhat, .y = y};
     if (!read_metric(&m, given)) return NULL;
-    if (m.o.agg == WB_MEAN) return table_of(&m);
+    if (m.o.agg == WB_AGG_MEAN) return table_of(&m);
     return wb__fail_null(WB_ERROR_ARGUMENT, "confusion: does not use .agg");
 }
 
@@ -146,8 +146,9 @@ static wb_tensor *overlap(const char *what, bool f1, wb_tensor *yhat, wb_tensor 
 {
     metric m = {.what = what, .yhat = yhat, .y = y};
     if (!read_metric(&m, given)) return NULL;
-    if (m.o.agg != WB_MEAN && m.o.agg != WB_UNREDUCED)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .agg is %d; it is WB_MEAN or WB_UNREDUCED",
+    if (m.o.agg != WB_AGG_MEAN && m.o.agg != WB_AGG_UNREDUCED)
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "%s: .agg is %d; it is WB_AGG_MEAN or WB_AGG_UNREDUCED",
                              what, (int)m.o.agg);
     wb_tensor *table = table_of(&m), *number = wb_arange(m.classes, WB_I32);
     wb_tensor *diagonal = wb_eq(wb_unsqueeze(number, 1), number);
@@ -159,7 +160,7 @@ static wb_tensor *overlap(const char *what, bool f1, wb_tensor *yhat, wb_tensor 
     wb_tensor *each = f1 ? wb_div(wb_mul(both, wb_scalar(2)), all)
                          : wb_div(both, wb_sub(all, both));
     if (m.wrong) each = wb_where(m.wrong, wb_scalar(NAN), each);
-    if (!each || m.o.agg == WB_UNREDUCED) return each;
+    if (!each || m.o.agg == WB_AGG_UNREDUCED) return each;
     return m.binary ? wb_reshape_array(wb_slice(each, 0, 1, 2), 0, NULL) : wb_nanmean(each);
 }
 
@@ -209,7 +210,7 @@ static wb_tensor *mean_area(wb_tensor *yhat, int axis, wb_tensor *y, wb_tensor *
         all[c] = area(score, wb_eq(y, wb_scalar_int(c)), kept);
         good = (all[c] = all[c] ? wb_unsqueeze(all[c], 0) : NULL) != NULL;
     }
-    if (all && c == classes) mean = wb_nanmean(wb_concat_array((int)classes, all, 0));
+    if (all && c == classes) mean = wb_nanmean(wb_concat_array(0, (int)classes, all));
     wb__free(all);
     return mean;
 }

@@ -71,13 +71,6 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **output
     return n_out;
 }
 
-bool wb_struct_one_input_(const char *name, int n)
-{
-    if (n == 1) return true;
-    wb__fail(WB_ERROR_ARGUMENT, "%s: takes one input, got %d", name, n);
-    return false;
-}
-
 bool wb_in_trainmode(void)
 {
     bool automatic;

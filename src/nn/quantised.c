@@ -1,6 +1,6 @@
-/* Quantised: a Dense or Embedding with an i8 weight. Its child "layer" is the layer, whose weight
+/* Quantized: a Dense or Embedding with an i8 weight. Its child "layer" is the layer, whose weight
  * is i8; "scale" has an f32 for each row; "like" is one number, whose dtype is that of the layer's
- * results, as the weight's dtype is in other layers. wb_quantise makes them. */
+ * results, as the weight's dtype is in other layers. wb_quantize makes them. */
 #include "nn/layer.h"
 
 #include "weber/adapt.h"
@@ -33,7 +33,7 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 
 static void print(const wb_layer *l, wb__text *t)
 {
-    wb__text_add(t, "Quantised(");
+    wb__text_add(t, "Quantized(");
     wb__print_layer(wb__layer_child(l, WB__QUANTISED_LAYER), t);
     wb__text_add(t, ")");
 }
@@ -45,7 +45,7 @@ static bool takes(const wb_layer *l)
     return l->type == &wb__dense_type || l->type == &wb__embedding_type;
 }
 
-/* Makes a Quantised of a layer, whose weight becomes q. NULL with the error set. */
+/* Makes a Quantized of a layer, whose weight becomes q. NULL with the error set. */
 static wb_layer *make(wb_layer *layer, wb_tensor *q, wb_tensor *scale, wb_tensor *like)
 {
     wb_layer *l = wb__layer_new(&wb__quantised_type,
@@ -65,13 +65,13 @@ static wb_layer *assemble(const void *options, int n, const char *const *names,
     (void)names;
     const quantised_options *o = options;
     if (n != 1 || o->bits != BITS || !takes(layers[0]))
-        return wb__fail_null(WB_ERROR_FORMAT, "Quantised: of %lld bits, with %d layers, the first "
+        return wb__fail_null(WB_ERROR_FORMAT, "Quantized: of %lld bits, with %d layers, the first "
                              "%s; it has %d bits and one Dense or Embedding", (long long)o->bits,
                              n, n ? layers[0]->type->name : "none", BITS);
     const wb_tensor *w = wb__layer_child(layers[0], WEIGHT);
     wb_tensor *q = wb__variable_empty(WB_I8, w->ndim, w->dims);
-    wb_tensor *scale = wb__statistic("Quantised", "scale", wb__init_empty, WB_F32, w->dims[0]);
-    wb_tensor *like = wb__statistic("Quantised", "like", wb__init_empty, (wb_dtype)w->dtype, 1);
+    wb_tensor *scale = wb__statistic("Quantized", "scale", wb__init_empty, WB_F32, w->dims[0]);
+    wb_tensor *like = wb__statistic("Quantized", "like", wb__init_empty, (wb_dtype)w->dtype, 1);
     if (!q || !scale || !like) return NULL;
     q->name = w->name;
     return make(layers[0], q, scale, like);
@@ -81,7 +81,7 @@ static const wb__torch_child torch_rows[] = {{"layer", "", NULL, 0}};
 static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows)};
 
 const wb__layer_type wb__quantised_type = {
-    .name = "Quantised", WB__LAYER_OPTIONS(quantised_options, option_table), .call = call,
+    .name = "Quantized", WB__LAYER_OPTIONS(quantised_options, option_table), .call = call,
     .print = print, .assemble = assemble, .one_row = true, .torch = &torch};
 
 /* ---- a whole model --------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ static bool all_finite(wb_tensor *scale, const char *path)
     const double one = all ? wb_item(all) : 0;
     if (one == 1) return true;
     if (!wb_error_code())
-        wb__fail(WB_ERROR_ARGUMENT, "quantise: the weight of \"%s\" has NaN, infinity or a number "
+        wb__fail(WB_ERROR_ARGUMENT, "quantize: the weight of \"%s\" has NaN, infinity or a number "
                  "beyond f32", path);
     return false;
 }
@@ -114,10 +114,10 @@ static const done *quantised(quantisation *t, wb_tensor *w, const char *path)
         if (t->done[i].w == w) return &t->done[i];
     wb_tensor *q, *scale;
     if (w->dims[1] > WB__INT8_MOST)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantise: the weight of \"%s\" is %s; a row "
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantize: the weight of \"%s\" is %s; a row "
                              "has at most %d elements", path, wb_describe(w), WB__INT8_MOST);
     if (!wb__reserve(&t->done, &t->capacity, t->n + 1, sizeof *t->done) ||
-        wb_quantise_rows(w, &q, &scale) || wb_eval(q, scale) || !all_finite(scale, path))
+        wb_quantize_rows(w, &q, &scale) || wb_eval(q, scale) || !all_finite(scale, path))
         return NULL;
     wb_tensor *first = wb_slice(scale, 0, 0, 1);
     wb_tensor *like = first ? wb_variable(wb__as(first, (wb_dtype)w->dtype)) : NULL;
@@ -149,20 +149,20 @@ static void *replace(void *branch, const char *path, void *ctx)
     return d ? make(l, d->q, d->scale, d->like) : NULL;
 }
 
-void *wb_object_quantise(void *model, const wb_quantise_options *given)
+void *wb_object_quantize(void *model, const wb_quantize_options *given)
 {
     WB__EDGE;
-    wb_quantise_options o;
-    if (!wb__is_model("quantise", model) || wb__unrecordable("quantise", WB__READS)) return NULL;
-    if (!wb__read_options("quantise", wb_quantise_options, &o, given, NULL)) return NULL;
+    wb_quantize_options o;
+    if (!wb__is_model("quantize", model) || wb__unrecordable("quantize", WB__READS)) return NULL;
+    if (!wb__read_options("quantize", wb_quantize_options, &o, given, NULL)) return NULL;
     if (o.bits != BITS)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantise: .bits is %lld; it is %d",
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantize: .bits is %lld; it is %d",
                              (long long)o.bits, BITS);
-    if (!wb__each_matches("quantise: .layers", o.layers, model)) return NULL;
+    if (!wb__each_matches("quantize: .layers", o.layers, model)) return NULL;
     quantisation t = {.layers = o.layers};
     void *made = wb__fmap_replacing(model, replace, &t);
     if (made && !t.replaced)
-        made = wb__fail_null(WB_ERROR_ARGUMENT, "quantise: no Dense or Embedding with a floating "
+        made = wb__fail_null(WB_ERROR_ARGUMENT, "quantize: no Dense or Embedding with a floating "
                              "weight of %d columns or more%s%s%s", LEAST,
                              o.layers ? " has a path that matches \"" : "",
                              o.layers ? o.layers : "", o.layers ? "\"" : "");

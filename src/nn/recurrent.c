@@ -196,7 +196,7 @@ static wb_tensor *layer_of(wb_layer *l, wb__over_steps how, int number, wb_tenso
             return NULL;
         y[i] = last ? states[i][0] : wb__stack_steps(steps, outputs);
     }
-    return directions == 1 ? y[0] : y[0] && y[1] ? wb_concat_array(2, y, -1) : NULL;
+    return directions == 1 ? y[0] : y[0] && y[1] ? wb_concat_array(-1, 2, y) : NULL;
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
@@ -235,7 +235,7 @@ static wb_tensor *joint_state(const wb_Recurrent_options *o, int i, wb_tensor *(
     const int count = passes(o);
     if (count == 1) return states[0][i];
     for (int k = 0; k < count; k++) room[k] = states[k][i];
-    return wb_stack_array(count, room, 0);
+    return wb_stack_array(0, count, room);
 }
 
 /* Sets the results of a call. `room` has an element for each step and for each pass. */
@@ -306,7 +306,7 @@ bool wb__first_states(wb_layer *l, int64_t batch, int n_states, wb_tensor **stat
         }
         states[i] = !o->initial_state ? wb_full_array(0, (wb_dtype)weight->dtype, ndim,
                                                       dims + 3 - ndim)
-                                      : wb_stack_array(count, all, 0);
+                                      : wb_stack_array(0, count, all);
         if (o->initial_state && states[i] && count > 1) states[i] = wb_unsqueeze(states[i], 1);
         if (o->initial_state && states[i])
             states[i] = wb_expand_array(states[i], ndim, dims + 3 - ndim);
@@ -447,7 +447,7 @@ static bool put_child(const pass *p, int i, const char *name, const char *suffix
 {
     char full[48];
     const bool is_weight = ndim == 2;
-    wb_initialiser init = !is_weight ? wb_init_zeros : p->o->init ? p->o->init : wb_glorot_uniform;
+    wb_initializer init = !is_weight ? wb_init_zeros : p->o->init ? p->o->init : wb_glorot_uniform;
     snprintf(full, sizeof full, "%s%s", name, suffix);
     wb_tensor *x = has ? wb__parameter(p->l->type->name, name, init, p->o->dtype, ndim, dims)
                        : WB_NONE;

@@ -15,7 +15,7 @@ static wb_tensor *angles(wb_tensor *positions, int64_t half, double base, wb_dty
 static wb_tensor *half_of(wb_tensor *x, int i, bool pairs)
 {
     const int64_t n = x->dims[x->ndim - 1];
-    return pairs ? wb_slice_step(x, -1, i, n, 2) : wb_slice(x, -1, i * n / 2, (i + 1) * n / 2);
+    return pairs ? wb_slice(x, -1, i, n, 2) : wb_slice(x, -1, i * n / 2, (i + 1) * n / 2);
 }
 
 static wb_tensor *rotary(wb_tensor *x, wb_tensor *positions, const wb_rotary_options *options)
@@ -39,8 +39,8 @@ static wb_tensor *rotary(wb_tensor *x, wb_tensor *positions, const wb_rotary_opt
     wb_tensor *a = half_of(x, 0, o.pairs), *b = half_of(x, 1, o.pairs);
     wb_tensor *y[2] = {wb_sub(wb_mul(a, c), wb_mul(b, s)), wb_add(wb_mul(b, c), wb_mul(a, s))};
     if (!y[0] || !y[1]) return NULL;
-    if (!o.pairs) return wb_concat_array(2, y, -1);
-    wb_tensor *both = wb_stack_array(2, y, -1);
+    if (!o.pairs) return wb_concat_array(-1, 2, y);
+    wb_tensor *both = wb_stack_array(-1, 2, y);
     return both ? wb_reshape_array(both, x->ndim, x->dims) : NULL;
 }
 

@@ -40,7 +40,7 @@ wb_layer *wb_Scale_with(const wb_Scale_options *given)
     if (!wb__read_shape("Scale", &g, o.shape, &o.sizes_) || !wb__layer_dtype("Scale", &o.dtype))
         return NULL;
     const int n = (int)o.shape[0];
-    wb_initialiser init = o.init ? o.init : wb_init_ones;
+    wb_initializer init = o.init ? o.init : wb_init_ones;
     wb_layer *l = wb__layer_new(&wb__scale_type, &o, 2);
     return wb__layer_put_parameter(l, 0, "scale", true, init, o.dtype, n, o.shape + 1) &&
                    wb__layer_put_parameter(l, 1, "bias", o.bias, wb_init_zeros, o.dtype, n,
@@ -115,7 +115,7 @@ wb_layer *wb_Bilinear_with(const wb_Bilinear_options *given)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Bilinear: sizes are positive, got (%lld, %lld) => "
                              "%lld", (long long)o.in1, (long long)o.in2, (long long)o.out);
     if (!wb__layer_dtype("Bilinear", &o.dtype)) return NULL;
-    wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
+    wb_initializer init = o.init ? o.init : wb_glorot_uniform;
     const int64_t dims[3] = {o.out, o.in1, o.in2};
     wb_layer *l = wb__layer_new(&wb__bilinear_type, &o, 2);
     return wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 3, dims) &&

@@ -45,7 +45,7 @@ wb_tensor *wb__steps_first(wb_tensor *x)
 
 wb_tensor *wb__stack_steps(int64_t n, wb_tensor *const *outputs)
 {
-    return wb__steps_first(wb_stack_array((int)n, outputs, 0));
+    return wb__steps_first(wb_stack_array(0, (int)n, outputs));
 }
 
 /* Returns step t of x [T, N, ...], which is [N, ...]. */

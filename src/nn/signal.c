@@ -241,8 +241,8 @@ static wb_tensor *columns_of(const transform *r, wb_tensor *x, int64_t frames)
     x = x ? wb_reshape_array(x, 2, (int64_t[]){batch * rows, each}) : NULL;
     x = x ? wb_reshape_array(wb_transpose(x), 3, (int64_t[]){each, batch, rows}) : NULL;
     for (int64_t i = 0; i < parts; i++)
-        slices[i] = wb_slice_step(x, 2, i, i + (frames - 1) * step + 1, step);
-    x = wb_concat_array((int)parts, slices, 0);
+        slices[i] = wb_slice(x, 2, i, i + (frames - 1) * step + 1, step);
+    x = wb_concat_array(0, (int)parts, slices);
     return x ? wb_reshape_array(x, 2, (int64_t[]){r->n, batch * frames}) : NULL;
 }
 
@@ -377,7 +377,7 @@ static wb_tensor *back_in_two_steps(const transform *r, wb_tensor *y)
     wb_tensor *weight = weight_of(r, f), *none = wb_full_array(0, r->wide, 0, NULL);
     wb_tensor *real = wb_where(wb_or(direct, turns), weight, none);
     wb_tensor *both = wb_stack(0, real, wb_where(direct, real, wb_neg(real)));
-    y = wb_take_axis(wb_permute(y, 2, 1, 0), f, 1);
+    y = wb_take(wb_permute(y, 2, 1, 0), f, 1);
     y = wb_mul(y, wb_unsqueeze(both, 3));
     y = y ? wb_reshape_array(y, 2, (int64_t[]){2 * n2, count * all}) : NULL;
     wb_tensor *m = second_matrix(r);
@@ -447,13 +447,13 @@ static double to_mel(double hertz) { return 2595 * log10(1 + hertz / 700); }
 static double to_hertz(double mel) { return 700 * (pow(10, mel / 2595) - 1); }
 
 wb_tensor *wb_melscale_filterbanks_with(int64_t n_freqs, int64_t n_mels, int64_t sample_rate,
-                                        const wb_mel_options *given)
+                                        const wb_melscale_filterbanks_options *given)
 {
     static const char what[] = "melscale_filterbanks";
-    wb_mel_options o;
+    wb_melscale_filterbanks_options o;
     int64_t size;
     const int64_t dims[] = {n_mels, n_freqs};
-    if (!wb__read_options(what, wb_mel_options, &o, given, NULL) ||
+    if (!wb__read_options(what, wb_melscale_filterbanks_options, &o, given, NULL) ||
         !wb__check_dims(what, 2, dims, &size))
         return NULL;
     const double top = (double)(sample_rate / 2);

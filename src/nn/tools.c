@@ -58,7 +58,7 @@ wb_tensor *wb_destructure(void *model)
         int i = 0;
         for (; parts && i < p.n; i++)
             if (!(parts[i] = wb__as(wb_reshape(p.x[i], -1), (wb_dtype)p.x[0]->dtype))) break;
-        if (i == p.n) flat = wb_concat_array(p.n, parts, 0);
+        if (i == p.n) flat = wb_concat_array(0, p.n, parts);
         wb__free(parts);
         flat = wb__frame_end(f, flat);
     }

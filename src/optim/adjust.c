@@ -123,8 +123,8 @@ static int read_numbers(const char *what, const wb_opt_state *s, const wb_Rule_o
     if (status) return status;
     if (wb__unrecordable(what, WB__ACTS) || !wb__rule_read(what, NULL, o, given))
         return wb_error_code();
-    if (o->centred)
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: .centred cannot be changed, since the state "
+    if (o->centered)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .centered cannot be changed, since the state "
                         "has other moments: call wb_setup with a rule that has it", what);
     return 0;
 }

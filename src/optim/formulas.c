@@ -409,7 +409,7 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
 #define RMSPROP(X)                                                                                 \
     X(rmsprop, RMSProp, 1, ZERO, rho_numbers, rmsprop, NULL, false,                                \
       .eta = 0.001, .rho = 0.9, .eps = 1e-8)                                                       \
-    X(centred, CentredRMSProp, 2, ZERO, rho_numbers, centred_rmsprop, NULL, false,                 \
+    X(centred, CenteredRMSProp, 2, ZERO, rho_numbers, centred_rmsprop, NULL, false,                \
       .eta = 0.001, .rho = 0.9, .eps = 1e-8)
 /* clang-format on */
 
@@ -436,7 +436,7 @@ wb_rule *wb_RMSProp_with(const wb_Rule_options *o)
 bool wb__rule_known(const char *name)
 {
     static const char *const names[] = {RULES(NAME) RMSPROP(NAME) "LAMB", "Adafactor", "Muon",
-                                        "AccumGrad", "OptimiserChain", "DistributedOptimiser"};
+                                        "AccumGrad", "OptimizerChain", "DistributedOptimizer"};
     bool known = false;
     for (size_t i = 0; i < WB__COUNT(names); i++) known |= !strcmp(name, names[i]);
     return known;

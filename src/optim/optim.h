@@ -176,7 +176,7 @@ int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, doubl
  * (WB_RULES_); NULL: eta. */
 bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
                    const wb_Rule_options *given);
-/* Makes a rule of one part, of the kind `centred` if the option .centred is true.  NULL: failed; a
+/* Makes a rule of one part, of the kind `centred` if the option .centered is true.  NULL: failed; a
  * rule without such a kind refuses the option. */
 wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
                      const wb_Rule_options *given);

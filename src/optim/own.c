@@ -82,7 +82,7 @@ static const wb__rule_kind *kind_of(const wb_rule_type *type)
     return k;
 }
 
-wb_rule *wb_Rule_with(const wb_rule_type *type, const wb_Rule_options *o)
+wb_rule *wb_CustomRule_with(const wb_rule_type *type, const wb_Rule_options *o)
 {
     if (!type || !type->name || !*type->name || !type->apply)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Rule: no %s",

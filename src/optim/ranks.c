@@ -63,7 +63,7 @@ int wb__ranks_check(const char *what, const wb_opt_state *s)
     const int ranks = c ? c->size : 1;
     if (!s->rule->shard || (s->parts == ranks && s->part == (c ? c->rank : 0))) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: wb_setup divided the state over %d rank%s, and now"
-                    " there are %d: call wb_setup after wb_distributed_initialise", what, s->parts,
+                    " there are %d: call wb_setup after wb_distributed_initialize", what, s->parts,
                     s->parts > 1 ? "s" : "", ranks);
 }
 
@@ -128,7 +128,7 @@ static bool exchange(bucket *b)
                    : b->state->parts > 1 ? WB__COLLECT_REDUCE_SCATTER
                                          : WB__COLLECT_ALLREDUCE;
     if (!b->n) return true;
-    wb_tensor *all = b->n > 1 ? wb_concat_array(b->n, b->part, 1) : b->part[0];
+    wb_tensor *all = b->n > 1 ? wb_concat_array(1, b->n, b->part) : b->part[0];
     wb_tensor *y = all ? wb__collect(c, kind, WB__RANKS_SUM, all, b->before) : NULL;
     if (!y) return false;
     b->before = y;
@@ -247,7 +247,7 @@ static int compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss, wb_te
     if (same) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "update: rank %d of %d has gradients of %d parameters, and"
                     " another rank those of other parameters, or other options of"
-                    " wb_DistributedOptimiser: freeze the same parameters on all ranks, and give"
+                    " wb_DistributedOptimizer: freeze the same parameters on all ranks, and give"
                     " all the same options", c->rank, c->size, n);
 }
 

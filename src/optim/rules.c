@@ -152,9 +152,9 @@ wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
 {
     wb_Rule_options o;
     if (!wb__rule_read(kind->name, kind->name, &o, given)) return NULL;
-    if (o.centred && !centred)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: it has no .centred", kind->name);
-    if (o.centred) kind = centred;
+    if (o.centered && !centred)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: it has no .centered", kind->name);
+    if (o.centered) kind = centred;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double *value = wb__rule_number(&o, i);
         if (!wb__kind_has(kind, i) && *value != WB_DEFAULT) return fail_number(kind, i, *value);
@@ -206,15 +206,15 @@ void wb__moment_shape(const wb_opt_state *s, const wb__slot *slot, int moment, i
 }
 
 /* A chain inside a chain is flattened into one list of parts. */
-wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
+wb_rule *wb_OptimizerChain_array(int n, wb_rule *const *rules)
 {
     int total = 0;
-    if (n < 1 || !rules) return wb__fail_null(WB_ERROR_ARGUMENT, "OptimiserChain: no rules");
+    if (n < 1 || !rules) return wb__fail_null(WB_ERROR_ARGUMENT, "OptimizerChain: no rules");
     for (int i = 0; i < n; i++) {
         if (WB__NULL(rules[i])) return NULL;
         if (!wb__is(rules[i], &wb__rule_class))
             return wb__fail_null(WB_ERROR_ARGUMENT,
-                                 "OptimiserChain: element %d is a %s, not a rule", i,
+                                 "OptimizerChain: element %d is a %s, not a rule", i,
                                  wb__kind(rules[i]));
         total += rules[i]->n;
     }
@@ -228,17 +228,17 @@ wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
     return r;
 }
 
-wb_rule *wb_DistributedOptimiser_with(wb_rule *rule, const wb_DistributedOptimiser_options *given)
+wb_rule *wb_DistributedOptimizer_with(wb_rule *rule, const wb_DistributedOptimizer_options *given)
 {
-    wb_DistributedOptimiser_options o;
-    if (!wb__expect("DistributedOptimiser", rule, &wb__rule_class) ||
-        !wb__read_options("DistributedOptimiser", wb_DistributedOptimiser_options, &o, given, NULL))
+    wb_DistributedOptimizer_options o;
+    if (!wb__expect("DistributedOptimizer", rule, &wb__rule_class) ||
+        !wb__read_options("DistributedOptimizer", wb_DistributedOptimizer_options, &o, given, NULL))
         return NULL;
     if (o.bucket < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: .bucket is %lld; it is a "
+        return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimizer: .bucket is %lld; it is a "
                              "number of bytes, at least 1", (long long)o.bucket);
     if (o.accumulate < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: .accumulate is %lld; it is "
+        return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimizer: .accumulate is %lld; it is "
                              "a number of batches, at least 1", (long long)o.accumulate);
     wb_rule *r = wb__rule_copy(rule);
     if (!r) return NULL;
@@ -280,8 +280,8 @@ void wb__rule_print(const wb_rule *rule, wb__text *t)
 {
     const bool first = rule->accumulate > 1 && !rule->bucket;       /* AccumGrad */
     const bool chain = rule->n + first > 1;
-    if (rule->bucket) wb__text_add(t, "DistributedOptimiser(");
-    if (chain) wb__text_add(t, "OptimiserChain(");
+    if (rule->bucket) wb__text_add(t, "DistributedOptimizer(");
+    if (chain) wb__text_add(t, "OptimizerChain(");
     if (first || !rule->n) wb__text_add(t, "AccumGrad(%lld)", (long long)rule->accumulate);
     for (int i = 0; i < rule->n; i++) {
         if (i || first) wb__text_add(t, ", ");

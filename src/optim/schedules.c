@@ -32,7 +32,7 @@ struct wb_schedule {
 static double late(const char *name, double t, double last)
 {
     wb__fail(WB_ERROR_ARGUMENT, "%s: step %g: its last step is %g: make it longer, or begin "
-             "another schedule after it, in a wb_Sequence", name, t, last);
+             "another schedule after it, in a wb_ScheduleSequence", name, t, last);
     return NAN;
 }
 
@@ -55,7 +55,7 @@ static double inverse(const double *k, double t) { return k[0] / pow(1 + (t - 1)
 
 static double poly(const double *k, double t)
 {
-    return t > k[2] ? late("Poly", t, k[2]) : k[0] * pow(1 - (t - 1) / k[2], k[1]);
+    return t > k[2] ? late("SchedulePoly", t, k[2]) : k[0] * pow(1 - (t - 1) / k[2], k[1]);
 }
 
 static double warmup(const double *k, double t)
@@ -78,24 +78,22 @@ WAVE(cosine, falling(t - 1, k[2]))
 static double cycle(const double *k, double t)
 {
     const double up = ceil(k[4] * k[0]), down = k[0] - up;
-    if (t > k[0]) return late("OneCycle", t, k[0]);
+    if (t > k[0]) return late("ScheduleOneCycle", t, k[0]);
     return t <= up ? between(k[2], k[1], falling(t - 1 + up, up))
                    : between(k[1], k[3], falling(t - 1 - up, down));
 }
 
+#define KIND(name, ...) name = {"Schedule" #name, __VA_ARGS__}
 static const kind
-    Constant = {"Constant", 1, 0, constant}, Step = {"Step", 2, 0, NULL},
-    Exp = {"Exp", 2, 0, exponential}, Poly = {"Poly", 3, 4, poly}, Inv = {"Inv", 3, 0, inverse},
-    Triangle = {"Triangle", 3, 4, triangles},
-    TriangleDecay2 = {"TriangleDecay2", 3, 4, triangles_decay2},
-    TriangleExp = {"TriangleExp", 4, 4, triangles_exp}, Sin = {"Sin", 3, 4, sines},
-    SinDecay2 = {"SinDecay2", 3, 4, sines_decay2}, SinExp = {"SinExp", 4, 4, sines_exp},
-    CosAnneal = {"CosAnneal", 3, 4, cosines},
-    CosOnce = {"CosAnneal", 3, 4, cosine}, OneCycle = {"OneCycle", 5, 1, cycle},
-    Warmup = {"Warmup", 3, 4, warmup}, Sequence = {"Sequence", 0, 0, NULL},
-    Loop = {"Loop", 1, 1, NULL}, Interpolator = {"Interpolator", 1, 1, NULL},
-    Shifted = {"Shifted", 1, 0, NULL}, Shortened = {"Shortened", 1, 1, NULL},
-    Composed = {"ComposedSchedule", 0, 0, NULL}, Function = {"schedule_from_function", 0, 0, NULL};
+    KIND(Constant, 1, 0, constant), KIND(Step, 2, 0, NULL), KIND(Exp, 2, 0, exponential),
+    KIND(Poly, 3, 4, poly), KIND(Inv, 3, 0, inverse), KIND(Triangle, 3, 4, triangles),
+    KIND(TriangleDecay2, 3, 4, triangles_decay2), KIND(TriangleExp, 4, 4, triangles_exp),
+    KIND(Sin, 3, 4, sines), KIND(SinDecay2, 3, 4, sines_decay2), KIND(SinExp, 4, 4, sines_exp),
+    KIND(CosAnneal, 3, 4, cosines), CosOnce = {"ScheduleCosAnneal", 3, 4, cosine},
+    KIND(OneCycle, 5, 1, cycle), KIND(Warmup, 3, 4, warmup), KIND(Sequence, 0, 0, NULL),
+    KIND(Loop, 1, 1, NULL), KIND(Interpolator, 1, 1, NULL), KIND(Shifted, 1, 0, NULL),
+    KIND(Shortened, 1, 1, NULL), KIND(Composed, 0, 0, NULL),
+    Function = {"schedule_from_function", 0, 0, NULL};
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -193,7 +191,7 @@ static void destroy(void *object)
     wb__object_end(s, sizeof *s);
 }
 
-/* Such as Sequence(Warmup(0, 0.1, 100) => 100, CosAnneal(0.1, 0, 900) => 900). */
+/* Such as ScheduleSequence(ScheduleWarmup(0, 0.1, 100) => 100, ScheduleConstant(0.1) => 1). */
 static void print(const wb_schedule *s, wb__text *t)
 {
     const char *comma = "";
@@ -270,52 +268,52 @@ static wb_schedule *with_steps(wb_schedule *s, int n, const int64_t *steps, size
 /* ---- making schedules ------------------------------------------------------------------------ */
 
 #define MAKE(kind, ...) make(&(kind), (double[NUMBERS]){__VA_ARGS__}, 0, NULL)
-wb_schedule *wb_Constant(double a) { return MAKE(Constant, a); }
-wb_schedule *wb_Exp(double a, double b) { return MAKE(Exp, a, b); }
-wb_schedule *wb_Poly(double a, double b, double c) { return MAKE(Poly, a, b, c); }
-wb_schedule *wb_Inv(double a, double b, double c) { return MAKE(Inv, a, b, c); }
-wb_schedule *wb_Triangle(double a, double b, double c) { return MAKE(Triangle, a, b, c); }
-wb_schedule *wb_TriangleDecay2(double a, double b, double c)
-{
-    return MAKE(TriangleDecay2, a, b, c);
-}
-wb_schedule *wb_TriangleExp(double a, double b, double c, double d)
-{
-    return MAKE(TriangleExp, a, b, c, d);
-}
-wb_schedule *wb_Sin(double a, double b, double c) { return MAKE(Sin, a, b, c); }
-wb_schedule *wb_SinDecay2(double a, double b, double c) { return MAKE(SinDecay2, a, b, c); }
-wb_schedule *wb_SinExp(double a, double b, double c, double d) { return MAKE(SinExp, a, b, c, d); }
-wb_schedule *wb_Warmup(double a, double b, double c) { return MAKE(Warmup, a, b, c); }
+#define MAKER(kind, parameters, ...) \
+    wb_schedule *wb_Schedule##kind parameters { return MAKE(kind, __VA_ARGS__); }
+MAKER(Constant, (double a), a)
+MAKER(Exp, (double a, double b), a, b)
+MAKER(Poly, (double a, double b, double c), a, b, c)
+MAKER(Inv, (double a, double b, double c), a, b, c)
+MAKER(Triangle, (double a, double b, double c), a, b, c)
+MAKER(TriangleDecay2, (double a, double b, double c), a, b, c)
+MAKER(TriangleExp, (double a, double b, double c, double d), a, b, c, d)
+MAKER(Sin, (double a, double b, double c), a, b, c)
+MAKER(SinDecay2, (double a, double b, double c), a, b, c)
+MAKER(SinExp, (double a, double b, double c, double d), a, b, c, d)
+MAKER(Warmup, (double a, double b, double c), a, b, c)
 
-wb_schedule *wb_CosAnneal_with(double a, double b, double period, const wb_CosAnneal_options *given)
+wb_schedule *wb_ScheduleCosAnneal_with(double a, double b, double period,
+                                       const wb_ScheduleCosAnneal_options *given)
 {
-    wb_CosAnneal_options o;
-    if (!wb__read_options("CosAnneal", wb_CosAnneal_options, &o, given, NULL)) return NULL;
+    wb_ScheduleCosAnneal_options o;
+    if (!wb__read_options("ScheduleCosAnneal", wb_ScheduleCosAnneal_options, &o, given, NULL))
+        return NULL;
     return o.restart ? MAKE(CosAnneal, a, b, period) : MAKE(CosOnce, a, b, period);
 }
 
-wb_schedule *wb_OneCycle_with(int64_t nsteps, double most, const wb_OneCycle_options *given)
+wb_schedule *wb_ScheduleOneCycle_with(int64_t nsteps, double most,
+                                      const wb_ScheduleOneCycle_options *given)
 {
-    wb_OneCycle_options o;
-    if (!wb__read_options("OneCycle", wb_OneCycle_options, &o, given, NULL)) return NULL;
+    wb_ScheduleOneCycle_options o;
+    if (!wb__read_options("ScheduleOneCycle", wb_ScheduleOneCycle_options, &o, given, NULL))
+        return NULL;
     const double n = (double)nsteps, up = o.percent_start;
     const double start = wb__or(o.startval, most / 25), end = wb__or(o.endval, most / 1e5);
     if (nsteps > 0 && !(up > 0 && ceil(up * n) < n))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "OneCycle: .percent_start is %g, and %lld steps: "
-                             "it must be above 0 and leave a step", up, (long long)nsteps);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleOneCycle: .percent_start is %g, and %lld "
+                             "steps: it must be above 0 and leave a step", up, (long long)nsteps);
     return MAKE(OneCycle, n, most, start, end, up);
 }
 
-wb_schedule *wb_Step_array(double start, double decay, int n, const int64_t *sizes)
+wb_schedule *wb_ScheduleStep_array(double start, double decay, int n, const int64_t *sizes)
 {
-    if (n < 1 || !sizes) return wb__fail_null(WB_ERROR_ARGUMENT, "Step: no step sizes");
+    if (n < 1 || !sizes) return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleStep: no step sizes");
     return with_steps(MAKE(Step, start, decay), n, sizes, sizeof *sizes);
 }
 
-wb_schedule *wb_Sequence_array(int n, const wb_stage *stages)
+wb_schedule *wb_ScheduleSequence_array(int n, const wb_stage *stages)
 {
-    if (n < 1 || !stages) return wb__fail_null(WB_ERROR_ARGUMENT, "Sequence: no stages");
+    if (n < 1 || !stages) return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleSequence: no stages");
     wb_schedule **of = wb__alloc((size_t)n * sizeof *of);
     for (int i = 0; of && i < n; i++) of[i] = stages[i].schedule;
     wb_schedule *s = of ? make(&Sequence, (double[NUMBERS]){0}, n, of) : NULL;
@@ -323,38 +321,38 @@ wb_schedule *wb_Sequence_array(int n, const wb_stage *stages)
     return with_steps(s, n, &stages->steps, sizeof *stages);
 }
 
-wb_schedule *wb_Loop(wb_schedule *s, int64_t period)
+wb_schedule *wb_ScheduleLoop(wb_schedule *s, int64_t period)
 {
     return make(&Loop, (double[NUMBERS]){(double)period}, 1, &s);
 }
 
-wb_schedule *wb_Interpolator(wb_schedule *s, double rate)
+wb_schedule *wb_ScheduleInterpolator(wb_schedule *s, double rate)
 {
     return make(&Interpolator, (double[NUMBERS]){rate}, 1, &s);
 }
 
-wb_schedule *wb_Shifted(wb_schedule *s, int64_t offset)
+wb_schedule *wb_ScheduleShifted(wb_schedule *s, int64_t offset)
 {
     if (offset < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Shifted: the offset is %lld; steps count from 1",
-                             (long long)offset);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleShifted: the offset is %lld; steps count "
+                             "from 1", (long long)offset);
     return make(&Shifted, (double[NUMBERS]){(double)offset}, 1, &s);
 }
 
-wb_schedule *wb_Shortened(wb_schedule *s, int64_t nsteps)
+wb_schedule *wb_ScheduleShortened(wb_schedule *s, int64_t nsteps)
 {
     return make(&Shortened, (double[NUMBERS]){(double)nsteps}, 1, &s);
 }
 
-wb_schedule *wb_ComposedSchedule_array(wb_schedule *of, int n, wb_schedule *const *numbers)
+wb_schedule *wb_ScheduleComposed_array(wb_schedule *of, int n, wb_schedule *const *numbers)
 {
     wb_schedule *all[NUMBERS + 1] = {of};
-    if (!wb__schedule_given("ComposedSchedule", of)) return NULL;
+    if (!wb__schedule_given("ScheduleComposed", of)) return NULL;
     if (!of->kind->at || of->kind == &OneCycle)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "ComposedSchedule: it does not take a %s",
+        return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleComposed: it does not take a %s",
                              of->kind->name);
     if (n != of->kind->n || !numbers)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "ComposedSchedule: %d schedules; %s has %d numbers",
+        return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleComposed: %d schedules; %s has %d numbers",
                              n, of->kind->name, of->kind->n);
     memcpy(all + 1, numbers, (size_t)n * sizeof *numbers);
     return make(&Composed, (double[NUMBERS]){0}, n + 1, all);

@@ -169,7 +169,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     if (wb__unrecordable("setup", WB__ACTS) || check_mixed(o.mixed)) return NULL;
     if (!rule->n)
         return wb__fail_null(WB_ERROR_ARGUMENT, "setup: AccumGrad is no rule for parameters: chain "
-                             "it, as in wb_OptimiserChain(wb_AccumGrad(%lld), wb_Adam())",
+                             "it, as in wb_OptimizerChain(wb_AccumGrad(%lld), wb_Adam())",
                              (long long)rule->accumulate);
     const wb__communicator *c = rule->shard ? wb__world() : NULL;
     const char *whole = wb__rule_whole(rule);

@@ -61,7 +61,8 @@ static int prepare_leaf(const wb__leaf *leaf, void *ctx)
     *source = x;
     const wb_device *d = wb__device_of(to);
     wb_tensor *value = wb__converted(x, (wb_dtype)to->dtype, d);
-    if (value && value->device && value->device != d) value = wb__tensor_to(value, d, WB_KEEP);
+    if (value && value->device && value->device != d)
+        value = wb__tensor_to(value, d, WB_DTYPE_KEEP);
     value = value ? wb__unchanged(value) : NULL;
     if (!value) return wb__error_or(WB_ERROR_MEMORY);
     if (wb__bind(value)->flags & WB__GONE) return wb__gone(wb__bind(value));

@@ -81,12 +81,12 @@ static int add_moments(wb__saving *list, const wb_opt_state *s, divided *own)
     return status;
 }
 
-int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
+int wb_save_checkpoint(const char *path, const wb_checkpoint *c)
 {
     WB__EDGE;
     if (!path || !c)
-        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_save: no %s", path ? "checkpoint" : "path");
-    int status = c->name ? wb__checkpoint_name("checkpoint_save", c->name) : 0;
+        return wb__fail(WB_ERROR_ARGUMENT, "save_checkpoint: no %s", path ? "checkpoint" : "path");
+    int status = c->name ? wb__checkpoint_name("save_checkpoint", c->name) : 0;
     return status ? status : wb__checkpoint_write(path, c, 0, NULL);
 }
 
@@ -103,7 +103,7 @@ static bool has_objects(const wb_checkpoint *c)
 
 int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial, const char *best)
 {
-    static const char what[] = "checkpoint_save";
+    static const char what[] = "save_checkpoint";
     wb__saving list = {0};
     const wb_opt_state *s = c->state;
     if (wb__unrecordable(what, WB__READS)) return wb_error_code();
@@ -390,7 +390,7 @@ static int open_checkpoint(restoring *r, wb__checkpoint_about *about)
     const char *reason, *text = wb__table_note(&r->file, "weber_checkpoint");
     if (!text)
         return wb__fail(WB_ERROR_FORMAT,
-                        "%s: is no checkpoint: it was not written by wb_checkpoint_save", r->path);
+                        "%s: is no checkpoint: it was not written by wb_save_checkpoint", r->path);
     r->note = wb__json_read(text, &reason);
     if (!r->note) return wrong(r, "note is not JSON");
     const int64_t version = wb__json_integer(wb__json_get(r->note, "version"));
@@ -479,7 +479,7 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
     wb__checkpoint_about about;
     restoring r = {.path = path};
     *whole = false;
-    if (wb__unrecordable("checkpoint_load", WB__ACTS)) return wb_error_code();
+    if (wb__unrecordable("load_checkpoint", WB__ACTS)) return wb_error_code();
     if (!has_objects(c) || wb__guard_confirm()) return wb_error_code();
     int status = load(path, true, &r.file);
     if (!status) status = open_checkpoint(&r, &about);
@@ -500,11 +500,11 @@ int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about)
     return status;
 }
 
-int wb_checkpoint_load(const char *path, wb_checkpoint *c)
+int wb_load_checkpoint(const char *path, wb_checkpoint *c)
 {
     WB__EDGE;
     bool whole;
     if (!path || !c)
-        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_load: no %s", path ? "checkpoint" : "path");
+        return wb__fail(WB_ERROR_ARGUMENT, "load_checkpoint: no %s", path ? "checkpoint" : "path");
     return wb__checkpoint_read(path, c, &whole);
 }

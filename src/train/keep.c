@@ -134,7 +134,7 @@ static int begin(const char *what, const char *folder, const wb_checkpoint *c, k
 }
 
 /* Removes all files except the newest o->last files and, if o->best is set, the best file. */
-static void remove_others(const keeping *k, const wb_checkpoint_keep_options *o)
+static void remove_others(const keeping *k, const wb_keep_checkpoint_options *o)
 {
     int best = 0;
     for (int i = 1; i < k->n; i++)
@@ -169,14 +169,14 @@ static int prepare(keeping *k, const wb_checkpoint *c, wb__checkpoint_about *abo
     return status;
 }
 
-static int keep(keeping *k, const wb_checkpoint *c, const wb_checkpoint_keep_options *o)
+static int keep(keeping *k, const wb_checkpoint *c, const wb_keep_checkpoint_options *o)
 {
     wb__checkpoint_about about;
     char *path;
     if (wb__is_divided(c->state) && c->state->part)     /* rank 0 writes for all */
         return wb__checkpoint_write(NULL, c, 0, NULL);
     int status = prepare(k, c, &about, &path);
-    if (status) return wb__divided_agree(c->state, "checkpoint_keep", status);
+    if (status) return wb__divided_agree(c->state, "keep_checkpoint", status);
     wb_checkpoint named = *c;
     named.name = k->name;
     status = wb__checkpoint_write(path, &named, about.serial,
@@ -189,24 +189,24 @@ static int keep(keeping *k, const wb_checkpoint *c, const wb_checkpoint_keep_opt
     return 0;
 }
 
-int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
-                            const wb_checkpoint_keep_options *given)
+int wb_keep_checkpoint_with(const char *folder, const wb_checkpoint *c,
+                            const wb_keep_checkpoint_options *given)
 {
     WB__EDGE;
     keeping k;
-    wb_checkpoint_keep_options o;
-    if (!wb__read_options("checkpoint_keep", wb_checkpoint_keep_options, &o, given, NULL))
+    wb_keep_checkpoint_options o;
+    if (!wb__read_options("keep_checkpoint", wb_keep_checkpoint_options, &o, given, NULL))
         return wb_error_code();
     if (!o.last)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "checkpoint_keep: .last is 0; it is at least 1, or negative for all");
-    int status = begin("checkpoint_keep", folder, c, &k);
+                        "keep_checkpoint: .last is 0; it is at least 1, or negative for all");
+    int status = begin("keep_checkpoint", folder, c, &k);
     if (status) return status;
     if (c->epoch < 0)
-        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_keep: epoch %lld", (long long)c->epoch);
+        return wb__fail(WB_ERROR_ARGUMENT, "keep_checkpoint: epoch %lld", (long long)c->epoch);
     if (o.best && !c->has_metric)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "checkpoint_keep: .best needs a metric; the checkpoint has none");
+                        "keep_checkpoint: .best needs a metric; the checkpoint has none");
     status = keep(&k, c, &o);
     forget(&k);
     return status;
@@ -275,7 +275,7 @@ static int load_from(const char *what, const char *folder, wb_checkpoint *c, boo
 
 int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found)
 {
-    return load_from("checkpoint_latest", folder, c, false, found);
+    return load_from("load_latest_checkpoint", folder, c, false, found);
 }
 
 int wb__checkpoint_newest(const char *folder, const wb_checkpoint *c, int64_t *epoch)
@@ -289,7 +289,7 @@ int wb__checkpoint_newest(const char *folder, const wb_checkpoint *c, int64_t *e
     return status;
 }
 
-int wb_checkpoint_latest(const char *folder, wb_checkpoint *c)
+int wb_load_latest_checkpoint(const char *folder, wb_checkpoint *c)
 {
     bool found;
     int status = wb__checkpoint_resume(folder, c, &found);
@@ -298,10 +298,10 @@ int wb_checkpoint_latest(const char *folder, wb_checkpoint *c)
                     c->name ? c->name : "checkpoint");
 }
 
-int wb_checkpoint_best(const char *folder, wb_checkpoint *c)
+int wb_load_best_checkpoint(const char *folder, wb_checkpoint *c)
 {
     bool found;
-    int status = load_from("checkpoint_best", folder, c, true, &found);
+    int status = load_from("load_best_checkpoint", folder, c, true, &found);
     if (status || found) return status;
     return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\" with a metric", folder,
                     c->name ? c->name : "checkpoint");

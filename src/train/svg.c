@@ -130,16 +130,16 @@ static void curve(wb__text *to, axis x, axis y, const wb_series *s, const char *
     }
 }
 
-int wb_svg_curves(const char *path, const char *title, const char *x_label, const char *y_label,
-                  int n_series, const wb_series *series)
+int wb_save_curves(const char *path, const char *title, const char *x_label, const char *y_label,
+                   int n_series, const wb_series *series)
 {
-    if (!path) return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: no path");
+    if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save_curves: no path");
     if (n_series < 1 || !series)
-        return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: %d series%s", n_series,
+        return wb__fail(WB_ERROR_ARGUMENT, "save_curves: %d series%s", n_series,
                         series ? "" : ", and NULL in place of their array");
     for (int s = 0; s < n_series; s++)
         if (series[s].n < 0 || (series[s].n && (!series[s].x || !series[s].y)))
-            return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: series %d has no points to read", s);
+            return wb__fail(WB_ERROR_ARGUMENT, "save_curves: series %d has no points to read", s);
     wb__text picture = {0}, *to = &picture;
     axis x = axis_of(n_series, series, false), y = axis_of(n_series, series, true);
     wb__text_add(to,

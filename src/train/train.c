@@ -344,8 +344,8 @@ static int save(const training *t, double metric)
     c.metric = metric;
     c.has_metric = true;
     if (!is_first(t) && !wb__is_divided(t->state)) return 0;
-    if (t->o.checkpoint) return wb_checkpoint_save(t->o.checkpoint, &c);
-    return wb_checkpoint_keep(t->o.folder, &c, t->o.keep_last, .best = t->o.keep_best,
+    if (t->o.checkpoint) return wb_save_checkpoint(t->o.checkpoint, &c);
+    return wb_keep_checkpoint(t->o.folder, &c, t->o.keep_last, .best = t->o.keep_best,
                               .higher = t->o.higher);
 }
 
@@ -414,7 +414,7 @@ static int load(const training *t, int64_t *done)
     int status = 0;
     if (wb__os_is_there(folder ? folder : t->o.checkpoint) || wb__os_error() != WB__OS_ABSENT)
         status = folder ? wb__checkpoint_resume(folder, &c, &found)
-                        : wb_checkpoint_load(t->o.checkpoint, &c);
+                        : wb_load_checkpoint(t->o.checkpoint, &c);
     *done = WB__MIN(WB__MAX(c.epoch - begun, 0), INT32_MAX);
     return status;
 }
@@ -440,10 +440,10 @@ static int share(const training *t, bool loaded)
     int64_t words[] = {(int64_t)at[0], (int64_t)at[1]};
     int status = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
     if (!status && loaded) status = wb__sums_drop(t->state);        /* as rank 0 has, by loading */
-    if (!status) status = wb_distributed_synchronise_with(t->model, NULL);
-    if (!status) status = wb_distributed_synchronise_with(t->state, NULL);
+    if (!status) status = wb_distributed_synchronize_with(t->model, NULL);
+    if (!status) status = wb_distributed_synchronize_with(t->state, NULL);
     if (!status && t->o.average)
-        status = wb_distributed_synchronise_with(t->o.average, NULL);
+        status = wb_distributed_synchronize_with(t->o.average, NULL);
     if (!status) status = share_watch(t->o.stop);
     if (!status) status = share_watch(t->o.reduce);
     if (status || is_first(t) || !loaded) return status;

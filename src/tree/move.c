@@ -10,17 +10,18 @@ typedef struct {
     wb_dtype dtype;
 } moving;
 
-/* Returns the dtype that x is to get, 0 or WB_KEEP as in wb_to_options. */
+/* Returns the dtype that x is to get, 0 or WB_DTYPE_KEEP as in wb_to_options. */
 static wb_dtype dtype_of(const wb_tensor *x, const moving *m)
 {
-    return x->op == WB__OP_variable && x->flags & WB__WIDE ? WB_KEEP : m->dtype;
+    return x->op == WB__OP_variable && x->flags & WB__WIDE ? WB_DTYPE_KEEP : m->dtype;
 }
 
 static bool is_there(const wb_tensor *x, const moving *m)
 {
     const wb_dtype t = dtype_of(x, m);
     if (x->device != m->device) return false;
-    return !wb__dtype_float((wb_dtype)x->dtype) || !t || t == WB_KEEP || t == (wb_dtype)x->dtype;
+    return !wb__dtype_float((wb_dtype)x->dtype) || !t || t == WB_DTYPE_KEEP ||
+           t == (wb_dtype)x->dtype;
 }
 
 static int must_move(const wb__leaf *leaf, void *ctx) { return !is_there(leaf->x, ctx); }
@@ -106,8 +107,9 @@ static void *move(const char *what, void *x, const wb_device *d, const wb_to_opt
     if (!class->to)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: a %s has no device and cannot be moved", what,
                              class->name);
-    if (o.dtype && o.dtype != WB_KEEP && !wb__dtype_float(o.dtype))
-        return wb__fail_null(WB_ERROR_DTYPE, "to: .dtype is %s; it must be floating, or WB_KEEP",
+    if (o.dtype && o.dtype != WB_DTYPE_KEEP && !wb__dtype_float(o.dtype))
+        return wb__fail_null(WB_ERROR_DTYPE,
+                             "to: .dtype is %s; it must be floating, or WB_DTYPE_KEEP",
                              wb_dtype_name(o.dtype));
     return class->to(x, d, o.dtype);
 }

@@ -336,7 +336,7 @@ TEST(debug_topics)
     assert_false(wb__debug("sync"));
     setenv("WEBER_DEBUG", "sync", 1);               /* the variable is read only once */
     assert_false(wb__debug("sync"));
-    assert_string_equal(wb_version(), "0.5.0");
+    assert_string_equal(wb_version(), "0.6.0");
     double t = wb__now();
     assert_true(wb__now() >= t);
 }

@@ -108,8 +108,8 @@ TEST_IN_SCOPE(zero_is_no_default)
     assert_null(wb_huber(x, x, 0));
     assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
     wb_clear_error();
-    assert_true(isnan(wb_at(wb_normalise(x, 1, 0), 0, 0)));     /* 0/0 */
-    assert_true(wb_at(wb_normalise(x, 1, 1e-5), 0, 0) == 0);
+    assert_true(isnan(wb_at(wb_normalize(x, 1, 0), 0, 0)));     /* 0/0 */
+    assert_true(wb_at(wb_normalize(x, 1, 1e-5), 0, 0) == 0);
 }
 
 static int first_of(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
@@ -157,7 +157,8 @@ TEST_IN_SCOPE(options_by_position_come_first)
 {
 #ifndef __clang__                       /* which refuses it, as it and gcc refuse other numbers */
     REFUSED(wb_Embedding(3, .dtype = WB_F32, 0), WB_ERROR_ARGUMENT, "Embedding", ".dtype", "name");
-    REFUSED(wb_AdamW(.eps = 1e-7, .centred = false, NULL), WB_ERROR_ARGUMENT, "AdamW", ".centred");
+    REFUSED(wb_AdamW(.eps = 1e-7, .centered = false, NULL), WB_ERROR_ARGUMENT, "AdamW",
+            ".centered");
 #endif
     REFUSED(wb_sum(wb_ones(2, 2), 0, .axes = {1}), WB_ERROR_ARGUMENT, "sum", ".axes");
     REFUSED(wb_Adam(.beta[0] = 0.5), WB_ERROR_ARGUMENT, "Adam", ".beta[0]");
@@ -283,7 +284,7 @@ TEST_IN_SCOPE(own_structs)
 TEST_IN_SCOPE(adjust_refuses_numbers_that_no_rule_has)
 {
     wb_layer *m = wb_Dense(2, 1);
-    wb_opt_state *s = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 1), wb_Adam()), m);
+    wb_opt_state *s = wb_setup(wb_OptimizerChain(wb_ClipNorm(.omega = 1), wb_Adam()), m);
     REFUSED(!wb_adjust(s, .rho = 0.5), WB_ERROR_ARGUMENT, "adjust", "Adam", "rho");
     REFUSED(!wb_adjust(s, .eta = 0.5, .rho = 0.5), WB_ERROR_ARGUMENT, "adjust", "Adam", "rho");
     char *text = wb_object_format(s);

@@ -19,8 +19,8 @@ TEST(missing_arrays)
     REFUSED(!isnan(wb_at_array(x, 2, NULL)), WB_ERROR_ARGUMENT, "at:", "indices");
     REFUSED(!wb_eval_array(2, NULL), WB_ERROR_ARGUMENT, "eval", "2", "tensors");
     REFUSED(!wb_eval_array(-1, &x), WB_ERROR_ARGUMENT, "eval", "-1", "tensors");
-    REFUSED(!wb_memory_estimate(1, &x, NULL), WB_ERROR_ARGUMENT, "memory_estimate", "1", "tensors");
-    REFUSED(!wb_memory_estimate(1, NULL, &m), WB_ERROR_ARGUMENT, "memory_estimate", "1", "tensors");
+    REFUSED(!wb_estimate_memory(1, &x, NULL), WB_ERROR_ARGUMENT, "estimate_memory", "1", "tensors");
+    REFUSED(!wb_estimate_memory(1, NULL, &m), WB_ERROR_ARGUMENT, "estimate_memory", "1", "tensors");
 }
 
 /* Where the dtype is a variable, the C type of the data is compared at run time. */
@@ -119,7 +119,7 @@ TEST(zero_is_zero)
     assert_true(fabs(moved(wb_AdamW(.eta = 0.1, .lambda = 0.0, .eps = 0.0), 0, false) - 0.1) <
                 1e-6);
     assert_true(moved(wb_Descent(.eta = 0), 0, false) == 0);
-    assert_true(moved(wb_OptimiserChain(wb_ClipGrad(.delta = 0), wb_Descent(1)), 0, false) == 0);
+    assert_true(moved(wb_OptimizerChain(wb_ClipGrad(.delta = 0), wb_Descent(1)), 0, false) == 0);
     char *text = wb_object_format(wb_Adam(.beta = {0, 0.5}, .eps = 0));
     assert_string_equal(text, "Adam(eta=0.001, beta=(0, 0.5), eps=0)");
     wb_free_text(text);

@@ -555,7 +555,7 @@ TEST(every_row_is_covered)
         "take scatter_add " /* conformance_shape; the next five: indexed */
         "scatter_mul scatter_max scatter_min scatter_set argsort "
         "matmul conv conv_grad_input conv_grad_weight maxpool maxpool_grad maxpool_gather meanpool "
-        "meanpool_grad softmax logsoftmax normalise "
+        "meanpool_grad softmax logsoftmax normalize "
         "attention attention_dq attention_dk attention_dv attention_lse " /* conformance_product */
         "attention_cached linear_int8 average adam_step " /* nn_sequences; quantised, optim_rules */
         "constant variable assign stop automatic host custom " /* engine_semantics, _custom */

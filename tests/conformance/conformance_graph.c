@@ -292,7 +292,7 @@ static wb_tensor *call(const instruction *i, wb_tensor *const *value)
                : !strcmp(i->name, "variance") ? wb_variance_with(x, &o)
                                               : wb_logsumexp_with(x, &o);
     case OP_ROWS:
-        return strcmp(i->name, "normalise") ? unary(i->name, x) : wb_normalise(x, i->n, 0.1);
+        return strcmp(i->name, "normalize") ? unary(i->name, x) : wb_normalize(x, i->n, 0.1);
     case OP_RESHAPE: return wb_reshape_array(x, i->n, i->dims);
     case OP_PERMUTE: return wb_permute_array(x, i->n, i->dims);
     case OP_EXPAND: return wb_expand_array(x, i->n, i->dims);
@@ -301,8 +301,8 @@ static wb_tensor *call(const instruction *i, wb_tensor *const *value)
     case OP_PAD: return wb_pad(x, i->n, i->dims[0], i->dims[1]);
     case OP_CONCAT: case OP_STACK:
         for (int k = 0; k < i->c; k++) part[k] = value[i->part[k]];
-        return i->kind == OP_CONCAT ? wb_concat_array(i->c, part, i->n)
-                                    : wb_stack_array(i->c, part, i->n);
+        return i->kind == OP_CONCAT ? wb_concat_array(i->n, i->c, part)
+                                    : wb_stack_array(i->n, i->c, part);
     case OP_MATMUL: return wb_matmul(x, value[i->b]);
     case OP_TAKE: return wb_take(x, wb_from(i->part, WB_I32, 1, i->dims));
     default: return NULL;

@@ -365,11 +365,11 @@ static wb_tensor *logsoftmax(wb_tensor *const *x, const void *s)
 }
 static wb_tensor *normalise(wb_tensor *const *x, const void *s)
 {
-    return wb_normalise(x[0], *(const int *)s, 0.01);
+    return wb_normalize(x[0], *(const int *)s, 0.01);
 }
 static wb_tensor *scaled(wb_tensor *const *x, const void *s)
 {
-    return wb_mul(x[1], wb_normalise(x[0], *(const int *)s, 0.01));
+    return wb_mul(x[1], wb_normalize(x[0], *(const int *)s, 0.01));
 }
 static wb_tensor *softmax_over(wb_tensor *const *x, const void *s)
 {
@@ -393,12 +393,12 @@ TEST(rows)
               "softmax of %s, round %d", wb_dtype_name(t), round);
         check(wb_logsoftmax(p), ref_logsoftmax(x), 8 * tolerance(t), 16 * tolerance(t),
               "logsoftmax of %s, round %d", wb_dtype_name(t), round);
-        check(wb_normalise(p, n_axes, 0.01), ref_normalise(x, n_axes, 0.01), 16 * tolerance(t),
+        check(wb_normalize(p, n_axes, 0.01), ref_normalise(x, n_axes, 0.01), 16 * tolerance(t),
               64 * tolerance(t), "normalise of %s, round %d", wb_dtype_name(t), round);
         if (t == WB_F64 && x.size < 500) {
             check_gradients("softmax", softmax, NULL, 1, &x);
             check_gradients("logsoftmax", logsoftmax, NULL, 1, &x);
-            check_gradients("normalise", normalise, &n_axes, 1, &x);
+            check_gradients("normalize", normalise, &n_axes, 1, &x);
             for (int i = 0; i < ndim; i++) /* mostly a scale of each normalised row */
                 if (draw_int(0, 5) < (i < ndim - n_axes ? 1 : 5)) dims[i] = 1;
             const array with_scale[] = {x, draw_array(ndim, dims, -2, 2)};
@@ -431,7 +431,7 @@ static int given(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x, wb_tens
 
 static wb_tensor *after_normalise(wb_tensor *x, wb_tensor *g)
 {
-    wb_tensor *y = wb_normalise(x, 1, 1e-5);
+    wb_tensor *y = wb_normalize(x, 1, 1e-5);
     return wb_gradient(wb_sum(wb_custom_gradient(wb_neg(y), given, g, y)), x);
 }
 
@@ -564,7 +564,7 @@ TEST_IN_SCOPE(attention_memory)
     wb_tensor *loss = wb_sum(wb_square(wb_attention(x, x, x, wb_causal_mask(T, T))));
     wb_tensor *g = wb_gradient(loss, x);
     wb_memory need;
-    if (!g || wb_memory_estimate(1, &g, &need)) fail_msg("%s", wb_error());
+    if (!g || wb_estimate_memory(1, &g, &need)) fail_msg("%s", wb_error());
     if (own) assert_in_range(need.peak, 1, SCORES / 2);
     else assert_true(need.peak > SCORES);
 }

@@ -59,7 +59,7 @@ static const char *const unary_names[] = {
     "logsigmoid", "tanh", "softplus", "swish", "gelu",  "gelu_erf",   "sign", "floor"};
 static const char *const binary_names[] = {"add", "sub", "mul", "div", "maximum", "minimum"};
 static const char *const reduce_names[] = {"sum", "mean", "max", "min", "variance", "logsumexp"};
-static const char *const row_names[] = {"softmax", "logsoftmax", "normalise"};
+static const char *const row_names[] = {"softmax", "logsoftmax", "normalize"};
 #define LENGTH(a) (int64_t)(sizeof(a) / sizeof *(a))
 
 /* ---- the interpreter ------------------------------------------------------------------------- */

@@ -115,15 +115,15 @@ static int save_checkpoint(int number)
 {
     fill(number);
     wb_checkpoint c = {.model = model, .epoch = number, .metric = number, .has_metric = true};
-    return wb_checkpoint_keep(folder, &c, .last = 2, .best = true);
+    return wb_keep_checkpoint(folder, &c, .last = 2, .best = true);
 }
 
 static int load_checkpoint(void)
 {
     wb_checkpoint c = {.model = model};
-    if (wb_checkpoint_best(folder, &c) || c.epoch != 1 || number_of(model) != 1)
+    if (wb_load_best_checkpoint(folder, &c) || c.epoch != 1 || number_of(model) != 1)
         fail_msg("the best is lost: %s", wb_error());
-    if (wb_checkpoint_latest(folder, &c)) fail_msg("after a kill: %s", wb_error());
+    if (wb_load_latest_checkpoint(folder, &c)) fail_msg("after a kill: %s", wb_error());
     assert_int_equal(number_of(model), c.epoch);
     return (int)c.epoch;
 }

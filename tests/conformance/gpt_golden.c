@@ -58,7 +58,7 @@ static wb_tensor *get(const model *m, int layer, const char *name)
 
 static wb_tensor *norm(const model *m, int layer, const char *scale, const char *bias, wb_tensor *x)
 {
-    return wb_add(wb_mul(wb_normalise(x, 1, 1e-5), get(m, layer, scale)), get(m, layer, bias));
+    return wb_add(wb_mul(wb_normalize(x, 1, 1e-5), get(m, layer, scale)), get(m, layer, bias));
 }
 
 static wb_tensor *heads(wb_tensor *x)

@@ -13,9 +13,9 @@ static wb_tensor *ints(int n, const int32_t *v) { return wb_from(v, WB_I32, 1, (
 #define ALONG wb_reshape(INTS(1, 1, 0, 3, 3, 2, 1, 0, 0, 0, 0, 0), 3, 4)
 #define ROWS wb_flip(wb_add(wb_mul(x, wb_scalar(0.5)), wb_scalar(1)), 0)
 
-CASE(taken, wb_take_axis(x, INTS(3, 0, 0), 1))
-CASE(taken_matrix, wb_take_axis(x, wb_reshape(INTS(3, 0, 0, 2), 2, 2), -1))
-CASE(taken_first, wb_take_axis(x, INTS(2, 0), 0))
+CASE(taken, wb_take(x, INTS(3, 0, 0), 1))
+CASE(taken_matrix, wb_take(x, wb_reshape(INTS(3, 0, 0, 2), 2, 2), -1))
+CASE(taken_first, wb_take(x, INTS(2, 0), 0))
 CASE(along_columns, wb_take_along(x, ALONG, 1))
 CASE(along_rows, wb_take_along(x, wb_reshape(INTS(2, 0, 1, 1), 1, 4), 0))
 CASE(along_broadcast, wb_take_along(x, wb_reshape(INTS(2, 0), 1, 2), 1))
@@ -252,7 +252,7 @@ TEST_IN_SCOPE(corners)
     MADE(slope = wb_gradient(wb_sum(wb_mul(y, y)), x));
     assert_true(wb_at(y, 0, 1) == 0 && wb_at(y, 1, 0) == 0 && wb_at(y, 1, 1) == 5);
     assert_true(wb_at(slope, 1, 2) == 10 && wb_at(slope, 1, 1) == 0);
-    MADE(y = wb_take_axis(x, far, 1));
+    MADE(y = wb_take(x, far, 1));
     assert_true(wb_ndim(y) == 3 && wb_at(y, 1, 0, 0) == 3 && wb_at(y, 1, 1, 0) == 0);
     MADE(y = wb_scatter(wb_full(9, 2), INTS(5, -1), wb_ones(2), .reduce = WB_SCATTER_SET));
     assert_true(wb_at(y, 0) == 9 && wb_at(y, 1) == 9);
@@ -274,8 +274,8 @@ TEST_IN_SCOPE(corners)
 TEST_IN_SCOPE(errors)
 {
     wb_tensor *x = wb_ones(2, 3), *i = INTS(0, 1), *b = wb_gt(x, wb_scalar(0)), *index = x;
-    REFUSED(wb_take_axis(x, x, 1), WB_ERROR_DTYPE, "take", "[2,3] f32");
-    REFUSED(wb_take_axis(x, i, 2), WB_ERROR_SHAPE, "take", "2");
+    REFUSED(wb_take(x, x, 1), WB_ERROR_DTYPE, "take", "[2,3] f32");
+    REFUSED(wb_take(x, i, 2), WB_ERROR_SHAPE, "take", "2");
     REFUSED(wb_take_along(x, i, 1), WB_ERROR_SHAPE, "take_along", "[2,3] f32", "[2] i32");
     REFUSED(wb_take_along(x, wb_reshape(INTS(0, 0, 0), 3, 1), 1), WB_ERROR_SHAPE, "[3,1] i32");
     REFUSED(wb_scatter(x, i, wb_ones(2, 2)), WB_ERROR_SHAPE, "scatter", "[2,2] f32", "[2,3] f32");

@@ -53,8 +53,8 @@ TEST(counts_of_many_elements)
 
 TEST(lists_that_are_null)
 {
-    REFUSED(wb_concat_array(2, NULL, 0), WB_ERROR_ARGUMENT, "concat");
-    REFUSED(wb_stack_array(2, NULL, 0), WB_ERROR_ARGUMENT, "stack");
+    REFUSED(wb_concat_array(0, 2, NULL), WB_ERROR_ARGUMENT, "concat");
+    REFUSED(wb_stack_array(0, 2, NULL), WB_ERROR_ARGUMENT, "stack");
     REFUSED(wb_glorot_uniform(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "glorot_uniform");
     REFUSED(wb_glorot_normal(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "glorot_normal");
     REFUSED(wb_kaiming_uniform(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "kaiming_uniform");

@@ -63,7 +63,7 @@ static void change(array *x, wb_tensor **y, char *what)
         if (n > 16) break;
         for (int64_t i = a; i < n; i += 2) part[parts++] = ref_slice(*x, axis, i, i + 1);
         *x = ref_concat(parts, part, axis);
-        *y = wb_slice_step(*y, axis, a, n, 2);
+        *y = wb_slice(*y, axis, a, n, 2);
         break;
     }
     default:
@@ -166,7 +166,7 @@ TEST(strided_gradients)
         array x = operand(t, 4, dims), want = ref_new(4, dims);
         wb_scope *scope = wb_scope_open();
         wb_tensor *v = tensor_of(x, t, 0);
-        wb_tensor *part = wb_slice_step(v, axis, from, dims[axis], step);
+        wb_tensor *part = wb_slice(v, axis, from, dims[axis], step);
         wb_tensor *g = wb_gradient(wb_sum(wb_square(part)), v);
         for (int64_t i = 0; i < x.size; i++) {
             const int64_t at = i / dims[3] % dims[2] - from;

@@ -11,15 +11,15 @@ CASE(symmetric, wb_pad(x, 1, 2, 3, .mode = WB_PAD_SYMMETRIC))
 CASE(circular, wb_pad(x, 1, 2, 3, .mode = WB_PAD_CIRCULAR))
 CASE(circular_rows, wb_pad(x, 0, 0, 3, .mode = WB_PAD_CIRCULAR))
 CASE(reflect_rows, wb_pad(x, 0, 1, 0, .mode = WB_PAD_REFLECT))
-CASE(every_other, wb_slice_step(x, 1, 0, 4, 2))
-CASE(every_third, wb_slice_step(x, -1, 1, -1, 2))
-CASE(rows_by_two, wb_slice_step(x, 0, 0, 3, 2))
-CASE(strided_back, wb_slice_step(wb_flip(x, 1), 1, 0, 4, 3))
-CASE(strided_twice, wb_slice_step(wb_slice_step(wb_reshape(x, -1), 0, 1, 12, 2), 0, 0, 6, 2))
-CASE(set_columns, wb_slice_set(x, 1, 1, 3, wb_slice(wb_neg(wb_neg(x)), 1, 2, 4)))
-CASE(set_row, wb_slice_set(x, 0, 1, 2, wb_slice(x, 0, 2, 3)))
-CASE(set_rows, wb_slice_set(x, 0, 1, 3, wb_reshape(wb_slice(x, 0, 0, 1), 4)))
-CASE(set_number, wb_slice_set(x, -1, -2, 4, wb_scalar(7)))
+CASE(every_other, wb_slice(x, 1, 0, 4, 2))
+CASE(every_third, wb_slice(x, -1, 1, -1, 2))
+CASE(rows_by_two, wb_slice(x, 0, 0, 3, 2))
+CASE(strided_back, wb_slice(wb_flip(x, 1), 1, 0, 4, 3))
+CASE(strided_twice, wb_slice(wb_slice(wb_reshape(x, -1), 0, 1, 12, 2), 0, 0, 6, 2))
+CASE(set_columns, wb_set_slice(x, 1, 1, 3, wb_slice(wb_neg(wb_neg(x)), 1, 2, 4)))
+CASE(set_row, wb_set_slice(x, 0, 1, 2, wb_slice(x, 0, 2, 3)))
+CASE(set_rows, wb_set_slice(x, 0, 1, 3, wb_reshape(wb_slice(x, 0, 0, 1), 4)))
+CASE(set_number, wb_set_slice(x, -1, -2, 4, wb_scalar(7)))
 CASE(rolled, wb_roll(x, 1, 1))
 CASE(rolled_back, wb_roll(x, 0, -4))
 CASE(repeated, wb_repeat(x, 1, 2))
@@ -111,7 +111,6 @@ TEST_IN_SCOPE(pad_errors)
     REFUSED(wb_pad(k, 0, 1, 1, .value = 0.5), WB_ERROR_DTYPE, "0.5", "[3] i32");
     assert_true(wb_pad(x, 1, 0, 0, .mode = WB_PAD_REFLECT) == x);
     assert_int_equal(wb_dim(wb_pad(x, 0, 5, 0), 0), 7);
-    assert_int_equal(wb_dim((wb_pad)(x, 0, 5, 0), 0), 7);
 }
 
 TEST_IN_SCOPE(splits)
@@ -119,16 +118,17 @@ TEST_IN_SCOPE(splits)
     wb_tensor *x = wb_reshape(wb_arange(12, WB_F32), 3, 4), *part[3], *slope;
     assert_int_equal(wb_split(x, 1, 2, part), 0);
     assert_true(wb_dim(part[1], 1) == 2 && wb_at(part[1], 2, 0) == 10);
-    assert_int_equal(wb_split_sizes(x, -1, 3, (int64_t[]){1, 0, 3}, part), 0);
+    assert_int_equal(wb_split(x, -1, 3, part, .sizes = (int64_t[]){1, 0, 3}), 0);
     assert_true(wb_dim(part[0], 1) == 1 && wb_dim(part[1], 1) == 0 && wb_at(part[2], 1, 0) == 5);
     slope = wb_gradient(wb_sum(wb_square(part[2])), x);
     assert_true(wb_at(slope, 1, 0) == 0 && wb_at(slope, 2, 3) == 22);
-    FAILS(wb_split(x, 1, 3, part), WB_ERROR_SHAPE, "split", "[3,4] f32", "3", "wb_split_sizes");
+    FAILS(wb_split(x, 1, 3, part), WB_ERROR_SHAPE, "split", "[3,4] f32", "3", ".sizes");
     assert_true(!part[0] && !part[2]);
-    FAILS(wb_split_sizes(x, 1, 2, (int64_t[]){1, 2}, part), WB_ERROR_SHAPE, "split", "3",
+    FAILS(wb_split(x, 1, 2, part, .sizes = (int64_t[]){1, 2}), WB_ERROR_SHAPE, "split", "3",
           "[3,4] f32");
-    FAILS(wb_split_sizes(x, 1, 2, (int64_t[]){3, 2}, part), WB_ERROR_SHAPE, "split", "2", "1");
-    FAILS(wb_split_sizes(x, 1, 1, (int64_t[]){4}, NULL), WB_ERROR_ARGUMENT, "split", "parts");
+    FAILS(wb_split(x, 1, 2, part, .sizes = (int64_t[]){3, 2}), WB_ERROR_SHAPE, "split", "2", "1");
+    FAILS(wb_split(x, 1, 1, NULL, .sizes = (int64_t[]){4}), WB_ERROR_ARGUMENT, "split", "parts");
+    FAILS(wb_split(x, 1, 2, part, .sizes = NULL), WB_ERROR_ARGUMENT, "split", "sizes");
     FAILS(wb_split(x, 3, 1, part), WB_ERROR_SHAPE, "split", "3", "[3,4] f32");
 }
 
@@ -140,9 +140,9 @@ TEST(one_plan)
     int64_t built = 0;
     for (int i = 0; i < 6; i++) {
         wb_scope *scope = wb_scope_open();
-        table = wb_keep(wb_slice_set(table, 0, i, i + 1, wb_full(i, 2)));
+        table = wb_keep(wb_set_slice(table, 0, i, i + 1, wb_full(i, 2)));
         WORKS(wb_eval(table));
-        assert_true(wb_item(wb_sum(wb_slice_step(far, 0, i, i + 9, 4))) == 3 * i + 12);
+        assert_true(wb_item(wb_sum(wb_slice(far, 0, i, i + 9, 4))) == 3 * i + 12);
         assert_int_equal(wb_scope_close(scope), 0);
         if (i == 2) built = wb_stats().plans_built;     /* 0, 1 and -1 have plans of their own */
     }
@@ -153,12 +153,12 @@ TEST(one_plan)
 TEST_IN_SCOPE(arrange_errors)
 {
     wb_tensor *x = wb_ones(2, 3), *k = wb_arange(3, WB_U8);
-    REFUSED(wb_slice_step(x, 1, 0, 3, 0), WB_ERROR_ARGUMENT, "slice_step", "0", "wb_flip");
-    REFUSED(wb_slice_step(x, 1, 0, 4, 2), WB_ERROR_SHAPE, "slice_step", "4", "[2,3] f32");
-    REFUSED(wb_slice_set(x, 1, 1, 0, x), WB_ERROR_SHAPE, "slice_set", "1", "0", "[2,3] f32");
-    REFUSED(wb_slice_set(x, 1, 0, 2, wb_ones(2, 3)), WB_ERROR_SHAPE, "[2,3] f32", "[2,2]");
-    REFUSED(wb_slice_set(x, 1, 0, 2, k), WB_ERROR_DTYPE, "slice_set", "[2,3] f32", "[3] u8");
-    REFUSED(wb_slice_set(k, 0, 0, 2, wb_scalar(256)), WB_ERROR_DTYPE, "256", "[3] u8");
+    REFUSED(wb_slice(x, 1, 0, 3, 0), WB_ERROR_ARGUMENT, "slice", "0", "wb_flip");
+    REFUSED(wb_slice(x, 1, 0, 4, 2), WB_ERROR_SHAPE, "slice", "4", "[2,3] f32");
+    REFUSED(wb_set_slice(x, 1, 1, 0, x), WB_ERROR_SHAPE, "set_slice", "1", "0", "[2,3] f32");
+    REFUSED(wb_set_slice(x, 1, 0, 2, wb_ones(2, 3)), WB_ERROR_SHAPE, "[2,3] f32", "[2,2]");
+    REFUSED(wb_set_slice(x, 1, 0, 2, k), WB_ERROR_DTYPE, "set_slice", "[2,3] f32", "[3] u8");
+    REFUSED(wb_set_slice(k, 0, 0, 2, wb_scalar(256)), WB_ERROR_DTYPE, "256", "[3] u8");
     REFUSED(wb_roll(x, 2, 1), WB_ERROR_SHAPE, "roll", "2", "[2,3] f32");
     REFUSED(wb_repeat(x, 0, -1), WB_ERROR_ARGUMENT, "repeat", "-1");
     REFUSED(wb_tile(x, 2, -3), WB_ERROR_ARGUMENT, "tile", "-3");

@@ -48,7 +48,7 @@ static int gates_that_are_results(wb_tensor *const *in, wb_tensor **out)
 static int odd_slices(wb_tensor *const *in, wb_tensor **out)
 {
     wb_tensor *z = wb_matmul(in[A], in[W]);
-    out[0] = wb_tanh(wb_mul(wb_slice_step(z, 1, 0, 8, 2), in[X]));
+    out[0] = wb_tanh(wb_mul(wb_slice(z, 1, 0, 8, 2), in[X]));
     out[1] = wb_mul(wb_slice(wb_slice(z, 1, 3, 7), 0, 1, 3), wb_slice(in[X], 0, 1, 3));
     return 2;
 }
@@ -151,9 +151,9 @@ static int transposed(wb_tensor *const *in, wb_tensor **out)
 
 static int batches(wb_tensor *const *in, wb_tensor **out)
 {
-    wb_tensor *a = wb_stack_array(3, (wb_tensor *[]){in[A], wb_neg(in[A]), wb_tanh(in[A])}, 0);
+    wb_tensor *a = wb_stack_array(0, 3, (wb_tensor *[]){in[A], wb_neg(in[A]), wb_tanh(in[A])});
     wb_tensor *parts[] = {part(in[W], 0), part(in[W], 1), part(in[W], 2)};
-    wb_tensor *w = wb_stack_array(3, parts, 0);
+    wb_tensor *w = wb_stack_array(0, 3, parts);
     out[0] = wb_mul(wb_matmul(a, w), in[X]);
     out[1] = wb_tanh(wb_add(wb_matmul(a, part(in[W], 1)), in[X]));
     wb_tensor *z = wb_matmul(a, in[W]);

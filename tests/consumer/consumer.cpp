@@ -27,7 +27,7 @@ static int twice(wb_tensor *g, wb_tensor *, int, wb_tensor *const *, wb_tensor *
     return 0;
 }
 
-WB_INITIALISER(twice_orthogonal, wb_orthogonal, 2)
+WB_INITIALIZER(twice_orthogonal, wb_orthogonal, 2)
 
 static bool own_layer()
 {
@@ -82,18 +82,20 @@ int main()
     if (std::strcmp(rule, "Nesterov(eta=0.1, rho=0.8)")) return 1;
     wb_free_text(rule);
     wb_huber_options sum;
-    sum.agg = WB_SUM;
+    sum.agg = WB_AGG_SUM;
     if (wb_item(wb_huber(wb_ones(2), wb_zeros(2), 0.5, sum)) != 0.75) return 1;
     if (wb_item(wb_huber(wb_ones(2), wb_zeros(2), 0.5)) != 0.375) return 1;
-    wb_schedule *schedule = wb_Sequence({{wb_Step(8, 0.5, 1, 2), 4}, {wb_CosAnneal(1, 0, 4), 4}});
-    schedule = wb_ComposedSchedule(wb_Exp(1, 1), schedule, wb_Constant(2));
-    if (wb_schedule_at(schedule, 2) != 8 || wb_schedule_at(wb_OneCycle(8, 1), 3) != 1) return 1;
+    wb_schedule *schedule = wb_ScheduleSequence({{wb_ScheduleStep(8, 0.5, 1, 2), 4},
+                                                 {wb_ScheduleCosAnneal(1, 0, 4), 4}});
+    schedule = wb_ScheduleComposed(wb_ScheduleExp(1, 1), schedule, wb_ScheduleConstant(2));
+    if (wb_schedule_at(schedule, 2) != 8 || wb_schedule_at(wb_ScheduleOneCycle(8, 1), 3) != 1)
+        return 1;
     wb_rule_type twice = {};
     twice.name = "Twice";
     twice.apply = [](wb_rule_step *s, void *) { return wb_mul(s->g, 2); };
     twice.eta = 1;
     static const wb_rule_type kept = twice;
-    if (!wb_OptimiserChain(wb_AccumGrad(2), wb_Rule(&kept), wb_Muon(0.1, 0.9))) return 1;
+    if (!wb_OptimizerChain(wb_AccumGrad(2), wb_CustomRule(&kept), wb_Muon(0.1, 0.9))) return 1;
     if (wb_conv(wb_ones(1, 1, 4, 4), wb_ones(1, 1, 3, 3), WB_NONE, none)) return 1;
     if (wb_MultiHeadAttention(8, 0)) return 1;
     wb_clear_error();
@@ -117,7 +119,7 @@ int main()
     if (wb_ndim(wb_sum(x, {1})) != 1 || wb_ndim(wb_where(wb_gt(x, 0), 0, x)) != 2) return 1;
     wb_loss_options first_class;            // class 0 is ignored, so no row is left
     first_class.ignore_index = 0;
-    first_class.agg = WB_SUM;
+    first_class.agg = WB_AGG_SUM;
     if (wb_item(wb_logitcrossentropy(x, wb_argmax(wb_zeros(64, 3), -1), first_class)) != 0)
         return 1;
     wb_loss_options weighted;
@@ -164,7 +166,7 @@ int main()
     adapters.rank = 1;
     adapters.train = "layers.1";
     wb_layer *two = wb_Chain(wb_Dense(3, 64), wb_Dense(64, 2));
-    wb_layer *small = wb_quantise(wb_add_lora(two, "layers.0", adapters));
+    wb_layer *small = wb_quantize(wb_add_lora(two, "layers.0", adapters));
     if (!small || !wb_call(small, wb_randn(4, 3)) || wb_parameter_count(two) != 130) return 1;
     char *shown = wb_object_format(wb_LoRA(wb_Dense(8, 8)));
     if (!shown || std::strstr(shown, "alpha")) return 1;    // it is the rank

@@ -196,7 +196,7 @@ static void train_throws()
     type.apply = apply;
     type.eta = 1;
     kept = type;
-    wb_opt_state *own = wb_setup(wb_Rule(&kept, 0.5), model);
+    wb_opt_state *own = wb_setup(wb_CustomRule(&kept, 0.5), model);
     check("rule", throws(16, [&] { wb_train(plain_loss, model, l, own); }) && in_order());
     check("scope", !wb_scope_close(scope));
 }

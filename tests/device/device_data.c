@@ -55,7 +55,7 @@ TEST(views_stay_views)
         wb_scope *s = wb_scope_open();
         wb_seed(4);
         wb_dataset *d = numbers(20), *a, *b;
-        assert_int_equal(wb_splitobs(d, 0.7, true, &a, &b), 0);
+        assert_int_equal(wb_splitobs(d, 0.7, &a, &b, .shuffle = true), 0);
         a = wb_subset(a, 2, 9);
         wb_dataset *there = wb_to(a, places[i]);
         assert_int_equal(there->kind, WB__DATA_VIEW);
@@ -66,7 +66,7 @@ TEST(views_stay_views)
         /* views are created on the device */
         wb_seed(4);
         wb_dataset *c, *e;
-        assert_int_equal(wb_splitobs(wb_to(d, places[i]), 0.7, true, &c, &e), 0);
+        assert_int_equal(wb_splitobs(wb_to(d, places[i]), 0.7, &c, &e, .shuffle = true), 0);
         assert_ptr_equal(wb_device_of(e), places[i]);
         assert_memory_equal(wb_data(wb_dataset_y(e)), wb_data(wb_dataset_y(b)), 24);
         wb_tensor *some = wb_dataset_y(wb_subset(wb_to(d, places[i]), 3, 6));
@@ -157,7 +157,7 @@ TEST_IN_SCOPE(dtypes)
     assert_int_equal(wb_dtype_of(wb_dataset_x(wb_cpu(f))), WB_F32);
     assert_int_equal(wb_dtype_of(wb_dataset_x(wb_to(f, far_device(), .dtype = WB_F16))), WB_F16);
     assert_int_equal(wb_dtype_of(wb_dataset_x(wb_to(d, places[0], .dtype = WB_F32))), WB_F32);
-    assert_null(wb_to(d, far_device(), .dtype = WB_KEEP));
+    assert_null(wb_to(d, far_device(), .dtype = WB_DTYPE_KEEP));
     FAILED(WB_ERROR_UNSUPPORTED, "far:0", "f64");
     wb_clear_error();
 
@@ -165,7 +165,8 @@ TEST_IN_SCOPE(dtypes)
     wb_loader *l = wb_dataloader(d, .batchsize = 2);
     const struct { const wb_device *d; wb_dtype wanted, becomes; } all[] = {
         {places[1], 0, WB_F64}, {places[1], WB_F16, WB_F16}, {places[0], WB_F32, WB_F32},
-        {places[0], WB_KEEP, WB_F64}, {far_device(), 0, WB_F32}, {far_device(), WB_BF16, WB_BF16}};
+        {places[0], WB_DTYPE_KEEP, WB_F64}, {far_device(), 0, WB_F32},
+        {far_device(), WB_BF16, WB_BF16}};
     for (size_t i = 0; i < WB__COUNT(all); i++) {
         wb_loader *to = wb_to(l, all[i].d, .dtype = all[i].wanted);
         assert_true((to == l) == (all[i].becomes == WB_F64 && all[i].d == places[0]));
@@ -178,7 +179,7 @@ TEST_IN_SCOPE(dtypes)
         WB_EACH_BATCH(b, back) assert_int_equal(wb_dtype_of(b.x), all[i].becomes);
         assert_ptr_equal(wb_to(to, all[i].d, .dtype = all[i].wanted), to);
     }
-    assert_null(wb_to(l, far_device(), .dtype = WB_KEEP));
+    assert_null(wb_to(l, far_device(), .dtype = WB_DTYPE_KEEP));
     FAILED(WB_ERROR_UNSUPPORTED, "far:0", "f64");
     assert_null(wb_to(l, places[1], .dtype = WB_I8));
     FAILED(WB_ERROR_DTYPE, "floating");

@@ -213,7 +213,7 @@ TEST_IN_SCOPE(training_goes_on_elsewhere)
             wb_opt_state *o = wb_setup(wb_Adam(), m), *q;
             for (int k = 0; k < 2; k++) step(m, o, k);
             assert_int_equal(wb_freeze(o, "layers.1.bias"), 0);
-            if (wb_checkpoint_save(path, &(wb_checkpoint){.model = m, .state = o, .epoch = 2}))
+            if (wb_save_checkpoint(path, &(wb_checkpoint){.model = m, .state = o, .epoch = 2}))
                 fail_msg("%s", wb_error());
             assert_no_mirrors(m);
             for (int k = 0; k < o->n; k++)
@@ -225,7 +225,7 @@ TEST_IN_SCOPE(training_goes_on_elsewhere)
             wb_set_default_device(NULL);
             q = wb_setup(wb_Adam(), l);
             wb_checkpoint c = {.model = l, .state = q};
-            if (wb_checkpoint_load(path, &c)) fail_msg("%s", wb_error());
+            if (wb_load_checkpoint(path, &c)) fail_msg("%s", wb_error());
             assert_int_equal(c.epoch, 2);
             assert_ptr_equal(wb_device_of(l), places[j]);
             assert_ptr_equal(wb_device_of(q), places[j]);
@@ -251,7 +251,7 @@ TEST(arrays_are_the_same_file_from_everywhere)
             if (!places[i]->backend->has_dtype(places[i], (wb_dtype)t)) continue;
             wb_tensor *x = wb_astype(wb_reshape(wb_arange(600, WB_I32), 20, 30), (wb_dtype)t);
             if (wb_eval(x)) fail_msg("%s", wb_error());
-            x = wb_to(x, places[i], .dtype = WB_KEEP);
+            x = wb_to(x, places[i], .dtype = WB_DTYPE_KEEP);
             assert_int_equal(wb_save_npy(path, x), 0);
             assert_null(x->storage->mirror);
             if (!i) want = contents(&n);

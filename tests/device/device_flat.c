@@ -1,5 +1,5 @@
 /* Memory that does not grow during training: device memory is constant from step 3 on (some
- * steps later if plans become one command), host memory is bounded, and wb_memory_estimate
+ * steps later if plans become one command), host memory is bounded, and wb_estimate_memory
  * returns what is used.  Runs on every device of every backend that works here; on a device
  * without a cache only the estimates are tested. */
 #include "device_numbers.h"
@@ -169,7 +169,7 @@ static void check_estimate(const wb_device *d, wb_tensor *x)
     wb_memory m;
     wb_device_memory start, end;
     wb__cache_clear();                  /* frees the arenas of earlier plans */
-    if (wb_memory_estimate(1, &x, &m)) fail_msg("%s", wb_error());
+    if (wb_estimate_memory(1, &x, &m)) fail_msg("%s", wb_error());
     if (wb_device_memory_of(d, &start)) fail_msg("%s", wb_error());
     assert_true(m.peak == m.arena + m.inputs + m.outputs && m.arena > 4096 && m.inputs > 4096);
     if (wb_eval(x) || wb_device_memory_of(d, &end)) fail_msg("%s", wb_error());

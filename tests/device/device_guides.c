@@ -149,7 +149,7 @@ TEST(metal_in_this_process)
     wb_tensor *x = wb_from((double[]){1, 2.5, -3}, WB_F64, 1, (int64_t[]){3});
     wb_tensor *there = wb_to(x, first);
     assert_int_equal(wb_dtype_of(there), WB_F32);
-    assert_null(wb_to(x, first, .dtype = WB_KEEP));
+    assert_null(wb_to(x, first, .dtype = WB_DTYPE_KEEP));
     assert_true(failed_with(WB_ERROR_UNSUPPORTED, FACTS("metal:0", "no f64", "f32")));
     wb_clear_error();
     wb_tensor *beyond = wb_to(wb_mul(there, wb_to(wb_scalar(2), first)), second);

@@ -317,13 +317,13 @@ TEST(a_checkpoint_knows_the_place_of_a_moved_loader)
         wb_batch b;
         epoch_on(places[i], l, want);
         for (int k = 0; k < 2; k++) assert_true(wb_loader_next(l, &b));
-        assert_int_equal(wb_checkpoint_save(path, &(wb_checkpoint){.loader = l}), 0);
+        assert_int_equal(wb_save_checkpoint(path, &(wb_checkpoint){.loader = l}), 0);
         assert_true(wb_loader_next(l, &b));
         read_batch(b, want);
         assert_int_equal(wb_loader_stop(l), 0);
         wb_loader *again = wb_to(wb_dataloader(numbers(16), .batchsize = 5, .shuffle = true),
                                  places[(i + 1) % n_places]);
-        assert_int_equal(wb_checkpoint_load(path, &(wb_checkpoint){.loader = again}), 0);
+        assert_int_equal(wb_load_checkpoint(path, &(wb_checkpoint){.loader = again}), 0);
         assert_int_equal(wb_loader_epoch(again), 1);
         assert_true(wb_loader_next(again, &b) && b.index == 2);
         read_batch(b, got);

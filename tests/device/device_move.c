@@ -30,11 +30,11 @@ TEST(every_dtype_there_and_back)
         for (int d = 0; d < n_devices; d++) {
             if (!devices[d]->backend->has_dtype(devices[d], (wb_dtype)t)) continue;
             wb_tensor *x = wb_from(bytes, (wb_dtype)t, 3, (int64_t[]){2, 3, 4});
-            wb_tensor *y = wb_to(x, devices[d], .dtype = WB_KEEP);
+            wb_tensor *y = wb_to(x, devices[d], .dtype = WB_DTYPE_KEEP);
             if (!y) fail_msg("%s", wb_error());
             assert_ptr_equal(wb_device_of(y), devices[d]);
             assert_ptr_equal(wb_to(y, devices[d]), y);          /* already there: the same object */
-            wb_tensor *next = wb_to(y, devices[(d + 1) % n_devices], .dtype = WB_KEEP);
+            wb_tensor *next = wb_to(y, devices[(d + 1) % n_devices], .dtype = WB_DTYPE_KEEP);
             assert_true(!next || same_bits(next, x));   /* the next device may lack the dtype */
             wb_tensor *back = wb_cpu(y);
             assert_ptr_equal(wb_device_of(back), wb_cpu_device());
@@ -429,7 +429,7 @@ TEST(a_thousand_random_trees)
         part = random_tree(3, made, &n_made);
         wb_tree *tree = wb_tuple(part, random_tree(2, made, &n_made)), *moved = tree;
         for (int step = 0, at = below(n_devices); step < 3; step++, at += 1 + below(2)) {
-            moved = wb_to(moved, devices[at % n_devices], .dtype = WB_KEEP);
+            moved = wb_to(moved, devices[at % n_devices], .dtype = WB_DTYPE_KEEP);
             if (!moved) fail_msg("round %d: %s", round, wb_error());
         }
         leaves a = {0}, b = {0};

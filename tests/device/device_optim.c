@@ -70,7 +70,7 @@ static wb_rule *rule(int i)
     case 1: return wb_Momentum(.eta = 0.05);
     case 2: return wb_Adam(.eta = 0.02);
     default:
-        return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(),
+        return wb_OptimizerChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(),
                                  wb_AdamW(.eta = 0.02));
     }
 }
@@ -200,8 +200,8 @@ TEST(dtypes_follow_the_parameters)
         wb_opt_state *back = wb_cpu(f);                 /* not F64 again */
         if (r) assert_int_equal(wb_dtype_of(back->slots[0].moments[0]), WB_F32);
         step(back, wb_cpu(there), 2);
-        assert_null(wb_to(o, far_device(), .dtype = WB_KEEP));
-        FAILED(WB_ERROR_UNSUPPORTED, "far:0", "f64", ".dtype", "WB_KEEP", "f32");
+        assert_null(wb_to(o, far_device(), .dtype = WB_DTYPE_KEEP));
+        FAILED(WB_ERROR_UNSUPPORTED, "far:0", "f64", ".dtype", "WB_DTYPE_KEEP", "f32");
         wb_opt_state *again = wb_to(f, places[0], .dtype = WB_F64);     /* far has no f64 */
         if (!again) fail_msg("%s", wb_error());
         step(again, wb_to(there, places[0], .dtype = WB_F64), 2);

@@ -123,7 +123,7 @@ TEST(idle_arenas_count)
     wb_scope *inner = wb_scope_open();
     wb_tensor *z = large(wb_slice(x, 0, 0, 2112), w);
     wb_memory need;
-    assert_int_equal(wb_memory_estimate(1, &z, &need), 0);
+    assert_int_equal(wb_estimate_memory(1, &z, &need), 0);
     assert_true(need.arena + need.outputs > idle);
     far_limit(far_held() - idle + need.arena + need.outputs);
     if (wb_eval(z)) fail_msg("%s", wb_error());

@@ -45,12 +45,12 @@ static wb_rule *rule_of(int kind)
 {
     if (kind == DESCENT) return wb_Descent(0.1);
     if (kind == ADAM) return wb_Adam(0.01);
-    return wb_OptimiserChain(wb_ClipNorm(.omega = 0.1), wb_Momentum(0.05));
+    return wb_OptimizerChain(wb_ClipNorm(.omega = 0.1), wb_Momentum(0.05));
 }
 
 static wb_opt_state *state_of(wb_layer *m, int kind, int64_t bucket)
 {
-    return wb_setup(wb_DistributedOptimiser(rule_of(kind), .accumulate = K, .bucket = bucket), m);
+    return wb_setup(wb_DistributedOptimizer(rule_of(kind), .accumulate = K, .bucket = bucket), m);
 }
 
 /* Numbers of the model, and the loss. */
@@ -91,7 +91,7 @@ TEST_IN_SCOPE(batches_of_all_ranks)
         wb_opt_state *a = wb_setup(rule_of(kind), alone), *b = state_of(shared, kind, 25000000);
         wb_loader *all = wb_dataloader(data(n), K * BATCH * size, true, .seed = 4);
         wb_loader *mine = wb_dataloader(wb_distributed_dataset(data(n)), BATCH, true, .seed = 4);
-        WORKS(wb_distributed_synchronise(shared));
+        WORKS(wb_distributed_synchronize(shared));
         WORKS(wb_train(mse_loss, alone, all, a, .epochs = 3));
         operations = elements = 0;
         WORKS(wb_train(mse_loss, shared, mine, b, .epochs = 3, .each = count, .ctx = &each));
@@ -203,10 +203,10 @@ TEST_IN_SCOPE(a_state_in_the_middle)
         MADE(wb_withgradient(mse_loss, m, b, &grads));
         if (!only || !rank) WORKS(wb_update(s, m, grads));
         wb_clear_error();
-        assert_int_equal(wb_distributed_synchronise(s), WB_ERROR_ARGUMENT);
+        assert_int_equal(wb_distributed_synchronize(s), WB_ERROR_ARGUMENT);
         if (!only || !rank)
-            FAILED(WB_ERROR_ARGUMENT, "distributed_synchronise", "1 of 4", "wb_update for 3 more");
-        else FAILED(WB_ERROR_ARGUMENT, "distributed_synchronise", "another rank", "wb_update");
+            FAILED(WB_ERROR_ARGUMENT, "distributed_synchronize", "1 of 4", "wb_update for 3 more");
+        else FAILED(WB_ERROR_ARGUMENT, "distributed_synchronize", "another rank", "wb_update");
     }
 }
 

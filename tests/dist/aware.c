@@ -85,7 +85,7 @@ static void training(const wb_device *device)
         wb_layer *m = wb_Chain(wb_Dense(8, 40, wb_relu), wb_Dense(40, 33), wb_Dense(33, 2));
         wb_seed(10 + (uint64_t)rank);
         wb_dataset *data = wb_dataset_of(wb_randn(64, 8), wb_randn(64, 2));
-        wb_opt_state *state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01), .bucket = 2000), m);
+        wb_opt_state *state = wb_setup(wb_DistributedOptimizer(wb_Adam(0.01), .bucket = 2000), m);
         EXPECT(!wb_train(mse_loss, m, wb_to(wb_dataloader(data, 16), d), state, .epochs = 3));
         weight[i] = wb_cpu(wb_get(m, "layers.0.weight"));
     }

@@ -45,7 +45,7 @@ static void expect(int64_t i, double is, double exact)
 static int64_t arena_of(wb_tensor *y)
 {
     wb_memory m;
-    WORKS(wb_memory_estimate(1, &y, &m));
+    WORKS(wb_estimate_memory(1, &y, &m));
     return m.arena;
 }
 
@@ -63,7 +63,7 @@ TEST_IN_SCOPE(allreduces_in_place)
     for (int i = 0; i < 2; i++) parts[i] = wb_reshape(wb_square(wb_reshape(half, 2, -1)), N / 2);
     wb_tensor *rows = wb_reshape(half, 4, -1);
     parts[1] = wb_reshape(wb_add(wb_exp(wb_mul(rows, wb_scalar(0))), rows), N / 2);
-    wb_tensor *all = reduced(wb_concat_array(2, parts, 0));
+    wb_tensor *all = reduced(wb_concat_array(0, 2, parts));
     y = wb_neg(all);
     assert_int_equal(arena_of(y), bytes);
     values = wb_data(y);
@@ -83,7 +83,7 @@ TEST_IN_SCOPE(allreduces_of_values_with_other_readers)
         wb_tensor *x = wb_square(v), *flat = wb_reshape(x, N);
         wb_tensor *read = kind == 0 ? flat : kind == 1 ? x : wb_permute(x, 1, 0);
         wb_tensor *parts[] = {flat, wb_reshape(wb_sqrt(v), N)};
-        wb_tensor *y = reduced(kind == 0 ? flat : wb_concat_array(2, parts, 0));
+        wb_tensor *y = reduced(kind == 0 ? flat : wb_concat_array(0, 2, parts));
         if (kind) y = wb_slice(y, 0, 0, N);
         /* The product reads the operand and the result: its kernel runs after the allreduce. */
         wb_tensor *z = wb_mul(wb_reshape(y, N), wb_reshape(read, N));
@@ -107,7 +107,7 @@ TEST_IN_SCOPE(kernels_of_a_step)
         wb_layer *m = wb_Chain(wb_Conv(1, 6, {3, 3}, wb_relu), wb_MaxPool({2, 2}), wb_Flatten(),
                                wb_Dense(54, 20, wb_tanh), wb_Dense(20, 3));
         wb_rule *rule = wb_Adam(0.01);
-        wb_opt_state *s = wb_setup(i ? wb_DistributedOptimiser(rule) : rule, m);
+        wb_opt_state *s = wb_setup(i ? wb_DistributedOptimizer(rule) : rule, m);
         wb_tensor *x = wb_randn(4, 1, 8, 8), *y = wb_randn(4, 3);
         WORKS(wb_eval(x, y));
         wb_scope *scope = wb_scope_open();
@@ -115,7 +115,7 @@ TEST_IN_SCOPE(kernels_of_a_step)
         wb_tree *grads;
         MADE(wb_withgradient(mse_loss, m, b, &grads));
         WORKS(wb_update(s, m, grads));
-        WORKS(wb_memory_estimate(0, NULL, &need[i]));
+        WORKS(wb_estimate_memory(0, NULL, &need[i]));
         WORKS(wb_scope_close(scope));
     }
     if (need[1].kernels > need[0].kernels + 3)

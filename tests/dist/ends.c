@@ -90,7 +90,7 @@ static double timeout(void)
 static int replay(void)
 {
     model = wb_Chain(wb_Dense(8, 8), wb_Dense(8, 8));
-    state = wb_setup(wb_DistributedOptimiser(wb_Adam()), model);
+    state = wb_setup(wb_DistributedOptimizer(wb_Adam()), model);
     trained t = {.model = model, .state = state};
     wb_compiled *f = wb_compile(train_step, &t);
     wb_tensor *in[] = {wb_randn(4, 8), wb_randn(4, 8)}, *loss;
@@ -122,14 +122,14 @@ int main(int argc, char **argv)
     wb_layer *m = wb_Chain(wb_Dense(8, width, wb_relu), wb_Dense(width, 2));
     m = model = wb_gpu(m);         /* a note, where no GPU is in use */
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(wb_randn(800, 8), wb_randn(800, 2)));
-    state = wb_setup(wb_DistributedOptimiser(wb_Adam(), .bucket = 100000,
+    state = wb_setup(wb_DistributedOptimizer(wb_Adam(), .bucket = 100000,
                                              .shard = !strcmp(how, "frozen-shard")), m);
     const int status = wb_train(mse_loss, m, wb_gpu(wb_dataloader(d, 4)), state, .epochs = 2,
                                 .each = each);
     const bool again = !strcmp(how, "again");
     if (!status && own) return MPI_Finalize();
     if (status || (strcmp(how, "none") && !again)) return status;
-    if (!wb_distributed_finalise() && (!again || !connect_ranks(60))) return 0;
+    if (!wb_distributed_finalize() && (!again || !connect_ranks(60))) return 0;
     fprintf(stderr, "%s\n", wb_error());
     return 1;
 }

@@ -11,7 +11,7 @@ static double first_of(wb_tensor *x) { return wb_item(wb_slice(wb_reshape(x, -1)
 /* S82, S97 */
 TEST(places)
 {
-    assert_true(wb_distributed_initialised());
+    assert_true(wb_distributed_initialized());
     assert_in_range(rank, 0, size - 1);
     assert_in_range(wb_distributed_local_rank(), 0, rank);
     wb_scope *s = wb_scope_open();
@@ -48,14 +48,14 @@ TEST_IN_SCOPE(values_of_one_rank)
     wb_tensor *weight = wb_get(model, "layers.0.weight");
     const double from_root = first_of(wb_distributed_broadcast(weight, root));
     assert_true((first_of(weight) == from_root) == (rank == root));
-    WORKS(wb_distributed_synchronise(both, .root = root));
+    WORKS(wb_distributed_synchronize(both, .root = root));
     assert_true(first_of(wb_get(model, "layers.0.weight")) == from_root);
     assert_true(first_of(a.gain) == root + 5.0);
     wb_tensor *lone = wb_variable(wb_full((double)rank, 2));
-    WORKS(wb_distributed_synchronise(lone, .root = root));
+    WORKS(wb_distributed_synchronize(lone, .root = root));
     assert_true(first_of(lone) == root);
-    assert_int_equal(wb_distributed_synchronise(lone, .root = size), WB_ERROR_ARGUMENT);
-    assert_true(HAS_FACTS(wb_error(), "distributed_synchronise", "rank"));
+    assert_int_equal(wb_distributed_synchronize(lone, .root = size), WB_ERROR_ARGUMENT);
+    assert_true(HAS_FACTS(wb_error(), "distributed_synchronize", "rank"));
     wb_clear_error();
 }
 
@@ -80,8 +80,8 @@ TEST_IN_SCOPE(states_of_rank_0)
     wb_tree *gradients;
     for (int k = 0; k <= rank + 1; k++) {
         const bool last = k == rank + 1;
-        if (last) WORKS(wb_distributed_synchronise(model));
-        if (last) WORKS(wb_distributed_synchronise(state, .root = 0));
+        if (last) WORKS(wb_distributed_synchronize(model));
+        if (last) WORKS(wb_distributed_synchronize(state, .root = 0));
         const wb_batch b = batch_of(last ? 7 : 100 + (uint64_t)rank);
         wb_tensor *loss = wb_withgradient(mse_loss, model, b, &gradients);
         if (!loss || wb_update(state, model, gradients)) fail_msg("rank %d: %s", rank, wb_error());
@@ -93,10 +93,10 @@ TEST_IN_SCOPE(states_of_rank_0)
 TEST_IN_SCOPE(a_loop_with_new_models)
 {
     wb_layer *model = small_model();
-    wb_opt_state *state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.001)), model);
+    wb_opt_state *state = wb_setup(wb_DistributedOptimizer(wb_Adam(0.001)), model);
     char *text = wb_object_format(state);
     assert_non_null(text);
-    if (!strstr(text, "DistributedOptimiser(Adam(eta=0.001")) fail_msg("%s", text);
+    if (!strstr(text, "DistributedOptimizer(Adam(eta=0.001")) fail_msg("%s", text);
     wb_free_text(text);
     for (int k = 0; k < 3; k++) {
         const wb_batch b = batch_of(100 * (uint64_t)k + (uint64_t)rank);
@@ -134,7 +134,7 @@ TEST_IN_SCOPE(shares_of_few_observations)
 
 int main(void)
 {
-    if (wb_distributed_initialised() || wb_distributed_rank() || wb_distributed_size() != 1)
+    if (wb_distributed_initialized() || wb_distributed_rank() || wb_distributed_size() != 1)
         return 1;
     if (!ranks_begin(connect_ranks(60))) return 1;
     return run_all_cases();

@@ -33,7 +33,7 @@ int main(void)
     wb_layer *m = wb_Chain(wb_Dense(16, 300, wb_relu), wb_Dense(300, 2));
     wb_tensor *x = wb_randn(BATCH * STEPS, 16);
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(x, wb_slice(x, 1, 0, 2)));
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Momentum(0.02), .bucket = 4000), m);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Momentum(0.02), .bucket = 4000), m);
     wb_loader *l = wb_dataloader(d, BATCH / c->size, true);
     if (wb_train(mse_loss, m, l, s, .each = each) || wb_distributed_barrier()) return complain();
     printf("rank %d is done\n", c->rank);

@@ -16,9 +16,9 @@ static wb_layer *model_of(uint64_t seed, int64_t width)
 
 static wb_opt_state *state_of(wb_layer *m, bool norm, bool shard)
 {
-    wb_rule *rule = norm ? wb_OptimiserChain(wb_ClipNorm(.omega = 0.1), wb_Adam(0.01))
+    wb_rule *rule = norm ? wb_OptimizerChain(wb_ClipNorm(.omega = 0.1), wb_Adam(0.01))
                          : wb_Adam(0.01);
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(rule, .bucket = 200, .shard = shard), m);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(rule, .bucket = 200, .shard = shard), m);
     if (!s) fail_msg("%s", wb_error());
     return s;
 }
@@ -199,18 +199,18 @@ TEST_IN_SCOPE(other_buckets_on_one_rank)
 {
     wb_layer *m = model_of(8, 8);
     const int64_t bytes = rank ? 200 : 201;
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam(), .bucket = bytes), m);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Adam(), .bucket = bytes), m);
     if (size == 1) return;
-    FAILS(status_of(m, s, 0), WB_ERROR_ARGUMENT, "other options of wb_DistributedOptimiser");
+    FAILS(status_of(m, s, 0), WB_ERROR_ARGUMENT, "other options of wb_DistributedOptimizer");
 }
 
 TEST_IN_SCOPE(more_batches_for_a_step_on_one_rank)
 {
     wb_layer *m = model_of(12, 8);
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam(), .accumulate = rank ? 1 : 2), m);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Adam(), .accumulate = rank ? 1 : 2), m);
     if (size == 1) return;
     if (rank == 0) WORKS(status_of(m, s, 0));
-    FAILS(status_of(m, s, 1), WB_ERROR_ARGUMENT, "other options of wb_DistributedOptimiser");
+    FAILS(status_of(m, s, 1), WB_ERROR_ARGUMENT, "other options of wb_DistributedOptimizer");
 }
 
 static int compiled_status(wb_compiled *f, int k)

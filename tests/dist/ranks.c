@@ -205,10 +205,10 @@ TEST_IN_SCOPE(wrong_arguments)
     if (size > 1)
         REFUSED(wb_distributed_reduce_scatter(x, WB_RANKS_SUM), WB_ERROR_SHAPE,
                 "distributed_reduce_scatter", "equal");
-    FAILS(connect_ranks(60), WB_ERROR_ARGUMENT, "distributed_initialise", "already");
+    FAILS(connect_ranks(60), WB_ERROR_ARGUMENT, "distributed_initialize", "already");
 #if !defined WB_TEST_NCCL || defined WB_TEST_THROUGH
-    FAILS(wb_distributed_initialise(WB_MPI, .through = WB_MPI), WB_ERROR_ARGUMENT,
-          "distributed_initialise", "MPI cannot", "leave out .through");
+    FAILS(wb_distributed_initialize(WB_MPI, .through = WB_MPI), WB_ERROR_ARGUMENT,
+          "distributed_initialize", "MPI cannot", "leave out .through");
 #endif
     wb_clear_error();
 }
@@ -356,7 +356,7 @@ static wb_rule *rule_of(int kind)
     switch (kind) {
     case 0: return wb_Descent(0.05);
     case 1: return wb_Adam(0.01);
-    case 2: return wb_OptimiserChain(wb_ClipNorm(.omega = 0.05), wb_Momentum(0.01));
+    case 2: return wb_OptimizerChain(wb_ClipNorm(.omega = 0.05), wb_Momentum(0.01));
     default: return NULL;
     }
 }
@@ -373,13 +373,13 @@ static void train_alike(int kind, wb_dtype mixed, double tolerance)
     enum { BATCH = 420 };
     wb_scope *s = wb_scope_open();
     wb_layer *alone = model_of(1), *shared = model_of(rank ? 50 + (uint64_t)rank : 1);
-    WORKS(wb_distributed_synchronise(shared));
+    WORKS(wb_distributed_synchronize(shared));
     wb_seed(9);
     wb_dataset *d = wb_dataset_of(wb_randn(2 * BATCH, 8), wb_randn(2 * BATCH, 2));
     wb_loader *all = wb_dataloader(d, BATCH, true, .seed = 4);
     wb_loader *mine = wb_dataloader(wb_distributed_dataset(d), BATCH / size, true, .seed = 4);
     wb_opt_state *a = wb_setup(rule_of(kind), alone, .mixed = mixed);
-    wb_opt_state *b = wb_setup(wb_DistributedOptimiser(rule_of(kind), .bucket = 3000), shared,
+    wb_opt_state *b = wb_setup(wb_DistributedOptimizer(rule_of(kind), .bucket = 3000), shared,
                                .mixed = mixed);
     if (!a || !b) fail_msg("%s", wb_error());
     const int epochs = many() ? 2 : 8;
@@ -410,12 +410,12 @@ TEST_IN_SCOPE(synchronising_with_a_root)
 {
     const int root = size - 1;
     wb_tensor *x = wb_variable(wb_full(rank + 1.0, 3)), *y = wb_variable(wb_full(rank * 2.0, 2));
-    WORKS(wb_distributed_synchronise(wb_tuple(x, y), .root = root));
+    WORKS(wb_distributed_synchronize(wb_tuple(x, y), .root = root));
     assert_true(wb_at(x, 2) == root + 1 && wb_at(y, 1) == 2 * root);
-    assert_int_equal(wb_distributed_synchronise(x, .root = size), WB_ERROR_ARGUMENT);
-    FAILED(WB_ERROR_ARGUMENT, "distributed_synchronise", "rank");
-    assert_int_equal(wb_distributed_synchronise(wb_full(1, 2)), WB_ERROR_ARGUMENT);
-    FAILED(WB_ERROR_ARGUMENT, "distributed_synchronise", "wb_variable");
+    assert_int_equal(wb_distributed_synchronize(x, .root = size), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_synchronize", "rank");
+    assert_int_equal(wb_distributed_synchronize(wb_full(1, 2)), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_synchronize", "wb_variable");
     wb_clear_error();
 }
 
@@ -424,8 +424,8 @@ TEST_IN_SCOPE(synchronising_what_differs)
 {
     if (size == 1) return;
     wb_tensor *x = wb_variable(rank ? wb_zeros(2, 3) : wb_zeros(3, 2));
-    assert_int_equal(wb_distributed_synchronise(x), WB_ERROR_SHAPE);
-    FAILED(WB_ERROR_SHAPE, "distributed_synchronise", "differ");
+    assert_int_equal(wb_distributed_synchronize(x), WB_ERROR_SHAPE);
+    FAILED(WB_ERROR_SHAPE, "distributed_synchronize", "differ");
     wb_clear_error();
 }
 
@@ -433,8 +433,8 @@ TEST_IN_SCOPE(synchronising_what_differs)
 TEST_IN_SCOPE(a_loss_that_is_not_finite)
 {
     wb_layer *m = model_of(3);
-    WORKS(wb_distributed_synchronise(m));
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
+    WORKS(wb_distributed_synchronize(m));
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Adam()), m);
     const wb_batch b = wb_batch_of(wb_full(rank == size - 1 ? NAN : 1, 4, 8), wb_zeros(4, 2));
     wb_tree *grads;
     wb_tensor *loss = wb_withgradient(mse_loss, m, b, &grads);
@@ -475,7 +475,7 @@ TEST_IN_SCOPE(a_compiled_step)
     trained r[2];
     for (int i = 0; i < 2; i++) {
         r[i].model = model_of(5);
-        r[i].state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01), .bucket = 1000), r[i].model);
+        r[i].state = wb_setup(wb_DistributedOptimizer(wb_Adam(0.01), .bucket = 1000), r[i].model);
     }
     wb_compiled *c = wb_compile(train_step, &r[0]);
     int64_t before = 0, beside = 0;
@@ -517,7 +517,7 @@ TEST_IN_SCOPE(losses_are_means)
     wb_seed(2);
     wb_dataset *d = wb_dataset_of(wb_randn(12 * size, 8), wb_randn(12 * size, 2));
     wb_loader *l = wb_dataloader(wb_distributed_dataset(d), 4);
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Descent(0.1)), m);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Descent(0.1)), m);
     n_seen = 0;
     wb_loader *all = wb_dataloader(d, 4 * size);
     wb_batch b;
@@ -537,7 +537,7 @@ TEST_IN_SCOPE(random_numbers_of_ranks)
     wb_seed(4);
     wb_layer *m = wb_Chain(wb_Dense(8, 2), wb_Dropout(0.5));
     wb_dataset *d = wb_dataset_of(wb_zeros(4, 8), wb_zeros(4, 2));
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Descent(0.1)), m);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Descent(0.1)), m);
     WORKS(wb_train(mse_loss, m, wb_dataloader(d, 4), s));
     const float *x = wb_data(wb_distributed_allgather(wb_rand(1, 4)));
     for (int r = 1; r < size; r++) assert_true(memcmp(x, x + 4 * r, 4 * sizeof *x) != 0);
@@ -548,7 +548,7 @@ TEST_IN_SCOPE(loaders_of_different_lengths)
     if (size == 1) return;
     wb_layer *m = model_of(8);
     wb_dataset *d = wb_dataset_of(wb_zeros(4 + 4 * rank, 8), wb_zeros(4 + 4 * rank, 2));
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Adam()), m);
     assert_int_equal(wb_train(mse_loss, m, wb_dataloader(d, 4), s), WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "train", "batches", "wb_distributed_dataset");
     wb_clear_error();
@@ -563,12 +563,12 @@ static wb_tensor *train_on(const char *path, int epochs, uint64_t seed)
     const int n = many() ? 6 : 10;
     wb_dataset *d = wb_dataset_of(wb_randn(n * size, 8), wb_randn(n * size, 2));
     wb_loader *l = wb_dataloader(wb_distributed_dataset(d), 4, true, .seed = 3);
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01)), m);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Adam(0.01)), m);
     WORKS(wb_adjust_at(s, "*.bias", .eps = rank ? 1 : 0.5));        /* rank 0 gives its own */
     wb_layer *average = wb_average_of(m);
     wb_watch stop = {.wait = 9};
     WORKS(wb_train(mse_loss, m, l, s, .epochs = epochs, .checkpoint = path, .resume = path != NULL,
-                   .schedule = wb_Exp(0.01, 0.9), .average = average, .stop = &stop));
+                   .schedule = wb_ScheduleExp(0.01, 0.9), .average = average, .stop = &stop));
     expect_alike(m);
     expect_alike(average);
     return wb_concat(0, wb_get(m, "layers.0.weight"), wb_get(average, "layers.0.weight"));

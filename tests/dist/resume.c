@@ -36,7 +36,7 @@ static int save(bool alone, const char *path, wb_layer *m, wb_opt_state *s)
 {
     wb_checkpoint c = {.model = m, .state = s};
     if (alone && rank) return (int)sleep(6);
-    const int status = wb_checkpoint_save(path, &c);
+    const int status = wb_save_checkpoint(path, &c);
     if (status) printf("rank %d: %s\n", rank, wb_error());
     fflush(stdout);
     return wb_distributed_barrier();
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
     wb_layer *m = wb_Chain(wb_Dense(7, 11, wb_tanh), wb_Dense(11, 1));
     wb_dataset *d = wb_dataset_of(wb_randn(60, 7), wb_randn(60, 1));
     wb_loader *l = wb_dataloader(wb_distributed_dataset(d), 12 / size, true, .seed = 3);
-    wb_rule *rule = wb_DistributedOptimiser(wb_Adam(0.01),
+    wb_rule *rule = wb_DistributedOptimizer(wb_Adam(0.01),
                                             .shard = argc < 5 || !strcmp(argv[4], "shard"));
     wb_opt_state *s = wb_setup(rule, m);
     if (argc < 5) return save(alone, argv[2], m, s);

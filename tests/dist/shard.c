@@ -1,4 +1,4 @@
-/* States that are divided over the ranks, wb_DistributedOptimiser(rule, .shard = true), on several
+/* States that are divided over the ranks, wb_DistributedOptimizer(rule, .shard = true), on several
  * numbers of ranks.  Each rank runs all cases; the output is that of rank 0. */
 #include "rank_cases.h"
 
@@ -28,9 +28,9 @@ static wb_rule *rule_of(int kind)
     case ADAM: return wb_Adam(0.01);
     case ADAMW: return wb_AdamW(0.01, .lambda = 0.1);
     case AMSGRAD: return wb_AMSGrad(0.01, .eps = 0.125);
-    case CLIPPED: return wb_OptimiserChain(wb_ClipNorm(.omega = 0.05), wb_Momentum(0.05));
+    case CLIPPED: return wb_OptimizerChain(wb_ClipNorm(.omega = 0.05), wb_Momentum(0.05));
     default:
-        return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.01),
+        return wb_OptimizerChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.01),
                                  wb_Adam(0.01), wb_ClipNorm(.omega = 0.02));
     }
 }
@@ -49,7 +49,7 @@ enum { PATHS = sizeof paths / sizeof *paths };
 
 static wb_opt_state *state_of(int kind, wb_layer *m, bool shard, wb_dtype mixed)
 {
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(rule_of(kind), .bucket = 3000,
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(rule_of(kind), .bucket = 3000,
                                                        .shard = shard), m, .mixed = mixed);
     if (!s) fail_msg("%s", wb_error());
     return s;
@@ -174,7 +174,7 @@ static void train_odd(wb_rule *rule, bool norm)
     wb_tree *m[2];
     for (int i = 0; i < 2; i++) {
         m[i] = odd_model();
-        wb_opt_state *s = wb_setup(wb_DistributedOptimiser(rule, .bucket = 90, .shard = i > 0),
+        wb_opt_state *s = wb_setup(wb_DistributedOptimizer(rule, .bucket = 90, .shard = i > 0),
                                    m[i]);
         if (!s) fail_msg("%s", wb_error());
         for (int k = 0; k < 8; k++) {
@@ -198,7 +198,7 @@ static void train_odd(wb_rule *rule, bool norm)
 TEST_IN_SCOPE(tied_and_frozen_and_unused_and_f64_parameters)
 {
     train_odd(wb_Adam(0.01), false);
-    train_odd(wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_Momentum(0.01)), true);
+    train_odd(wb_OptimizerChain(wb_ClipNorm(.omega = 0.5), wb_Momentum(0.01)), true);
 }
 
 /* A gradient that is not finite on one rank, in its part of one parameter: no rank updates, and the
@@ -285,7 +285,7 @@ enum { TOGETHER = 3 };                  /* batches of one step */
 static wb_layer *accumulate(int kind, bool shard)
 {
     wb_layer *m = model_of(7);
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(rule_of(kind), .bucket = 3000,
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(rule_of(kind), .bucket = 3000,
                                                        .accumulate = TOGETHER, .shard = shard), m);
     for (int k = 0; k < 3 * TOGETHER; k++) {
         wb_tensor *before = wb_mul(wb_get(m, paths[2]), wb_scalar(1));
@@ -309,8 +309,8 @@ static wb_layer *train_at_once(int kind)
             x[i] = b.x;
             y[i] = b.y;
         }
-        const wb_batch all = {.x = wb_concat_array(TOGETHER, x, 0),
-                              .y = wb_concat_array(TOGETHER, y, 0), .n = 16 * TOGETHER,
+        const wb_batch all = {.x = wb_concat_array(0, TOGETHER, x),
+                              .y = wb_concat_array(0, TOGETHER, y), .n = 16 * TOGETHER,
                               .index = k};
         update_by(m, s, all);
     }
@@ -389,7 +389,7 @@ TEST_IN_SCOPE(synchronising_a_state)
         WORKS(wb_adjust(s, .eta = 0.125));
         WORKS(wb_freeze(s, "layers.1"));
     }
-    WORKS(wb_distributed_synchronise(s));
+    WORKS(wb_distributed_synchronize(s));
     char *text = wb_object_format(s);
     assert_true(text && strstr(text, "eta=0.125") && strstr(text, "frozen"));
     wb_free_text(text);
@@ -437,12 +437,12 @@ static void go_on_from_file(wb_dtype mixed)
     for (int i = 0; i < 2; i++) {
         const char *path = file("moments");
         wb_checkpoint c = {.model = m[i], .state = s[i], .epoch = 3};
-        if (i || !rank) WORKS(wb_checkpoint_save(path, &c));
+        if (i || !rank) WORKS(wb_save_checkpoint(path, &c));
         WORKS(wb_distributed_barrier());
         wb_checkpoint to = {.model = m[3 - i], .state = s[3 - i]};
-        WORKS(wb_checkpoint_load(path, &to));
+        WORKS(wb_load_checkpoint(path, &to));
         assert_int_equal(to.epoch, 3);
-        WORKS(wb_distributed_synchronise(s[3 - i]));
+        WORKS(wb_distributed_synchronize(s[3 - i]));
         WORKS(wb_distributed_barrier());
     }
     for (int k = 3; k < 6; k++)
@@ -468,11 +468,11 @@ TEST_IN_SCOPE(a_checkpoint_that_one_rank_loads)
     update(m, s, 0);
     const char *path = file("one");
     wb_checkpoint c = {.model = m, .state = s};
-    WORKS(wb_checkpoint_save(path, &c));
+    WORKS(wb_save_checkpoint(path, &c));
     wb_opt_state *fresh = state_of(ADAM, m, true, WB_DTYPE_DEFAULT);
     wb_checkpoint to = {.model = m, .state = fresh};
-    if (!rank) WORKS(wb_checkpoint_load(path, &to));
-    REFUSED(!wb_distributed_synchronise(fresh), WB_ERROR_ARGUMENT, "distributed_synchronise",
+    if (!rank) WORKS(wb_load_checkpoint(path, &to));
+    REFUSED(!wb_distributed_synchronize(fresh), WB_ERROR_ARGUMENT, "distributed_synchronize",
             "all ranks must load");
 }
 
@@ -511,7 +511,7 @@ enum { INPUTS = 64, HIDDEN = 256 };
 static const int64_t sizes[] = {INPUTS * HIDDEN, HIDDEN, HIDDEN, 1};
 enum { SIZES = sizeof sizes / sizeof *sizes, MOMENTS = 2 * SIZES };
 
-/* The bytes that wb_memory_estimate counts as inputs of a step.  Its number for the arena is that
+/* The bytes that wb_estimate_memory counts as inputs of a step.  Its number for the arena is that
  * after the step. */
 static int64_t step_on(wb_layer *m, wb_opt_state *s)
 {
@@ -523,7 +523,7 @@ static int64_t step_on(wb_layer *m, wb_opt_state *s)
     wb_tensor *loss = scaled_loss(m, s, b, &grads);
     WORKS(wb_update(s, m, grads));
     wb__cache_clear();                  /* frees the arenas of other plans */
-    WORKS(wb_memory_estimate(1, &loss, &need));
+    WORKS(wb_estimate_memory(1, &loss, &need));
     WORKS(wb_eval(loss));
     assert_int_equal(wb_stats().arena_bytes, need.arena);
     WORKS(wb_scope_close(scope));
@@ -560,7 +560,7 @@ static int64_t memory_of(bool shard, int64_t *estimated)
     return used;
 }
 
-/* A state holds its moments, with 4 ranks a quarter of them, rounded up; wb_memory_estimate has the
+/* A state holds its moments, with 4 ranks a quarter of them, rounded up; wb_estimate_memory has the
  * same number, and the memory that is saved is that of the moments. */
 TEST_IN_SCOPE(memory_of_a_rank)
 {

@@ -39,7 +39,7 @@ int main(int argc, char **argv)
     wb_layer *m = wb_Chain(wb_Dense(16, 64, wb_relu), wb_Dense(64, 2));
     wb_tensor *x = wb_randn(960, 16);
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(x, wb_slice(x, 1, 0, 2)));
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Momentum(1e-4)), m);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Momentum(1e-4)), m);
     wb_loader *l = wb_dataloader(d, 24 / size, true);
     const int epochs = atoi(argv[2]);
     if (wb_train(mse_loss, m, l, s, .epochs = epochs, .each = each, .checkpoint = argv[1],

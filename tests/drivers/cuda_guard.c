@@ -44,7 +44,7 @@ TEST(calls_of_a_step)
         training t = {wb_to(wb_Chain(wb_Dense(WIDTH, 48, wb_relu), wb_Dense(48, WIDTH)), gpu),
                       NULL, at_once};
         t.state = kind < 2 ? wb_setup(wb_Adam(), t.model)
-                           : wb_setup(wb_OptimiserChain(wb_AccumGrad(2), wb_Adam()), t.model);
+                           : wb_setup(wb_OptimizerChain(wb_AccumGrad(2), wb_Adam()), t.model);
         wb_compiled *c = wb_compile(step, &t);
         wb_tensor *x = input(gpu, 0.5), *out;
         for (int i = 0; i < 2 * STEPS; i++) {
@@ -112,7 +112,7 @@ TEST(an_estimate_waits_for_nothing)
     const int pending = wb__pending_count();
     for (int at_once = 0; at_once < 2; at_once++) {
         wb__this_thread()->guard_at_once = at_once;
-        if (wb_memory_estimate(1, &out, &m)) fail_msg("%s", wb_error());
+        if (wb_estimate_memory(1, &out, &m)) fail_msg("%s", wb_error());
         assert_true(m.peak > 0);
         assert_ptr_equal(wb__this_thread()->late.guard, unread);
         assert_int_equal(wb__pending_count(), pending);

@@ -17,7 +17,7 @@ enum { OBSERVATIONS = 48, BATCH = 12, SIDE = 8, EPOCHS = 2, STEPS = EPOCHS * OBS
 
 static void initialise(int devices)
 {
-    WORKS(wb_distributed_initialise(WB_NCCL, .devices = devices, .timeout = 20));
+    WORKS(wb_distributed_initialize(WB_NCCL, .devices = devices, .timeout = 20));
 }
 
 /* Runs f on n ranks, and disconnects them. */
@@ -25,7 +25,7 @@ static void on_ranks(int n, int (*f)(void *), void *ctx)
 {
     initialise(n);
     WORKS(wb_distributed_run(f, ctx));
-    WORKS(wb_distributed_finalise());
+    WORKS(wb_distributed_finalize());
 }
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ static int loop(training *t, wb_layer *model, wb_loader *data, wb_opt_state *sta
 {
     recorded r = {model, state};
     wb_compiled *c = wb_compile(step, &r);
-    HOLDS(!wb_distributed_synchronise(model));
+    HOLDS(!wb_distributed_synchronize(model));
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         wb_batch b;
         while (wb_loader_next(data, &b)) {
@@ -107,7 +107,7 @@ static int train(void *ctx)
     wb_loader *data = batches();
     HOLDS(model && data);
     HOLDS(wb_device_ordinal(wb_device_of(model)) == wb_distributed_local_rank());
-    wb_opt_state *state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01), .bucket = 2000), model);
+    wb_opt_state *state = wb_setup(wb_DistributedOptimizer(wb_Adam(0.01), .bucket = 2000), model);
     wb_seed(9);
     const int status =
         t->compiled ? loop(t, model, data, state)
@@ -143,12 +143,12 @@ static training by_processes(int processes, const char *how, const char *devices
 
 static int print_training(training *t, int devices, double timeout)
 {
-    if (wb_distributed_initialise(WB_NCCL, .devices = devices, .timeout = timeout)) return 1;
+    if (wb_distributed_initialize(WB_NCCL, .devices = devices, .timeout = timeout)) return 1;
     if (wb_distributed_run(train, t)) return 1;
     for (int i = 0; i < t->n; i++) printf("loss %a\n", t->loss[i]);
     if (!wb_distributed_rank())
         printf("drawn %a %a %a %a\n", t->drawn[0], t->drawn[1], t->drawn[2], t->drawn[3]);
-    return wb_distributed_finalise();
+    return wb_distributed_finalize();
 }
 
 /* ---- the same losses ------------------------------------------------------------------------- */
@@ -232,7 +232,7 @@ TEST(a_graph_for_each_device)
     forget_calls();
     WORKS(wb_distributed_run(train, &t));
     assert_true(count_calls("cuGraphLaunch") >= 2 * (STEPS - 2));
-    WORKS(wb_distributed_finalise());
+    WORKS(wb_distributed_finalize());
 }
 
 /* ---- what is of the rank --------------------------------------------------------------------- */
@@ -264,7 +264,7 @@ static int look(void *ctx)
     const int me = wb_distributed_rank();
     wb_scope *s = wb_scope_open();
     p->ranks[me]++;
-    HOLDS(wb_distributed_initialised() && wb_distributed_size() == p->n);
+    HOLDS(wb_distributed_initialized() && wb_distributed_size() == p->n);
     HOLDS(wb_distributed_local_rank() == me);
     HOLDS(wb_device_ordinal(wb_gpu_device()) == me && wb_device_ordinal(wb_get_device()) == me);
     HOLDS(wb_device_ordinal(wb_device_of(wb_gpu(wb_ones(3)))) == me);
@@ -300,7 +300,7 @@ TEST(ranks_are_threads)
         assert_int_equal(wb_distributed_rank(), 0);
         assert_int_equal(wb_distributed_size(), n);
         WORKS(wb_distributed_run(look, &p));    /* again */
-        WORKS(wb_distributed_finalise());
+        WORKS(wb_distributed_finalize());
         wb_set_log(NULL, NULL);
         assert_int_equal(p.infos, 2);           /* of rank 0 only */
         wb_seed(70);
@@ -316,7 +316,7 @@ TEST(ranks_are_threads)
 static int read_alone(void *ctx)
 {
     wb_layer *m = wb_gpu(wb_Dense(2, 2));
-    wb_opt_state *s = m ? wb_setup(wb_DistributedOptimiser(wb_Adam(), .shard = true), m) : NULL;
+    wb_opt_state *s = m ? wb_setup(wb_DistributedOptimizer(wb_Adam(), .shard = true), m) : NULL;
     const wb_batch b = {.x = wb_gpu(wb_ones(4, 2)), .y = wb_gpu(wb_ones(4, 2)), .n = 4};
     wb_tree *grads;
     wb_tensor *loss = s ? wb_withgradient(loss_of, m, b, &grads) : NULL;
@@ -384,23 +384,23 @@ TEST(each_rank_has_room_for_its_plans)
     const int64_t built = wb_stats().plans_built;
     WORKS(wb_distributed_run(make_plans, NULL));
     assert_int_equal(wb_stats().plans_built, built);
-    WORKS(wb_distributed_finalise());
+    WORKS(wb_distributed_finalize());
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 TEST(wrong_numbers_of_devices)
 {
-    FAILS(wb_distributed_initialise(WB_NCCL, .devices = 4), WB_ERROR_DEVICE, ".devices", "4", "3");
-    FAILS(wb_distributed_initialise(WB_NCCL, .devices = -2), WB_ERROR_ARGUMENT, ".devices", "-2");
-    FAILS(wb_distributed_initialise(WB_NCCL, .devices = 1000), WB_ERROR_ARGUMENT, ".devices",
+    FAILS(wb_distributed_initialize(WB_NCCL, .devices = 4), WB_ERROR_DEVICE, ".devices", "4", "3");
+    FAILS(wb_distributed_initialize(WB_NCCL, .devices = -2), WB_ERROR_ARGUMENT, ".devices", "-2");
+    FAILS(wb_distributed_initialize(WB_NCCL, .devices = 1000), WB_ERROR_ARGUMENT, ".devices",
           "1000");
     const wb_distributed_backend other = {.version = WB__DIST_VERSION, .name = "other"};
-    FAILS(wb_distributed_initialise(&other, .devices = 2), WB_ERROR_UNSUPPORTED, ".devices",
+    FAILS(wb_distributed_initialize(&other, .devices = 2), WB_ERROR_UNSUPPORTED, ".devices",
           "other");
-    FAILS(wb_distributed_initialise(WB_NCCL, .devices = 2, .through = &other), WB_ERROR_ARGUMENT,
+    FAILS(wb_distributed_initialize(WB_NCCL, .devices = 2, .through = &other), WB_ERROR_ARGUMENT,
           ".devices", ".through");
-    assert_false(wb_distributed_initialised());
+    assert_false(wb_distributed_initialized());
 }
 
 static int misuse(void *ctx)
@@ -408,9 +408,9 @@ static int misuse(void *ctx)
     wb_compiled *_Atomic *shared = ctx;
     HOLDS(wb_distributed_run(misuse, ctx) == WB_ERROR_ARGUMENT);
     HOLDS(failed_with(WB_ERROR_ARGUMENT, FACTS("distributed_run")));
-    HOLDS(wb_distributed_finalise() == WB_ERROR_ARGUMENT);
-    HOLDS(failed_with(WB_ERROR_ARGUMENT, FACTS("distributed_finalise", "wb_distributed_run")));
-    HOLDS(wb_distributed_initialise(WB_NCCL) == WB_ERROR_ARGUMENT);
+    HOLDS(wb_distributed_finalize() == WB_ERROR_ARGUMENT);
+    HOLDS(failed_with(WB_ERROR_ARGUMENT, FACTS("distributed_finalize", "wb_distributed_run")));
+    HOLDS(wb_distributed_initialize(WB_NCCL) == WB_ERROR_ARGUMENT);
     if (!wb_distributed_rank()) *shared = wb_retain(wb_compile(step, NULL));
     HOLDS(!wb_distributed_barrier());
     wb_tensor *in[2] = {wb_ones(2), wb_ones(2)}, *out;
@@ -434,7 +434,7 @@ TEST(wrong_uses)
     training t = {.n = 0};
     assert_int_equal(train(&t), WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "wb_distributed_run");
-    WORKS(wb_distributed_finalise());
+    WORKS(wb_distributed_finalize());
 }
 
 /* ---- a rank that fails ----------------------------------------------------------------------- */
@@ -463,7 +463,7 @@ static int fail_one(void *ctx)
     wb_layer *model = lenet(&t);
     wb_loader *data = batches();
     HOLDS(model && data);
-    wb_opt_state *state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01)), model);
+    wb_opt_state *state = wb_setup(wb_DistributedOptimizer(wb_Adam(0.01)), model);
     const int status = wb_train(failing_loss, model, data, state, .epochs = 50, .ctx = f);
     if (one) return status;
     if (!wb_distributed_rank()) snprintf(f->other, sizeof f->other, "%s", wb_error());
@@ -477,7 +477,7 @@ static int train_nan(void *ctx)
 {
     wb_layer *model = lenet(&(training){.n = 0});
     wb_loader *data = batches();
-    wb_opt_state *state = wb_setup(wb_DistributedOptimiser(wb_Descent(1e30)), model);
+    wb_opt_state *state = wb_setup(wb_DistributedOptimizer(wb_Descent(1e30)), model);
     return wb_train(loss_of, model, data, state, .epochs = 50);
 }
 
@@ -485,13 +485,13 @@ static int train_nan(void *ctx)
 static int fail_as(const char *how)
 {
     failure f = {.how = how, .since = wb__now()};
-    if (wb_distributed_initialise(WB_NCCL, .devices = 3, .timeout = 60)) return 1;
+    if (wb_distributed_initialize(WB_NCCL, .devices = 3, .timeout = 60)) return 1;
     const int status = wb_distributed_run(strcmp(how, "nan") ? fail_one : train_nan, &f);
     printf("status %d code %d\nerror %s\nother %s\nseconds %.1f\n", status, wb_error_code(),
            wb_error(), f.other, wb__now() - f.since);
     printf("again %d", wb_distributed_run(fail_one, &f));
     printf(" %s\n", wb_error());
-    printf("finalise %d\n", wb_distributed_finalise());
+    printf("finalise %d\n", wb_distributed_finalize());
     wb_clear_error();
     fflush(stdout);
     return 0;
@@ -539,7 +539,7 @@ TEST(ranks_have_time_to_end)
     initialise(3);
     const int status = wb_distributed_run(come_late, &ended);
     wb_clear_error();
-    WORKS(wb_distributed_finalise());
+    WORKS(wb_distributed_finalize());
     assert_int_equal(status, 7);
     assert_int_equal(ended, 2);
 }
@@ -558,7 +558,7 @@ TEST(a_rank_that_cannot_be_connected)
 {
     setenv("VGPU_NCCL_FAIL", "CommInitRankConfig:2", 1);
     const double since = wb__now();
-    FAILS(wb_distributed_initialise(WB_NCCL, .devices = 3, .timeout = 60), WB_ERROR_DEVICE,
+    FAILS(wb_distributed_initialize(WB_NCCL, .devices = 3, .timeout = 60), WB_ERROR_DEVICE,
           "ncclCommInitRankConfig");
     assert_true(wb__now() - since < 10);
     unsetenv("VGPU_NCCL_FAIL");

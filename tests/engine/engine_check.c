@@ -102,9 +102,9 @@ TEST(models_and_states)
     GONE(wb_update(opt, fine, g), "state");
     GONE(wb_adjust(opt, .eta = 1), "state");
     GONE(wb_freeze(opt, "weight"), "state");
-    GONE(wb_checkpoint_save(WB_TEST_NOWHERE "/c", &(wb_checkpoint){.state = opt}), "state");
+    GONE(wb_save_checkpoint(WB_TEST_NOWHERE "/c", &(wb_checkpoint){.state = opt}), "state");
     GONE(wb_setup(rule, fine), "rule");
-    GONE(wb_OptimiserChain(wb_Descent(), rule), "rule");
+    GONE(wb_OptimizerChain(wb_Descent(), rule), "rule");
     GONE(wb_call_compiled(f, 1, &x, 1, &out), "compiled function");
     GONE(wb_progress_step(bar, "loss", x), "progress");
     GONE(wb_progress_end(bar), "progress");

@@ -317,10 +317,10 @@ TEST(every_operand_is_read)
     for (int i = 0; i < N; i++) x[i] = i == N - 1 ? parameter : wb_variable(wb_full(i, 4));
     begin(&thread, &work);
     wb_clear_error();
-    assert_null(wb_concat_array(N, x, 0));
+    assert_null(wb_concat_array(0, N, x));
     assert_non_null(strstr(wb_error(), "trains or assigns"));
     end(thread);
-    wb_tensor *y = wb_concat_array(N, x, 0);
+    wb_tensor *y = wb_concat_array(0, N, x);
     assert_true(wb_at(y, 4 * (N - 2)) == N - 2 && wb_at(y, 4 * (N - 1)) == 3);
     for (int i = 0; i < N; i++) assert_int_equal(x[i]->readers, 0);
 }
@@ -373,13 +373,13 @@ static int uses_eval(void) { return wb_eval(parameter); }
 static int uses_estimate(void)
 {
     wb_memory m;
-    return wb_memory_estimate(1, &parameter, &m);
+    return wb_estimate_memory(1, &parameter, &m);
 }
 static int uses_save(void) { return wb_save(in_folder("new.safetensors"), model); }
 static int uses_npz(void) { return wb_save(in_folder("new.npz"), model); }
 static int uses_checkpoint(void)
 {
-    return wb_checkpoint_save(in_folder("new.ckpt"), &(wb_checkpoint){.model = model});
+    return wb_save_checkpoint(in_folder("new.ckpt"), &(wb_checkpoint){.model = model});
 }
 static int uses_load(void) { return wb_load_state(in_folder("old.safetensors"), model); }
 static int uses_set(void) { return wb_set(model, "layers.0.bias", wb_ones(4)); }

@@ -32,7 +32,7 @@ static array train(bool compiled, bool chained, wb_dtype dtype)
                            wb_BatchNorm(12, .dtype = dtype), wb_Dropout(.p = 0.2),
                            wb_Dense(12, 2, .dtype = dtype));
     wb_rule *rule = chained
-                        ? wb_OptimiserChain(wb_ClipNorm(.omega = 0.5),
+                        ? wb_OptimizerChain(wb_ClipNorm(.omega = 0.5),
                                             wb_WeightDecay(.lambda = 0.01), wb_AdamW(.eta = 0.02))
                         : wb_Adam(.eta = 1);
     trainer t = {m, wb_setup(rule, m)};

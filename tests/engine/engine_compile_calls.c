@@ -47,7 +47,7 @@ static double saves_npy(wb_tensor *x, wb_tensor *y)
 }
 static double saves_checkpoint(wb_tensor *x, wb_tensor *y)
 {
-    return wb_checkpoint_save(in_folder("model.safetensors"),
+    return wb_save_checkpoint(in_folder("model.safetensors"),
                               &(wb_checkpoint){.model = world.model}) +
            (x && y);
 }
@@ -61,7 +61,7 @@ static double loads_state(wb_tensor *x, wb_tensor *y)
 }
 static double loads_checkpoint(wb_tensor *x, wb_tensor *y)
 {
-    return wb_checkpoint_load(in_folder("model.safetensors"),
+    return wb_load_checkpoint(in_folder("model.safetensors"),
                               &(wb_checkpoint){.model = world.model}) +
            (x && y);
 }
@@ -130,8 +130,8 @@ typedef double (*act)(wb_tensor *x, wb_tensor *y);
 static const struct { const char *name; act act; } acts[] = {
     {"item:", an_item}, {"at:", an_element}, {"data:", data}, {"copy_out:", copies_out},
     {"eval:", evaluates}, {"to:", moves}, {"to:", moves_model}, {"show:", shows}, {"save:", saves},
-    {"save_npy:", saves_npy}, {"checkpoint_save:", saves_checkpoint}, {"load:", loads},
-    {"load_state:", loads_state}, {"checkpoint_load:", loads_checkpoint},
+    {"save_npy:", saves_npy}, {"save_checkpoint:", saves_checkpoint}, {"load:", loads},
+    {"load_state:", loads_state}, {"load_checkpoint:", loads_checkpoint},
     {"variable:", makes_variable}, {"set:", sets}, {"tie:", ties}, {"setup:", sets_up},
     {"adjust:", adjusts}, {"update_new:", updates_anew}, {"train:", trains},
     {"loader_next:", next_batch}, {"loader_stop:", stops}, {"dataset_of:", makes_dataset},

@@ -81,11 +81,11 @@ static const char *change(trainer *t, int i, wb_tensor *x)
     switch (i) {
     case 2: return wb_freeze(t->state, "layers.0") ? NULL : "freeze";
     case 4: return wb_adjust(t->state, .eta = 0.03) ? NULL : "adjust";
-    case 5: return wb_checkpoint_save(file, &all) ? NULL : "save";
+    case 5: return wb_save_checkpoint(file, &all) ? NULL : "save";
     case 6: return wb_thaw(t->state, "layers.0.weight") ? NULL : "thaw";
     case 8: return wb_set(m, "layers.3.weight", wb_full_array(0.1, WB_F32, 2, (int64_t[]){5, 5}))
                 ? NULL : "set";
-    case 10: return wb_checkpoint_load(file, &all) ? NULL : "load";
+    case 10: return wb_load_checkpoint(file, &all) ? NULL : "load";
     case 12: return wb_testmode(m) ? "testmode" : NULL;
     case 14: return wb_trainmode(wb_layer_at(m, "layers.2")) ? "trainmode of one" : NULL;
     case 16: return wb_automode(m) ? "automode" : NULL;

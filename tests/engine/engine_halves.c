@@ -91,7 +91,7 @@ TEST_IN_SCOPE(infinite_gradients_are_skipped)
     for (int k = 0; k < 3; k++) {
         wb_rule *rule = k == 0   ? wb_Descent(.eta = 1e-5)
                         : k == 1 ? wb_Adam(.eta = 1e-3)
-                                 : wb_OptimiserChain(wb_ClipNorm(), wb_Descent(.eta = 1e-3));
+                                 : wb_OptimizerChain(wb_ClipNorm(), wb_Descent(.eta = 1e-3));
         wb_tree *t = wb_tuple(wb_variable(wb_ones(2)));
         wb_opt_state *s = wb_setup(rule, t, .mixed = WB_F16);
         for (int i = 0; i < 12; i++) {

@@ -66,7 +66,7 @@ static wb_tensor *attention(wb_tensor *const *in)
 }
 static wb_tensor *masked(wb_tensor *const *in) { return wb_attention(in[0], in[1], in[2], in[3]); }
 static wb_tensor *softmax(wb_tensor *const *in) { return wb_softmax(in[0]); }
-static wb_tensor *normalise(wb_tensor *const *in) { return wb_normalise(in[0], 2, 0.1); }
+static wb_tensor *normalise(wb_tensor *const *in) { return wb_normalize(in[0], 2, 0.1); }
 static wb_tensor *sums(wb_tensor *const *in)
 {
     return wb_sum(wb_mul(in[0], in[1]), .axes = WB_INTS(0));
@@ -108,7 +108,7 @@ static const operation operations[] = {
     {"attention, causal", causal, 3, {F(2, 2, 6, 8), F(2, 2, 6, 8), F(2, 2, 6, 8)}},
     {"attention, masked", masked, 4, {F(2, 5, 8), F(2, 6, 8), F(2, 6, 3), {MASK, 3, {2, 5, 6}}}},
     {"softmax", softmax, 1, {F(3, 4, 5)}},
-    {"normalise", normalise, 1, {F(3, 4, 5)}},
+    {"normalize", normalise, 1, {F(3, 4, 5)}},
     {"gates of a cell", gates, 3, {F(4, 6), F(20, 6), F(20)}},
     {"norm of a batch", batch_norm, 3, {F(2, 3, 4, 2), F(3), F(3)}},
     {"sum of products", sums, 2, {F(4, 3, 5), F(3, 5)}}};
@@ -332,10 +332,10 @@ TEST_IN_SCOPE(parts_of_a_vector)
     wb_memory apart, together;
     for (int i = 0; i < n; i++) MADE(part[i]);
     WORKS(wb_eval(x, y, image));
-    WORKS(wb_memory_estimate(n, part, &apart));
+    WORKS(wb_estimate_memory(n, part, &apart));
     for (int i = 0; i < n; i++) flat[i] = wb_reshape(part[i], wb_size(part[i]));
-    wb_tensor *all = wb_concat_array(n, flat, 0);
-    WORKS(wb_memory_estimate(1, &all, &together));
+    wb_tensor *all = wb_concat_array(0, n, flat);
+    WORKS(wb_estimate_memory(1, &all, &together));
     const bool gpu = compiles_kernels();
     assert_int_equal(together.kernels, apart.kernels + 2 * gpu);
     if (!gpu) assert_int_equal(together.arena, apart.arena);
@@ -371,11 +371,11 @@ static int kernels_of_run(int n, const int *order, int axis)
         MADE(part[i] = wb_add(part[i], wb_scalar(1)));
     }
     for (int i = 0; i < n; i++) some[i] = part[order[i]];
-    MADE(run = wb_concat_array(n, some, 0));
+    MADE(run = wb_concat_array(0, n, some));
     MADE(results[0] = wb_matmul(wb_transpose(run), run));
-    MADE(results[1] = wb_stack_array(PARTS, part, axis));
+    MADE(results[1] = wb_stack_array(axis, PARTS, part));
     wb_memory m;
-    WORKS(wb_memory_estimate(2, results, &m));
+    WORKS(wb_estimate_memory(2, results, &m));
     WORKS(wb_eval_array(2, results));
     for (int i = 0; i < PARTS; i++)
         for (int k = 0; k < PART_ROWS * PART_WIDTH; k++) {
@@ -476,7 +476,7 @@ static void check_rows(wb_tensor *v, float more, bool set, float value)
 static int64_t arena_of_writes(wb_tensor *result)
 {
     wb_memory m;
-    WORKS(wb_memory_estimate(1, &result, &m));
+    WORKS(wb_estimate_memory(1, &result, &m));
     return m.arena;
 }
 
@@ -548,11 +548,11 @@ TEST_IN_SCOPE(rows_of_a_value)
     wb_memory alone, both;
     WORKS(wb_eval(x, index));
     MADE(once = with_rows(wb_add(x, wb_scalar(2)), index, -1));
-    WORKS(wb_memory_estimate(1, &once, &alone));
+    WORKS(wb_estimate_memory(1, &once, &alone));
     MADE(kept = wb_add(x, wb_scalar(2)));
     MADE(twice = with_rows(kept, index, -1));
     wb_tensor *results[] = {twice, wb_mul(kept, kept)};
-    WORKS(wb_memory_estimate(2, results, &both));
+    WORKS(wb_estimate_memory(2, results, &both));
     assert_true(alone.arena < ROWS * WIDTH * 4);
     assert_int_equal(both.kernels, alone.kernels + 1);      /* a copy */
     check_rows(once, 2, true, -1);

@@ -30,7 +30,7 @@ static wb_tensor *element(wb_tensor *x, int64_t i)
 }
 static wb_tensor *turned(wb_tensor *x, int64_t i)
 {
-    return wb_slice_step(wb_transpose(x), 0, i % 3, 7, 3);
+    return wb_slice(wb_transpose(x), 0, i % 3, 7, 3);
 }
 static wb_tensor *nothing(wb_tensor *x, int64_t i) { return wb_slice(x, 0, i, i); }
 

@@ -288,7 +288,7 @@ TEST_IN_SCOPE(numbers_are_no_structure)
     wb_set_plan_cache(64);
 }
 
-TEST(memory_estimate)
+TEST(estimate_memory)
 {
     wb_shutdown();                                          /* frees the arena of other tests */
     wb_scope *s = wb_scope_open();
@@ -298,7 +298,7 @@ TEST(memory_estimate)
     wb_tensor *y = wb_matmul(wb_softmax(wb_matmul(x, w)), wb_transpose(w)),
               *z = wb_sum(wb_square(y));
     wb_memory m;
-    assert_int_equal(wb_memory_estimate(1, &z, &m), 0);
+    assert_int_equal(wb_estimate_memory(1, &z, &m), 0);
     assert_true(m.inputs == 4 * (300 * 40 + 40 * 50) && m.outputs == 4 && m.kernels > 1 &&
                 m.peak == m.arena + m.inputs + m.outputs);
     int64_t before = wb_memory_used();

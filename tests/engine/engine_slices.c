@@ -522,7 +522,7 @@ TEST_IN_SCOPE(estimates)
     wb_tensor *x = dense(numbers(0, 1000, 1), WB_F32);
     wb_tensor *y = wb_add(wb_slice(x, 0, 3, 203), wb_slice(x, 0, 700, 900));
     wb_memory m;
-    assert_int_equal(wb_memory_estimate(1, &y, &m), 0);
+    assert_int_equal(wb_estimate_memory(1, &y, &m), 0);
     assert_int_equal(m.inputs, 4000);
     assert_int_equal(m.outputs, 800);
 }

@@ -170,7 +170,7 @@ static wb_tensor *follower(wb_tensor *s, int i)
     case 4: return wb_add(s, wb_max(s));
     case 5: return wb_sub(s, wb_min(wb_add(s, wb_scalar(2))));
     case 6: return wb_mul(wb_sum(wb_add(s, wb_scalar(1))), s);
-    case 7: return wb_normalise(line, 1, 0.5);
+    case 7: return wb_normalize(line, 1, 0.5);
     default: return wb_astype(wb_argmax(line, 2), WB_F32);
     }
 }
@@ -242,7 +242,7 @@ static wb_tensor *head(wb_tensor *y, int which)
     switch (which) {
     case 0: return wb_sum(wb_logsoftmax(y));
     case 1: return wb_sum(wb_mul(wb_softmax(y), y));
-    case 2: return wb_sum(wb_square(wb_normalise(y, 1, 0)));
+    case 2: return wb_sum(wb_square(wb_normalize(y, 1, 0)));
     case 3: return wb_sum(wb_max(y, .axes = WB_INTS(1)));
     default: return wb_sum(wb_square(wb_relu(y)));
     }
@@ -344,7 +344,7 @@ TEST_IN_SCOPE(results_in_place)
             MADE(result[i] = wb_matmul(y, x[0]));
             if (which == 1) MADE(result[i] = wb_matmul(result[i], p));
             if (which == 5) MADE(result[i] = wb_matmul(result[i], wb_cos(y)));
-            WORKS(wb_memory_estimate(1, &result[i], &need[i]));
+            WORKS(wb_estimate_memory(1, &result[i], &need[i]));
             WORKS(wb_eval(result[i]));
         }
         assert_true(wb_item(wb_max(wb_abs(wb_sub(result[0], result[1])))) < 1e-3);
@@ -453,7 +453,7 @@ static void normalised_sum(wb_dtype t, int64_t rows, int64_t columns)
         second[i] = wb_mul(scaled, wb_astype(wb_matmul(first[i], w), WB_F32));
         MADE(second[i]);
         wb_tensor *const results[] = {first[i], second[i], sum};
-        WORKS(wb_memory_estimate(3 - i, results, &need[i]));
+        WORKS(wb_estimate_memory(3 - i, results, &need[i]));
         WORKS(wb_eval_array(3 - i, results));
     }
     if (compiles_kernels())             /* `scaled` is not stored */

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 .missing = (wb_missing)(choice / 8 % 5), .columns = &columns,
                 .label_dtype = choice & 64 ? WB_F32 : WB_I32);
     if (columns) wb_load_csv(path, .like = columns);
-    columns = wb_columns_load(path);
+    columns = wb_load_columns(path);
     if (columns) wb_load_csv(fuzz_file(table, sizeof table - 1), .like = columns);
     wb_scope_close(scope);
     return 0;

@@ -5,7 +5,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *path = fuzz_file(data, size);
     wb_scope *scope = wb_scope_open();
-    wb_read_idx(path);
+    wb_load_idx_tensor(path);
     wb_scope_close(scope);
     return 0;
 }

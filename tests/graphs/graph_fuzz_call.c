@@ -104,8 +104,8 @@ static wb_tensor *joined(const instruction *s, wb_tensor **t)
 {
     wb_tensor *part[MOST_OPERANDS];
     for (int i = 0; i < s->n_in; i++) part[i] = t[s->in[i]];
-    return s->op == OP_CONCAT ? wb_concat_array(s->n_in, part, (int)s->p[0])
-                              : wb_stack_array(s->n_in, part, (int)s->p[0]);
+    return s->op == OP_CONCAT ? wb_concat_array((int)s->p[0], s->n_in, part)
+                              : wb_stack_array((int)s->p[0], s->n_in, part);
 }
 
 static wb_tensor *moved(const instruction *s, wb_tensor *x)
@@ -170,7 +170,7 @@ wb_tensor *call_step(const program *p, int i, wb_tensor **t)
     case OP_LOGSOFTMAX: return wb_logsoftmax(x);
     case OP_SOFTMAX_OVER: return wb_softmax_over(x, (int)s->p[0]);
     case OP_LOGSOFTMAX_OVER: return wb_logsoftmax_over(x, (int)s->p[0]);
-    case OP_NORMALISE: return wb_normalise(x, (int)s->p[0], s->number);
+    case OP_NORMALISE: return wb_normalize(x, (int)s->p[0], s->number);
     case OP_ATTENTION: return wb_attention(x, y, t[s->in[2]], s->n_in > 3 ? t[s->in[3]] : WB_NONE);
     case OP_DROPOUT: return wb_dropout(x, s->number);
     case OP_LOSS: return loss(s, x, y);

@@ -179,7 +179,7 @@ TEST(shows_checkpoints)
     wb_layer *model = wb_Dense(2, 1);
     wb_opt_state *s = wb_setup(wb_Adam(.eta = 0.25), model);
     wb_checkpoint c = {.model = model, .state = s, .epoch = 7, .name = "run"};
-    assert_int_equal(wb_checkpoint_save(in_folder("c.safetensors"), &c), 0);
+    assert_int_equal(wb_save_checkpoint(in_folder("c.safetensors"), &c), 0);
     WEBER("show", "c.safetensors");
     assert_int_equal(p.status, 0);
     assert_string_equal(p.err, "");

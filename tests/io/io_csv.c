@@ -260,8 +260,8 @@ TEST_IN_SCOPE(like_another_file)
                              .missing = WB_MISSING_MEAN, .columns = &c)));
     char saved[160];
     snprintf(saved, sizeof saved, "%s.columns", path);
-    assert_int_equal(wb_columns_save(saved, c), 0);
-    wb_columns *read = wb_columns_load(saved);
+    assert_int_equal(wb_save_columns(saved, c), 0);
+    wb_columns *read = wb_load_columns(saved);
     for (int k = 0; k < 2; k++) {
         wb_columns *of = k ? read : c;
         /* Another order, a further column, a new word, missing values, no blue. */
@@ -363,8 +363,8 @@ TEST_IN_SCOPE(columns_without_a_word)
     const wb_load_csv_options o = CSV(.one_hot = "b", .numbered = "c", .missing = WB_MISSING_NAN,
                                       .columns = &c);
     has_values(load("a,b,c\n1,NA,\n2,,\n", o), 2, 2, (double[]){1, NAN, 2, NAN}, 0, NULL);
-    assert_int_equal(wb_columns_save(saved, c), 0);
-    wb_columns *read = wb_columns_load(saved);
+    assert_int_equal(wb_save_columns(saved, c), 0);
+    wb_columns *read = wb_load_columns(saved);
     if (!read) fail_msg("%s", wb_error());
     has_values(load("a,b,c\n3,new,\n", CSV(.like = read)), 1, 2, (double[]){3, NAN}, 0, NULL);
     assert_null(load("b\nNA\n", CSV(.one_hot = "b", .missing = WB_MISSING_NAN)));
@@ -383,8 +383,8 @@ TEST_IN_SCOPE(files_of_columns)
                              .missing_texts = "-,\"a\"\"b\"",
                              .columns = &c)));
     if (setlocale(LC_ALL, "de_DE.UTF-8")) puts("  with the locale de_DE");
-    assert_int_equal(wb_columns_save(saved, c), 0);
-    wb_columns *read = wb_columns_load(saved);
+    assert_int_equal(wb_save_columns(saved, c), 0);
+    wb_columns *read = wb_load_columns(saved);
     setlocale(LC_ALL, "C");
     if (!read) fail_msg("%s", wb_error());
     char *one = wb_object_format(c), *two = wb_object_format(read);
@@ -404,7 +404,7 @@ TEST_IN_SCOPE(files_of_columns)
             text[i] = (char)(change == 1 ? was ^ 1 : change == 2 ? ',' : was);
             put_file(saved, text, (size_t)(change ? n : i));
             wb_scope *s = wb_scope_open();
-            wb_columns *other = wb_columns_load(saved);
+            wb_columns *other = wb_load_columns(saved);
             if (other) load("b\nz\n", CSV(.like = other));
             wb_scope_close(s);
             text[i] = was;
@@ -426,11 +426,11 @@ TEST_IN_SCOPE(files_of_columns)
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
         put_file(saved, wrong[i], strlen(wrong[i]));
         wb_clear_error();
-        assert_null(wb_columns_load(saved));
+        assert_null(wb_load_columns(saved));
         FAILED(WB_ERROR_FORMAT, saved);
     }
     put_file(saved, "", 0);
-    assert_null(wb_columns_load(WB_TEST_NOWHERE "/columns"));
+    assert_null(wb_load_columns(WB_TEST_NOWHERE "/columns"));
     FAILED(WB_ERROR_FILE, WB_TEST_NOWHERE "/columns");
     remove(saved);
 }
@@ -524,7 +524,7 @@ TEST(every_allocation_may_fail)
         wb_dataset *d = load("p,q,r,s\n,2,a,y\n3,x,b,z\n",
                              CSV(.label_name = "s", .one_hot = "q,*", .skip = "r",
                                  .missing = WB_MISSING_MEDIAN, .columns = &c));
-        if (d && !wb_columns_save(saved, c)) read = wb_columns_load(saved);
+        if (d && !wb_save_columns(saved, c)) read = wb_load_columns(saved);
         if (read) read = load("q,p\n1,2\n", CSV(.like = read)) ? read : NULL;
         if (!read) d = NULL;
         finished = wb__alloc_count() < n;

@@ -14,7 +14,7 @@ static const unsigned char bytes_3x2[] = {0, 0, 8, 2, 0, 0, 0, 3, 0, 0, 0, 2, 1,
 TEST_IN_SCOPE(every_type)
 {
     put_file(path, bytes_3x2, sizeof bytes_3x2);
-    wb_tensor *x = wb_read_idx(path);
+    wb_tensor *x = wb_load_idx_tensor(path);
     assert_string_equal(wb_describe(x), "[3,2] u8");
     assert_memory_equal(wb_data(x), bytes_3x2 + 12, 6);
 
@@ -29,23 +29,23 @@ TEST_IN_SCOPE(every_type)
         unsigned char file[16] = {0, 0, one[i].code, 1, 0, 0, 0, 1};
         memcpy(file + 8, one[i].data, one[i].n);
         put_file(path, file, 8u + one[i].n);
-        x = wb_read_idx(path);
+        x = wb_load_idx_tensor(path);
         assert_int_equal(wb_dtype_of(x), one[i].dtype);
         assert_true(wb_at(x, 0) == one[i].value);
     }
     unsigned char scalar[] = {0, 0, 8, 0, 7},
                   empty[] = {0, 0, 8, 2, 0, 0, 0, 0, 255, 255, 255, 255};
     put_file(path, scalar, sizeof scalar);
-    assert_true(wb_item(wb_read_idx(path)) == 7);
+    assert_true(wb_item(wb_load_idx_tensor(path)) == 7);
     put_file(path, empty, sizeof empty);
-    assert_int_equal(wb_size(wb_read_idx(path)), 0);
+    assert_int_equal(wb_size(wb_load_idx_tensor(path)), 0);
 }
 
 /* The file is refused; the error names it, the offset and the facts of the reason. */
 #define IS_REFUSED(data, n, ...)                                                                   \
     do {                                                                                           \
         put_file(path, data, n);                                                                   \
-        REFUSED(wb_read_idx(path), WB_ERROR_FORMAT, path, __VA_ARGS__);                            \
+        REFUSED(wb_load_idx_tensor(path), WB_ERROR_FORMAT, path, __VA_ARGS__);                     \
     } while (0)
 
 TEST(wrong_headers)
@@ -94,7 +94,7 @@ TEST(compressed_files_cost_what_their_header_announces)
         gzclose(z);
         wb_scope *s = wb_scope_open();
         const int64_t peak = wb_memory_peak(), before = wb_memory_used();
-        wb_tensor *x = wb_read_idx(path);
+        wb_tensor *x = wb_load_idx_tensor(path);
         assert_true(wb_memory_peak() < WB__MAX(peak + 1, before + MANY + SOME));
         if (more) {
             assert_null(x);
@@ -121,7 +121,7 @@ TEST(every_byte_flipped)
             f[at] = (unsigned char)value;
             put_file(path, f, sizeof f);
             wb_scope *s = wb_scope_open();
-            wb_tensor *x = wb_read_idx(path);
+            wb_tensor *x = wb_load_idx_tensor(path);
             if (x) assert_true(wb_size(x) * (int64_t)wb_dtype_bytes(wb_dtype_of(x)) <= 14);
             wb_scope_close(s);
         }
@@ -149,7 +149,7 @@ TEST_IN_SCOPE(images_and_labels)
     assert_null(wb_load_idx(path, other));
     FAILED(WB_ERROR_FORMAT, "2", "images", "1", "labels");
     assert_null(wb_load_idx(WB_TEST_NOWHERE, other));
-    assert_null(wb_read_idx(NULL));
+    assert_null(wb_load_idx_tensor(NULL));
 }
 
 TEST(mnist)

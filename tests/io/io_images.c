@@ -125,11 +125,11 @@ static bool have(const char *name, const char *package)
 {
     static bool said;
     wb_scope *s = wb_scope_open();
-    const bool works = wb_image_load(file_of(name)) != NULL;
+    const bool works = wb_load_image(file_of(name)) != NULL;
     if (!works) {
         const char *must = getenv("WEBER_REQUIRE_IMAGES");
         if (must && !strcmp(must, "1")) fail_msg("WEBER_REQUIRE_IMAGES=1: %s", wb_error());
-        FAILED(WB_ERROR_UNSUPPORTED, "image_load", package);
+        FAILED(WB_ERROR_UNSUPPORTED, "load_image", package);
         if (!said) print_message("SKIP: %s\n", wb_error());
         said = true;
     }
@@ -149,11 +149,11 @@ TEST_IN_SCOPE(without_the_libraries)
         const char *name = cases[i][1], *set = getenv(name);
         char *before = set ? strdup(set) : NULL;
         setenv(name, WB_TEST_NOWHERE "/images.so", 1);
-        REFUSED(wb_image_load(file_of(cases[i][0])), WB_ERROR_UNSUPPORTED, "image_load",
+        REFUSED(wb_load_image(file_of(cases[i][0])), WB_ERROR_UNSUPPORTED, "load_image",
                 WB_TEST_NOWHERE "/images.so", cases[i][2], name);
         if (!access(WB_TEST_LIBRARY, R_OK)) {       /* a library without these functions */
             setenv(name, WB_TEST_LIBRARY, 1);
-            REFUSED(wb_image_load(file_of(cases[i][0])), WB_ERROR_UNSUPPORTED, WB_TEST_LIBRARY,
+            REFUSED(wb_load_image(file_of(cases[i][0])), WB_ERROR_UNSUPPORTED, WB_TEST_LIBRARY,
                     i ? "tjInitDecompress" : "png_image_begin_read_from_memory");
         }
         if (before) setenv(name, before, 1);
@@ -204,28 +204,28 @@ static void expect_picture(wb_tensor *x, int channels, bool grey_file, int alpha
 TEST_IN_SCOPE(png_files)
 {
     if (!have_png()) skip();
-    expect_picture(wb_image_load(file_of("rgb.png")), 3, false, 255);
-    expect_picture(wb_image_load(file_of("rgba.png")), 4, false, -1);
-    expect_picture(wb_image_load(file_of("grey.png")), 1, true, 255);
-    expect_picture(wb_image_load(file_of("la.png")), 2, true, -1);
+    expect_picture(wb_load_image(file_of("rgb.png")), 3, false, 255);
+    expect_picture(wb_load_image(file_of("rgba.png")), 4, false, -1);
+    expect_picture(wb_load_image(file_of("grey.png")), 1, true, 255);
+    expect_picture(wb_load_image(file_of("la.png")), 2, true, -1);
     for (int channels = 1; channels <= 4; channels++) {
-        expect_picture(wb_image_load(file_of("rgb.png"), .channels = channels), channels, false,
+        expect_picture(wb_load_image(file_of("rgb.png"), .channels = channels), channels, false,
                        255);
-        expect_picture(wb_image_load(file_of("rgba.png"), .channels = channels), channels, false,
+        expect_picture(wb_load_image(file_of("rgba.png"), .channels = channels), channels, false,
                        -1);
-        expect_picture(wb_image_load(file_of("la.png"), .channels = channels), channels, true, -1);
+        expect_picture(wb_load_image(file_of("la.png"), .channels = channels), channels, true, -1);
     }
-    wb_tensor *x = wb_image_load(file_of("palette.png"));
+    wb_tensor *x = wb_load_image(file_of("palette.png"));
     expect_shape(x, 3);
     static const int palette[2][3] = {{38, 31, 222}, {115, 180, 150}};
     for (int c = 0; c < 3; c++)
         assert_true(wb_at(x, c, 0, 4) == palette[0][c] && wb_at(x, c, 0, 5) == palette[1][c]);
-    x = wb_image_load(file_of("deep.png"));         /* 16 bits: 1800 times the index */
+    x = wb_load_image(file_of("deep.png"));         /* 16 bits: 1800 times the index */
     expect_shape(x, 1);
     for (int i = 0; i < 35; i++)
         assert_true(fabs(wb_at(x, 0, i / 7, i % 7) - 1800.0 * i / 257) <= 0.51);
-    assert_true(wb_at(wb_image_load(file_of("grey.png")), 0, 0, 0) == 29);
-    assert_true(wb_at(wb_image_load(file_of("rgb.png"), .channels = 1), 0, 4, 6) == 199);
+    assert_true(wb_at(wb_load_image(file_of("grey.png")), 0, 0, 0) == 29);
+    assert_true(wb_at(wb_load_image(file_of("rgb.png"), .channels = 1), 0, 4, 6) == 199);
 }
 
 TEST_IN_SCOPE(jpeg_files)
@@ -234,8 +234,8 @@ TEST_IN_SCOPE(jpeg_files)
     static const int rgb[7][3] = {{103, 0, 177},  {103, 35, 170},  {104, 74, 164}, {112, 107, 163},
                                   {114, 142, 156}, {112, 184, 146}, {118, 215, 146}};
     static const int row[] = {51, 71, 93, 115, 135, 158, 178};
-    wb_tensor *x = wb_image_load(file_of("rgb.jpg")), *y = wb_image_load(file_of("grey.jpg"));
-    wb_tensor *rgba = wb_image_load(file_of("grey.jpg"), .channels = 4);
+    wb_tensor *x = wb_load_image(file_of("rgb.jpg")), *y = wb_load_image(file_of("grey.jpg"));
+    wb_tensor *rgba = wb_load_image(file_of("grey.jpg"), .channels = 4);
     expect_shape(x, 3);
     expect_shape(y, 1);
     expect_shape(rgba, 4);
@@ -244,7 +244,7 @@ TEST_IN_SCOPE(jpeg_files)
         assert_true(fabs(wb_at(y, 0, 2, j) - row[j]) <= 1);
         assert_true(wb_at(rgba, 1, 2, j) == wb_at(y, 0, 2, j) && wb_at(rgba, 3, 2, j) == 255);
     }
-    REFUSED(wb_image_load(file_of("cmyk.jpg")), WB_ERROR_FORMAT, "cmyk.jpg", "CMYK");
+    REFUSED(wb_load_image(file_of("cmyk.jpg")), WB_ERROR_FORMAT, "cmyk.jpg", "CMYK");
 }
 
 /* ---- orientations ---------------------------------------------------------------------------- */
@@ -311,14 +311,14 @@ TEST_IN_SCOPE(orientations)
     uint8_t exif[26];
     for (size_t k = 0; k < WB__COUNT(names); k++) {
         if (k < 3 ? !have_png() : !have_jpeg()) continue;
-        wb_tensor *x = wb_image_load(file_of(names[k]));
+        wb_tensor *x = wb_load_image(file_of(names[k]));
         for (int o = 1; o <= 8; o++) {
             put_exif(exif, o, o & 1);
             const char *path = with_exif(names[k], 33, exif);
-            expect_turned(wb_image_load(path), x, o);
-            expect_turned(wb_image_load(path, .exif = true), x, o);
-            expect_turned(wb_image_load(path, .exif = false), x, 1);
-            wb_tensor *y = wb_image_load(path);
+            expect_turned(wb_load_image(path), x, o);
+            expect_turned(wb_load_image(path, .exif = true), x, o);
+            expect_turned(wb_load_image(path, .exif = false), x, 1);
+            wb_tensor *y = wb_load_image(path);
             for (int i = 0; k == 0 && i < 3; i++)
                 assert_int_equal(wb_at(y, 0, i == 2, i == 1), upright[o - 1].red[i]);
         }
@@ -330,7 +330,7 @@ TEST_IN_SCOPE(orientations_in_folders)
 {
     uint8_t exif[26];
     if (!have_png()) skip();
-    wb_tensor *x = wb_image_load(file_of("rgb.png"));
+    wb_tensor *x = wb_load_image(file_of("rgb.png"));
     put_exif(exif, 6, false);
     const char *path = with_exif("rgb.png", 33, exif);
     mkdir(in_folder("photos"), 0777);
@@ -353,7 +353,7 @@ TEST_IN_SCOPE(odd_orientations)
 {
     uint8_t exif[26];
     if (!have_png() || !have_jpeg()) skip();
-    wb_tensor *x = wb_image_load(file_of("rgb.png")), *y = wb_image_load(file_of("rgb.jpg"));
+    wb_tensor *x = wb_load_image(file_of("rgb.png")), *y = wb_load_image(file_of("rgb.jpg"));
     for (int i = 0; i < 7 + 26; i++) {
         put_exif(exif, i < 7 ? (int[]){0, 9, 255, 6, 6, 6, 6}[i] : 6, i & 1);
         if (i == 3) memset(exif + 4, 255, 4);           /* a directory far away */
@@ -361,15 +361,15 @@ TEST_IN_SCOPE(odd_orientations)
         if (i == 5) exif[12] = exif[13] = 2;            /* a text */
         if (i == 6) memset(exif + 8, 255, 2), exif[10] = 0;     /* 65535 entries */
         if (i >= 7) exif[i - 7] ^= 0x55;
-        wb_tensor *png = wb_image_load(with_exif("rgb.png", 33, exif));
-        wb_tensor *jpg = wb_image_load(with_exif("rgb.jpg", 0, exif));
+        wb_tensor *png = wb_load_image(with_exif("rgb.png", 33, exif));
+        wb_tensor *jpg = wb_load_image(with_exif("rgb.jpg", 0, exif));
         MADE(png);
         MADE(jpg);
         if (i < 7) expect_turned(png, x, 1);
         if (i < 7) expect_turned(jpg, y, 1);
     }
     put_exif(exif, 6, true);            /* behind the pixels */
-    expect_turned(wb_image_load(with_exif("rgb.png", sizeof rgb_png - 12, exif)), x, 6);
+    expect_turned(wb_load_image(with_exif("rgb.png", sizeof rgb_png - 12, exif)), x, 6);
 }
 
 TEST_IN_SCOPE(saved_images_are_read)
@@ -379,24 +379,24 @@ TEST_IN_SCOPE(saved_images_are_read)
     snprintf(path, sizeof path, "%s", in_folder("saved.png"));
     for (int channels = 1; channels <= 4; channels++) {
         wb_tensor *x = as_dtype(wb_floor(wb_mul(wb_rand(channels, 9, 4), wb_scalar(256))), WB_U8);
-        WORKS(wb_image_save(path, x));
-        wb_tensor *y = wb_image_load(path);
+        WORKS(wb_save_image(path, x));
+        wb_tensor *y = wb_load_image(path);
         MADE(y);
         assert_int_equal(wb_dim(y, 0), channels);
         assert_memory_equal(wb_data(x), wb_data(y), (size_t)channels * 36);
     }
-    WORKS(wb_image_save(path, as_dtype(wb_full(7, 3, 2), WB_U8)));
-    assert_string_equal(wb_describe(wb_image_load(path)), "[1,3,2] u8");
+    WORKS(wb_save_image(path, as_dtype(wb_full(7, 3, 2), WB_U8)));
+    assert_string_equal(wb_describe(wb_load_image(path)), "[1,3,2] u8");
     wb_tensor *x = wb_from((float[]){-1, 0.5, 1, 7, NAN, 0.1f}, WB_F32, 2, (int64_t[]){1, 6});
-    WORKS(wb_image_save(path, x));                      /* f32 from 0 to 1 */
+    WORKS(wb_save_image(path, x));                      /* f32 from 0 to 1 */
     static const int bytes[] = {0, 128, 255, 255, 0, 26};
-    wb_tensor *y = wb_image_load(path);
+    wb_tensor *y = wb_load_image(path);
     for (int i = 0; i < 6; i++) assert_int_equal(wb_at(y, 0, 0, i), bytes[i]);
-    FAILS(wb_image_save(path, as_dtype(wb_zeros(3, 4, 4), WB_I32)), WB_ERROR_SHAPE, "image_save",
+    FAILS(wb_save_image(path, as_dtype(wb_zeros(3, 4, 4), WB_I32)), WB_ERROR_SHAPE, "save_image",
           "[3,4,4] i32");
-    FAILS(wb_image_save(path, as_dtype(wb_zeros(5, 4, 4), WB_U8)), WB_ERROR_SHAPE, "[5,4,4]");
-    FAILS(wb_image_save(path, as_dtype(wb_zeros(3, 0), WB_U8)), WB_ERROR_SHAPE, "[3,0]");
-    FAILS(wb_image_save(in_folder("no/such.png"), as_dtype(wb_zeros(2, 2), WB_U8)),
+    FAILS(wb_save_image(path, as_dtype(wb_zeros(5, 4, 4), WB_U8)), WB_ERROR_SHAPE, "[5,4,4]");
+    FAILS(wb_save_image(path, as_dtype(wb_zeros(3, 0), WB_U8)), WB_ERROR_SHAPE, "[3,0]");
+    FAILS(wb_save_image(in_folder("no/such.png"), as_dtype(wb_zeros(2, 2), WB_U8)),
           WB_ERROR_FILE, "no/such.png");
 }
 
@@ -418,7 +418,7 @@ TEST(hostile_files)
             put_file(path, copy, cut ? at : files[f].bytes);
             wb_scope *s = wb_scope_open();
             wb_clear_error();
-            wb_tensor *x = wb_image_load(path);
+            wb_tensor *x = wb_load_image(path);
             if (!x) assert_int_not_equal(wb_error_code(), 0);
             if (x && cut && n < files[f].bytes - (jpg ? 16 : 0))
                 fail_msg("%s with %zu of %zu bytes is read", files[f].name, n, files[f].bytes);
@@ -431,17 +431,17 @@ TEST(hostile_files)
     memcpy(copy, rgb_png, sizeof rgb_png);
     memcpy(copy + 16, most, sizeof most);
     put_file(path, copy, sizeof rgb_png);
-    if (have_png()) REFUSED(wb_image_load(path), WB_ERROR_FORMAT, "hostile");
+    if (have_png()) REFUSED(wb_load_image(path), WB_ERROR_FORMAT, "hostile");
     put_file(path, "GIF89a", 6);
-    REFUSED(wb_image_load(path), WB_ERROR_FORMAT, "hostile", "PNG", "JPEG");
+    REFUSED(wb_load_image(path), WB_ERROR_FORMAT, "hostile", "PNG", "JPEG");
     put_file(path, "", 0);
-    REFUSED(wb_image_load(path), WB_ERROR_FORMAT, "hostile");
-    REFUSED(wb_image_load(in_folder("missing.png")), WB_ERROR_FILE, "missing.png");
+    REFUSED(wb_load_image(path), WB_ERROR_FORMAT, "hostile");
+    REFUSED(wb_load_image(in_folder("missing.png")), WB_ERROR_FILE, "missing.png");
     assert_int_equal(mkfifo(in_folder("pipe.png"), 0600), 0);      /* nobody writes to it */
-    REFUSED(wb_image_load(in_folder("pipe.png")), WB_ERROR_FILE, "pipe.png", "pipe");
-    REFUSED(wb_image_load("/dev/zero"), WB_ERROR_FILE, "/dev/zero", "device");
-    REFUSED(wb_image_load(path, .channels = 5), WB_ERROR_ARGUMENT, "image_load", "5 channels");
-    REFUSED(wb_image_load(NULL), WB_ERROR_ARGUMENT, "image_load");
+    REFUSED(wb_load_image(in_folder("pipe.png")), WB_ERROR_FILE, "pipe.png", "pipe");
+    REFUSED(wb_load_image("/dev/zero"), WB_ERROR_FILE, "/dev/zero", "device");
+    REFUSED(wb_load_image(path, .channels = 5), WB_ERROR_ARGUMENT, "load_image", "5 channels");
+    REFUSED(wb_load_image(NULL), WB_ERROR_ARGUMENT, "load_image");
     wb_scope_close(s);
 }
 
@@ -467,7 +467,7 @@ TEST_IN_SCOPE(resizing)
     wb_tensor *u8 = as_dtype(f32, WB_U8);
     for (size_t k = 0; k < WB__COUNT(cases); k++) {
         const int h = cases[k].height, w = cases[k].width;
-        wb_tensor *y = wb_image_resize(f32, h, w), *z = wb_image_resize(u8, h, w);
+        wb_tensor *y = wb_resize_image(f32, h, w), *z = wb_resize_image(u8, h, w);
         MADE(y);
         MADE(z);
         assert_int_equal(wb_dtype_of(z), WB_U8);
@@ -479,11 +479,11 @@ TEST_IN_SCOPE(resizing)
             assert_true(fabs(wb_at(z, 0, i / w, i % w) - want) <= 0.5001);
         }
     }
-    REFUSED(wb_image_resize(wb_ones(3), 2, 2), WB_ERROR_SHAPE, "image_resize", "[3] f32");
-    REFUSED(wb_image_resize(as_dtype(wb_ones(3, 3), WB_I32), 2, 2), WB_ERROR_SHAPE, "i32");
-    REFUSED(wb_image_resize(wb_ones(3, 3), 0, 2), WB_ERROR_SHAPE, "0 x 2");
-    REFUSED(wb_image_resize(wb_ones(0, 3), 1, 2), WB_ERROR_SHAPE, "[0,3]");
-    REFUSED(wb_image_resize(wb_ones(1, 2), INT64_MAX, 2), WB_ERROR_SHAPE, "image_resize");
+    REFUSED(wb_resize_image(wb_ones(3), 2, 2), WB_ERROR_SHAPE, "resize_image", "[3] f32");
+    REFUSED(wb_resize_image(as_dtype(wb_ones(3, 3), WB_I32), 2, 2), WB_ERROR_SHAPE, "i32");
+    REFUSED(wb_resize_image(wb_ones(3, 3), 0, 2), WB_ERROR_SHAPE, "0 x 2");
+    REFUSED(wb_resize_image(wb_ones(0, 3), 1, 2), WB_ERROR_SHAPE, "[0,3]");
+    REFUSED(wb_resize_image(wb_ones(1, 2), INT64_MAX, 2), WB_ERROR_SHAPE, "resize_image");
 }
 
 /* ---- folders --------------------------------------------------------------------------------- */
@@ -538,8 +538,8 @@ TEST_IN_SCOPE(a_folder_of_classes)
     }
     d = wb_load_images(in_folder("set"), .height = 2, .width = 3, .channels = 1);
     assert_string_equal(wb_describe(wb_dataset_x(d)), "[6,1,2,3] f32");
-    wb_tensor *want = wb_image_resize(
-        as_dtype(wb_image_load(in_folder("set/cat/a.PNG")), WB_F32), 2, 3);
+    wb_tensor *want = wb_resize_image(
+        as_dtype(wb_load_image(in_folder("set/cat/a.PNG")), WB_F32), 2, 3);
     wb_tensor *x = wb_dataset_x(d);
     assert_true(fabs(wb_at(x, 1, 0, 1, 2) * 255 - wb_at(want, 0, 1, 2)) < 1e-3);
 }
@@ -558,7 +558,7 @@ TEST_IN_SCOPE(wrong_folders)
     assert_int_equal(batches, 2);
     assert_int_equal(wb_loader_status(l), WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, "batch 2", "observation 4", "eel/1.png");
-    WORKS(wb_image_save(in_folder("set/eel/1.png"), as_dtype(wb_ones(4, 4), WB_U8)));
+    WORKS(wb_save_image(in_folder("set/eel/1.png"), as_dtype(wb_ones(4, 4), WB_U8)));
     WB_EACH_BATCH(b, l) (void)b;
     FAILED(WB_ERROR_SHAPE, "observation 4", "eel/1.png", "4 x 4", "5 x 7", ".height");
     REFUSED(wb_load_images(set, .height = 4), WB_ERROR_ARGUMENT, "load_images", "4 x 0");
@@ -584,9 +584,9 @@ TEST(every_allocation_may_fail)
         wb__alloc_fail_at(n);
         wb_dataset *d = wb_load_images(set, .height = 3, .width = 3);
         wb_tensor *x = d ? wb_dataset_x(d) : NULL;
-        wb_tensor *u8 = x ? wb_image_load(in_folder("set/cat/b.png")) : NULL;
-        wb_tensor *small = u8 ? wb_image_resize(u8, 2, 2) : NULL;
-        const bool ok = small && !wb_image_save(saved, small);
+        wb_tensor *u8 = x ? wb_load_image(in_folder("set/cat/b.png")) : NULL;
+        wb_tensor *small = u8 ? wb_resize_image(u8, 2, 2) : NULL;
+        const bool ok = small && !wb_save_image(saved, small);
         finished = wb__alloc_count() < n;
         wb__alloc_fail_at(0);
         assert_true(finished == ok);

@@ -44,7 +44,7 @@ static void read_tensors(void)
     if (!wb__st_load(path, true, &t)) wb__table_free(&t);
 }
 
-static void read_idx(void) { wb_read_idx(path); }
+static void load_idx_tensor(void) { wb_load_idx_tensor(path); }
 static void read_idx_table(void)
 {
     wb__table t;
@@ -58,7 +58,7 @@ static void read_model(void) { wb_load(path); }
 static void read_checkpoint(void)
 {
     wb_checkpoint c = {0};
-    wb_checkpoint_load(path, &c);
+    wb_load_checkpoint(path, &c);
 }
 
 static void read_toml(void)
@@ -77,7 +77,7 @@ static const reader header_of_tensors = {"safetensors, header", read_header, TAB
                     tensors = {"safetensors", read_tensors, TABLE},
                     model = {"wb_load", read_model, MODEL},
                     checkpoint = {"checkpoint", read_checkpoint, MODEL},
-                    idx = {"IDX", read_idx, VALUES},
+                    idx = {"IDX", load_idx_tensor, VALUES},
                     idx_table = {"IDX, header", read_idx_table, VALUES},
                     npy = {"NPY", read_npy, VALUES}, csv = {"CSV", read_csv, TEXT},
                     toml = {"TOML", read_toml, TEXT};
@@ -544,7 +544,7 @@ TEST(archives)
 TEST(bombs)
 {
     enum { LIMIT = 1 << 20 };
-    const reader limited = {"IDX", read_idx, 3 * LIMIT / 1000};
+    const reader limited = {"IDX", load_idx_tensor, 3 * LIMIT / 1000};
     gzFile f = gzopen(path, "wb9");
     static char zeros[1 << 16];
     gzwrite(f, "\0\0\x08\1\x40\0\0\0", 8);
@@ -559,7 +559,7 @@ TEST(bombs)
         wb__text_raw(&t, block, some);
     fclose(raw);
     wb_set_unpack_limit(LIMIT);
-    assert_null(wb_read_idx(path));
+    assert_null(wb_load_idx_tensor(path));
     FAILED(WB_ERROR_FORMAT, "1048576", "decompressed");
     const wb__text copy = t;
     t = none;

@@ -43,7 +43,7 @@ static wb_tensor *step(uint64_t *state, int64_t batch, wb_tensor *a, wb_tensor *
     const int64_t last = ends == 1 ? n : bound(batch, n, other, d);
     switch (op) {
     case 0: case 1: return wb_slice(a, 0, first, last);
-    case 2: return wb_slice_step(a, 0, first, last, ends == 2 ? -1 - c : 1 + c);
+    case 2: return wb_slice(a, 0, first, last, ends == 2 ? -1 - c : 1 + c);
     case 3: return wb_flip(a, 0);
     case 4: return wb_concat(0, a, b);
     case 5: return wb_pad(a, 0, first, d);

@@ -323,7 +323,7 @@ def check_training(wb, np):
         wb.save(f"{folder}/m.safetensors", model)
         copy = wb.load(f"{folder}/m.safetensors")
     assert (np.from_dlpack(copy(x)) == np.from_dlpack(model(x))).all()
-    first, second = wb.splitobs(data, .75, False)
+    first, second = wb.splitobs(data, .75)
     assert (first.dataset_length(), second.dataset_length()) == (36, 12)
     image = wb.tensor(np.ones((1, 2, 8, 8), "f4"))
     kernel = np.ones((4, 2, 3, 3), "f4")

@@ -29,7 +29,7 @@ static wb_tensor *called(wb_layer *layer, int n, wb_tensor *const *x)
     wb_tensor *y[WB__OUTPUTS];
     const int n_out = wb__call_layer(layer, n, x, y);
     for (int i = 0; n_out > 1 && i < n_out; i++) y[i] = wb_reshape(y[i], -1);
-    return n_out < 1 ? NULL : n_out == 1 ? y[0] : wb_concat_array(n_out, y, 0);
+    return n_out < 1 ? NULL : n_out == 1 ? y[0] : wb_concat_array(0, n_out, y);
 }
 
 static void check_in(const char *name, wb_layer *layer, bool train)

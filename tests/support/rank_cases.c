@@ -6,7 +6,7 @@ int rank, size;
 int connect_by(const wb_distributed_backend *backend, const wb_distributed_backend *through,
                double timeout)
 {
-    const int status = wb_distributed_initialise(backend, .through = through, .timeout = timeout);
+    const int status = wb_distributed_initialize(backend, .through = through, .timeout = timeout);
     if (status) return status;
     rank = wb_distributed_rank();
     size = wb_distributed_size();
@@ -62,7 +62,7 @@ void expect_alike(wb_layer *model)
 {
     parameters p = {.n = 0};
     WORKS(wb_each_parameter(model, add_row, &p));
-    wb_tensor *all = wb_distributed_allgather(wb_concat_array(p.n, p.row, 1));
+    wb_tensor *all = wb_distributed_allgather(wb_concat_array(1, p.n, p.row));
     wb_tensor *wide = all ? wb_astype(all, WB_F32) : NULL;      /* exact, also of halves */
     const float *x = wide ? wb_data(wide) : NULL;
     if (!x) fail_msg("rank %d: %s", rank, wb_error());

@@ -79,29 +79,29 @@ TEST(names_and_metrics)
 {
     wb_layer *m = filled(1);
     wb_checkpoint c = {.model = m, .epoch = 7, .name = "digits", .metric = 0.1, .has_metric = true};
-    WORKS(wb_checkpoint_save(path, &c));
+    WORKS(wb_save_checkpoint(path, &c));
     wb_checkpoint back = {.model = filled(0)};
-    WORKS(wb_checkpoint_load(path, &back));
+    WORKS(wb_load_checkpoint(path, &back));
     assert_true(back.epoch == 7 && back.has_metric && back.metric == 0.1);
     assert_true(value_of(back.model) == 1);
     back.name = "digits";
-    WORKS(wb_checkpoint_load(path, &back));
+    WORKS(wb_load_checkpoint(path, &back));
     back.name = "letters";
-    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path, "\"digits\"", "\"letters\"");
+    FAILS(wb_load_checkpoint(path, &back), WB_ERROR_FORMAT, path, "\"digits\"", "\"letters\"");
     c = (wb_checkpoint){.model = m, .metric = 3};
-    WORKS(wb_checkpoint_save(path, &c));
-    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path, "name");
+    WORKS(wb_save_checkpoint(path, &c));
+    FAILS(wb_load_checkpoint(path, &back), WB_ERROR_FORMAT, path, "name");
     back.name = NULL;
-    WORKS(wb_checkpoint_load(path, &back));
+    WORKS(wb_load_checkpoint(path, &back));
     assert_true(!back.has_metric && back.metric == 0);
     char too_long[102] = "";
     memset(too_long, 'x', sizeof too_long - 1);
     const char *wrong[] = {"", ".x", "a/b", "../x", "a b", "\xc3\xa9", too_long};
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
         c.name = wrong[i];
-        FAILS(wb_checkpoint_save(path, &c), WB_ERROR_ARGUMENT, "name");
-        FAILS(wb_checkpoint_keep(folder, &c), WB_ERROR_ARGUMENT, "name");
-        FAILS(wb_checkpoint_latest(folder, &c), WB_ERROR_ARGUMENT, "name");
+        FAILS(wb_save_checkpoint(path, &c), WB_ERROR_ARGUMENT, "name");
+        FAILS(wb_keep_checkpoint(folder, &c), WB_ERROR_ARGUMENT, "name");
+        FAILS(wb_load_latest_checkpoint(folder, &c), WB_ERROR_ARGUMENT, "name");
     }
     unlink(path);
 }
@@ -112,8 +112,8 @@ TEST(names_that_are_no_text)
 {
     wb_layer *m = wb_Chain(wb_named("\xff", wb_Dense(2, 2)), wb_Dense(2, 1));
     wb_checkpoint c = {.model = m}, alone = {.state = wb_setup(wb_Descent(0.1), m)};
-    FAILS(wb_checkpoint_save(path, &c), WB_ERROR_ARGUMENT, "UTF-8");
-    FAILS(wb_checkpoint_save(path, &alone), WB_ERROR_ARGUMENT, "UTF-8");
+    FAILS(wb_save_checkpoint(path, &c), WB_ERROR_ARGUMENT, "UTF-8");
+    FAILS(wb_save_checkpoint(path, &alone), WB_ERROR_ARGUMENT, "UTF-8");
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
@@ -162,16 +162,16 @@ static void replace(const char *from, const char *to)
 TEST(versions)
 {
     wb_checkpoint c = {.model = filled(2), .epoch = 5}, back = {.model = filled(0)};
-    WORKS(wb_checkpoint_save(path, &c));
+    WORKS(wb_save_checkpoint(path, &c));
     replace("\"version\":2", "\"version\":1");
-    WORKS(wb_checkpoint_load(path, &back));
+    WORKS(wb_load_checkpoint(path, &back));
     assert_true(back.epoch == 5 && value_of(back.model) == 2);
-    WORKS(wb_checkpoint_save(path, &c));
+    WORKS(wb_save_checkpoint(path, &c));
     replace("\"version\":2", "\"version\":3");
-    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path, "version", "3", "2");
-    WORKS(wb_checkpoint_save(path, &c));
+    FAILS(wb_load_checkpoint(path, &back), WB_ERROR_FORMAT, path, "version", "3", "2");
+    WORKS(wb_save_checkpoint(path, &c));
     replace("{", "{\"serial\":9223372036854775807,");
-    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path, "serial");
+    FAILS(wb_load_checkpoint(path, &back), WB_ERROR_FORMAT, path, "serial");
     unlink(path);
 }
 
@@ -189,17 +189,17 @@ TEST(numbers_of_the_note)
     for (size_t i = 0; i < WB__COUNT(counts) + WB__COUNT(updates); i++) {
         const bool count = i < WB__COUNT(counts);
         char text[80];
-        WORKS(wb_checkpoint_save(path, &c));
+        WORKS(wb_save_checkpoint(path, &c));
         if (count) snprintf(text, sizeof text, "\"stop\":[\"%s\"", counts[i]);
         else snprintf(text, sizeof text, "\"updates\":%s", updates[i - WB__COUNT(counts)]);
         replace(count ? "\"stop\":[\"3\"" : "\"updates\":0", text);
-        FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path,
+        FAILS(wb_load_checkpoint(path, &back), WB_ERROR_FORMAT, path,
               count ? "watched" : "updates");
         assert_true(its.count == 7 && value_of(back.model) == 0);
     }
-    WORKS(wb_checkpoint_save(path, &c));
+    WORKS(wb_save_checkpoint(path, &c));
     replace("\"stop\":[\"3\"", "\"stop\":[\"2147483647\"");
-    WORKS(wb_checkpoint_load(path, &back));
+    WORKS(wb_load_checkpoint(path, &back));
     assert_true(its.count == 2147483647 && its.begun && its.score == 0.5);
     unlink(path);
 }
@@ -212,7 +212,7 @@ TEST(any_damage)
     wb_checkpoint c = {.model = m, .state = wb_setup(wb_Momentum(), m), .epoch = 1},
                   back = {.model = wb_Dense(3, 2)};
     back.state = wb_setup(wb_Momentum(), back.model);
-    WORKS(wb_checkpoint_save(path, &c));
+    WORKS(wb_save_checkpoint(path, &c));
     char *data = wb__file_read(path, &n), before[24];
     assert_non_null(data);
     memcpy(before, wb_data(wb_get(back.model, "weight")), sizeof before);
@@ -221,7 +221,7 @@ TEST(any_damage)
         for (int bit = 0; bit < 8; bit += 3) {
             data[i] ^= (char)(1 << bit);
             put("one", data, (size_t)n);
-            int status = wb_checkpoint_load(path, &back);
+            int status = wb_load_checkpoint(path, &back);
             if (status != WB_ERROR_FORMAT && status != WB_ERROR_FILE)
                 fail_msg("bit %d of byte %lld of %lld: status %d", bit, (long long)i, (long long)n,
                          status);
@@ -232,10 +232,10 @@ TEST(any_damage)
     assert_true(named);
     for (int64_t i = 0; i < n; i++) {
         put("one", data, (size_t)i);
-        assert_int_equal(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT);
+        assert_int_equal(wb_load_checkpoint(path, &back), WB_ERROR_FORMAT);
     }
     put("one", data, (size_t)n);
-    WORKS(wb_checkpoint_load(path, &back));
+    WORKS(wb_load_checkpoint(path, &back));
     wb__free(data);
     unlink(path);
 }
@@ -281,15 +281,15 @@ static void kept(const char *name, int64_t epoch, double metric, int last, bool 
 {
     wb_checkpoint c = {.model = filled((double)epoch), .epoch = epoch, .name = name,
                        .metric = metric, .has_metric = true};
-    WORKS(wb_checkpoint_keep(folder, &c, .last = last, .best = best));
+    WORKS(wb_keep_checkpoint(folder, &c, .last = last, .best = best));
 }
 
 TEST(the_last_and_the_best)
 {
     const double metrics[] = {9, 5, 2, 7, NAN, 2, 3, 4};
     wb_checkpoint back = {.model = filled(0), .name = "a"};
-    FAILS(wb_checkpoint_latest(folder, &back), WB_ERROR_FILE, folder, "\"a\"");
-    FAILS(wb_checkpoint_best(folder, &back), WB_ERROR_FILE, folder, "\"a\"", "metric");
+    FAILS(wb_load_latest_checkpoint(folder, &back), WB_ERROR_FILE, folder, "\"a\"");
+    FAILS(wb_load_best_checkpoint(folder, &back), WB_ERROR_FILE, folder, "\"a\"", "metric");
     put("a-000001.txt", "mine", 4);
     put("a-1.safetensors", "mine", 4);
     put("a-b-000001.safetensors", "mine", 4);
@@ -305,14 +305,14 @@ TEST(the_last_and_the_best)
                 there("a-b-000001.safetensors"));
     logged[0] = 0;
     wb_set_log(listen, NULL);
-    WORKS(wb_checkpoint_latest(folder, &back));
+    WORKS(wb_load_latest_checkpoint(folder, &back));
     assert_true(back.epoch == 8 && back.metric == 4 && value_of(back.model) == 8);
     assert_true(HAS_LINE(logged, "a-000100.safetensors"));
-    WORKS(wb_checkpoint_best(folder, &back));
+    WORKS(wb_load_best_checkpoint(folder, &back));
     assert_true(back.epoch == 3 && back.metric == 2 && value_of(back.model) == 3);
     wb_set_log(NULL, NULL);
     back.name = "a-b";
-    WORKS(wb_checkpoint_latest(folder, &back));
+    WORKS(wb_load_latest_checkpoint(folder, &back));
     assert_int_equal(back.epoch, 57);
 
     /* After a new start, the file written last is the newest one, though its epoch is lower. */
@@ -321,31 +321,31 @@ TEST(the_last_and_the_best)
                 there("a-000003.safetensors"));
     assert_false(there("a-000007.safetensors"));
     back.name = "a";
-    WORKS(wb_checkpoint_latest(folder, &back));
+    WORKS(wb_load_latest_checkpoint(folder, &back));
     assert_int_equal(back.epoch, 1);
 
     wb_checkpoint c = {.model = filled(5), .epoch = 5, .metric = 0.7, .has_metric = true};
-    WORKS(wb_checkpoint_keep(folder, &c, .best = true, .higher = true));
+    WORKS(wb_keep_checkpoint(folder, &c, .best = true, .higher = true));
     c.epoch = 6, c.metric = 0.5;
-    WORKS(wb_checkpoint_keep(folder, &c, .last = 1, .best = true, .higher = true));
+    WORKS(wb_keep_checkpoint(folder, &c, .last = 1, .best = true, .higher = true));
     assert_true(there("checkpoint-000005.safetensors") && there("checkpoint-000006.safetensors"));
     c.name = NULL;
-    WORKS(wb_checkpoint_best(folder, &c));
+    WORKS(wb_load_best_checkpoint(folder, &c));
     assert_int_equal(c.epoch, 5);
     c.epoch = 7, c.has_metric = false;
-    FAILS(wb_checkpoint_keep(folder, &c, .best = true), WB_ERROR_ARGUMENT, "metric");
+    FAILS(wb_keep_checkpoint(folder, &c, .best = true), WB_ERROR_ARGUMENT, "metric");
     c.epoch = -1;
-    FAILS(wb_checkpoint_keep(folder, &c), WB_ERROR_ARGUMENT, "epoch", "-1");
+    FAILS(wb_keep_checkpoint(folder, &c), WB_ERROR_ARGUMENT, "epoch", "-1");
     c.epoch = 7;
-    FAILS(wb_checkpoint_keep(WB_TEST_NOWHERE "/x", &c), WB_ERROR_FILE, WB_TEST_NOWHERE "/x");
-    for (int i = 0; i < 6; i++, c.epoch++) WORKS(wb_checkpoint_keep(folder, &c, .last = -1));
+    FAILS(wb_keep_checkpoint(WB_TEST_NOWHERE "/x", &c), WB_ERROR_FILE, WB_TEST_NOWHERE "/x");
+    for (int i = 0; i < 6; i++, c.epoch++) WORKS(wb_keep_checkpoint(folder, &c, .last = -1));
     assert_true(there("checkpoint-000005.safetensors") && there("checkpoint-000012.safetensors"));
-    WORKS(wb_checkpoint_keep(folder, &c));
+    WORKS(wb_keep_checkpoint(folder, &c));
     assert_false(there("checkpoint-000005.safetensors"));
     c.epoch = INT64_MAX;
-    WORKS(wb_checkpoint_keep(folder, &c));
+    WORKS(wb_keep_checkpoint(folder, &c));
     c.epoch = 0;
-    WORKS(wb_checkpoint_latest(folder, &c));
+    WORKS(wb_load_latest_checkpoint(folder, &c));
     assert_true(c.epoch == INT64_MAX);
     each_entry(NULL, true);
 }
@@ -374,17 +374,17 @@ TEST(damaged_ones_are_passed_over)
     wb_checkpoint back = {.model = filled(0), .name = "d"};
     logged[0] = 0;
     wb_set_log(listen, NULL);
-    WORKS(wb_checkpoint_latest(folder, &back));
+    WORKS(wb_load_latest_checkpoint(folder, &back));
     assert_int_equal(back.epoch, 2);
     assert_true(HAS_LINE(logged, "d-000005.safetensors", "checksum"));
     assert_true(HAS_LINE(logged, "d-000004.safetensors"));
     assert_true(HAS_LINE(logged, "d-000003.safetensors"));
-    WORKS(wb_checkpoint_best(folder, &back));
+    WORKS(wb_load_best_checkpoint(folder, &back));
     assert_int_equal(back.epoch, 2);
     logged[0] = 0;
     /* The newest valid file is of another model: older files are not tried. */
     back.model = wb_Dense(3, 2);
-    FAILS(wb_checkpoint_latest(folder, &back), WB_ERROR_FORMAT, folder, "d-000002.safetensors",
+    FAILS(wb_load_latest_checkpoint(folder, &back), WB_ERROR_FORMAT, folder, "d-000002.safetensors",
           "model");
     wb_set_log(NULL, NULL);
     kept("d", 6, 1, 1, false);                      /* damaged files are not removed */
@@ -517,7 +517,7 @@ TEST(metrics_of_wb_train)
     double sum = 0;
     WORKS(wb_train(loss, r.model, r.loader, r.state, .checkpoint = path));
     wb_checkpoint c = {.model = r.model};
-    WORKS(wb_checkpoint_load(path, &c));
+    WORKS(wb_load_checkpoint(path, &c));
     run again = begin();
     WB_EACH_BATCH(b, again.loader) {
         wb_tree *g;
@@ -558,16 +558,16 @@ static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void))
                       back = {.model = m, .name = "f"};
         fail_at(n);
         wb_clear_error();
-        int status = wb_checkpoint_keep(folder, &c, .last = 2, .best = true);
+        int status = wb_keep_checkpoint(folder, &c, .last = 2, .best = true);
         if (status && !wb_error()[0]) fail_msg("failing silently at %lld", (long long)n);
         finished = calls() < n;
         fail_at(0);
-        WORKS(wb_checkpoint_latest(folder, &back));
+        WORKS(wb_load_latest_checkpoint(folder, &back));
         assert_int_equal(back.epoch, value_of(m));
         assert_true(back.epoch == 4 || (back.epoch == 3 && status));
         assert_true(!finished || (back.epoch == 4 && !there("f-000002.safetensors")));
         assert_true(there("f-000003.safetensors") && there("f-000001.safetensors"));
-        WORKS(wb_checkpoint_best(folder, &back));
+        WORKS(wb_load_best_checkpoint(folder, &back));
         assert_true(back.epoch == 1 && value_of(m) == 1);
         assert_true(each_entry(is_part, false) <= (finished ? 0 : 1));
         wb_scope_close(s);
@@ -580,7 +580,8 @@ static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void))
         wb_assign(wb_get(m, "layers.0.weight"), wb_zeros(4, 3));
         assert_int_equal(wb__evaluate_pending(), 0);
         fail_at(n);
-        int latest = wb_checkpoint_latest(folder, &back), best = wb_checkpoint_best(folder, &back);
+        int latest = wb_load_latest_checkpoint(folder, &back);
+        int best = wb_load_best_checkpoint(folder, &back);
         finished = calls() < n;
         fail_at(0);
         double value = value_of(m);

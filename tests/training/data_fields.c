@@ -74,7 +74,7 @@ TEST_IN_SCOPE(batches)
         whole_epoch(l, 10);
     }
     wb_dataset *a, *b;
-    assert_int_equal(wb_splitobs(d, 0.7, true, &a, &b), 0);
+    assert_int_equal(wb_splitobs(d, 0.7, &a, &b, .shuffle = true), 0);
     assert_int_equal(wb_dataset_length(a), 7);
     int loops = 0;          /* the loader is made once */
     WB_EACH_BATCH(batch, wb_dataloader(wb_subset(a, 2, 6), 3)) {

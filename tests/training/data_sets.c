@@ -74,7 +74,7 @@ TEST_IN_SCOPE(views)
     assert_null(wb_subset(d, -1, 3));
     assert_null(wb_subset(d, 3, 2));
     assert_null(wb_subset(d, 3, 11));
-    assert_int_equal(wb_splitobs(d, 0.3, false, &a, &b), 0);
+    assert_int_equal(wb_splitobs(d, 0.3, &a, &b), 0);
     expect(a, 3, (int[]){0, 1, 2});
     expect(b, 7, (int[]){3, 4, 5, 6, 7, 8, 9});
     static const struct { int64_t n; double at; int64_t first;
@@ -83,22 +83,22 @@ TEST_IN_SCOPE(views)
         {7, 0, 0},     {7, 1, 7},     {1797, 0.8, 1438}, {0, 0.5, 0},
     };
     for (size_t i = 0; i < WB__COUNT(halves); i++) {
-        assert_int_equal(wb_splitobs(numbers(halves[i].n), halves[i].at, i % 2, &a, &b), 0);
+        WORKS(wb_splitobs(numbers(halves[i].n), halves[i].at, &a, &b, .shuffle = i % 2));
         assert_int_equal(wb_dataset_length(a), halves[i].first);
         assert_int_equal(wb_dataset_length(b), halves[i].n - halves[i].first);
     }
-    assert_int_equal(wb_splitobs(d, 1.5, false, &a, &b), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_splitobs(d, 1.5, &a, &b), WB_ERROR_ARGUMENT);
     assert_true(!a && !b);
-    assert_int_not_equal(wb_splitobs(NULL, 0.5, false, &a, &b), 0);
+    assert_int_not_equal(wb_splitobs(NULL, 0.5, &a, &b), 0);
 }
 
 TEST_IN_SCOPE(a_shuffled_split_has_everything_once)
 {
     wb_dataset *a, *b, *c, *e;
     wb_seed(3);
-    wb_splitobs(numbers(100), 0.6, true, &a, &b);
+    wb_splitobs(numbers(100), 0.6, &a, &b, .shuffle = true);
     wb_seed(3);
-    wb_splitobs(numbers(100), 0.6, true, &c, &e);
+    wb_splitobs(numbers(100), 0.6, &c, &e, .shuffle = true);
     int seen[100] = {0}, moved = 0;
     for (int part = 0; part < 2; part++) {
         wb_dataset *d = part ? b : a;
@@ -229,7 +229,7 @@ TEST(every_allocation_may_fail)
         wb_scope *s = wb_scope_open();
         wb_dataset *d = numbers(6), *a, *b;
         wb__alloc_fail_at(n);
-        int status = wb_splitobs(d, 0.5, true, &a, &b);
+        int status = wb_splitobs(d, 0.5, &a, &b, .shuffle = true);
         wb_dataset *m = status ? NULL : wb_mapobs(b, negate, NULL);
         wb_tensor *x = wb_dataset_x(m);
         finished = wb__alloc_count() < n;

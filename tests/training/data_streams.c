@@ -267,8 +267,8 @@ TEST_IN_SCOPE(what_a_stream_cannot_do)
     REFUSED(wb_slidingwindow(d, 1, 1), u, "slidingwindow", "stream");
     REFUSED(wb_dataset_x(d), u, "dataset_x", "stream");
     REFUSED(wb_oversample(d), u, "oversample", "stream");
-    FAILS(wb_splitobs(d, 0.5, false, &a, &b), u, "splitobs", "stream");
-    FAILS(wb_splitobs_parts(d, 1, &(double){0.5}, part), u, "splitobs_parts", "stream");
+    FAILS(wb_splitobs(d, 0.5, &a, &b), u, "splitobs", "stream");
+    FAILS(wb_splitobs_array(d, 1, &(double){0.5}, part), u, "splitobs_array", "stream");
     FAILS(wb_kfolds(d, 2, 0, &a, &b), u, "kfolds", "stream");
     REFUSED(wb_dataloader(d, 2, true), WB_ERROR_ARGUMENT, "dataloader", ".buffer", "0");
     REFUSED(wb_dataloader(d, 2, .buffer = 4), WB_ERROR_ARGUMENT, "dataloader", ".buffer", "4");
@@ -326,7 +326,7 @@ static double trained(wb_loader *l)
 {
     wb_seed(1);
     wb_layer *m = wb_Dense(2, 2);
-    wb_opt_state *state = wb_setup(wb_OptimiserChain(wb_AccumGrad(2), wb_Adam(0.1)), m);
+    wb_opt_state *state = wb_setup(wb_OptimizerChain(wb_AccumGrad(2), wb_Adam(0.1)), m);
     WORKS(wb_train(loss, m, l, state, .epochs = 3, .progress = true));
     return wb_at(wb_get(m, "weight"), 0, 1);
 }

@@ -156,39 +156,39 @@ TEST_IN_SCOPE(groups)
 TEST_IN_SCOPE(splits)
 {
     wb_dataset *part[3], *d = series(100, NULL);
-    assert_int_equal(wb_splitobs_parts(d, 2, ((double[]){0.1, 0.4}), part), 0);
+    assert_int_equal(wb_splitobs_array(d, 2, ((double[]){0.1, 0.4}), part), 0);
     expect_range(part[0], 0, 10);
     expect_range(part[1], 10, 50);
     expect_range(part[2], 50, 100);
-    assert_int_equal(wb_splitobs_parts(d, 2, ((double[]){7, 90}), part, .counts = true), 0);
+    assert_int_equal(wb_splitobs_array(d, 2, ((double[]){7, 90}), part, .counts = true), 0);
     expect_range(part[1], 7, 97);
-    FAILS(wb_splitobs_parts(d, 2, ((double[]){7, 0.5}), part, .counts = true), WB_ERROR_ARGUMENT,
-          "splitobs_parts", "part 1", "0.5", ".counts");
+    FAILS(wb_splitobs_array(d, 2, ((double[]){7, 0.5}), part, .counts = true), WB_ERROR_ARGUMENT,
+          "splitobs_array", "part 1", "0.5", ".counts");
     assert_true(!part[0] && !part[1] && !part[2]);
-    FAILS(wb_splitobs_parts(d, 1, &(double){NAN}, part, .counts = true), WB_ERROR_ARGUMENT,
-          "splitobs_parts", "part 0");
-    assert_int_equal(wb_splitobs_parts(series(5, NULL), 1, &(double){0.5}, part), 0);
+    FAILS(wb_splitobs_array(d, 1, &(double){NAN}, part, .counts = true), WB_ERROR_ARGUMENT,
+          "splitobs_array", "part 0");
+    assert_int_equal(wb_splitobs_array(series(5, NULL), 1, &(double){0.5}, part), 0);
     expect_range(part[0], 0, 2);
-    assert_int_equal(wb_splitobs_parts(d, 2, ((double[]){0.7, 0.4}), part), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_splitobs_array(d, 2, ((double[]){0.7, 0.4}), part), WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "part 1", "0.4");
     assert_true(!part[0] && !part[1] && !part[2]);
-    assert_int_equal(wb_splitobs_parts(d, 1, &(double){-0.1}, part), WB_ERROR_ARGUMENT);
-    assert_int_equal(wb_splitobs_parts(d, 16, &(double){0.1}, part), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_splitobs_array(d, 1, &(double){-0.1}, part), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_splitobs_array(d, 16, &(double){0.1}, part), WB_ERROR_ARGUMENT);
     static const int32_t y[] = {0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
     wb_dataset *few = series(12, y);
     assert_int_equal(
-        wb_splitobs_parts(few, 2, ((double[]){0.5, 0.25}), part, .stratified = true), 0);
+        wb_splitobs_array(few, 2, ((double[]){0.5, 0.25}), part, .stratified = true), 0);
     EXPECT(part[0], 0, 1, 4, 5, 6, 7);
     EXPECT(part[1], 2, 8, 9);
     EXPECT(part[2], 3, 10, 11);
     wb_tensor *two = wb_from((float[12]){0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1}, WB_F32, 1,
                              (int64_t[]){12});
-    assert_int_equal(wb_splitobs_parts(few, 1, &(double){1. / 3}, part, .labels = two), 0);
+    assert_int_equal(wb_splitobs_array(few, 1, &(double){1. / 3}, part, .labels = two), 0);
     EXPECT(part[0], 0, 1, 2, 3);
     int count[12], again[12], moved = 0;
     wb_seed(2);
     assert_int_equal(
-        wb_splitobs_parts(few, 1, &(double){0.25}, part, .stratified = true, .shuffle = true), 0);
+        wb_splitobs_array(few, 1, &(double){0.25}, part, .stratified = true, .shuffle = true), 0);
     count_all(part[0], 12, count);
     count_all(part[1], 12, again);
     for (int i = 0; i < 12; i++) assert_int_equal(count[i] + again[i], 1);
@@ -197,7 +197,7 @@ TEST_IN_SCOPE(splits)
     const float *x = wb_data(wb_dataset_x(part[1]));
     for (int i = 1; i < 9; i++) moved += x[2 * i] < x[2 * i - 2];
     assert_true(moved > 1);
-    assert_int_equal(wb_splitobs_parts(d, 1, &(double){0.5}, part, .labels = two), WB_ERROR_SHAPE);
+    assert_int_equal(wb_splitobs_array(d, 1, &(double){0.5}, part, .labels = two), WB_ERROR_SHAPE);
     FAILED(WB_ERROR_SHAPE, "[12] f32", "100");
 }
 
@@ -300,7 +300,7 @@ TEST_IN_SCOPE(views_hold_no_more_than_their_observations)
     const double sizes[7] = {0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1};
     for (int warm = 0; warm < 2; warm++) {          /* the first calls leave buffers behind */
         const int64_t before = wb_memory_used();
-        assert_int_equal(wb_splitobs_parts(d, 7, sizes, part, .stratified = true), 0);
+        assert_int_equal(wb_splitobs_array(d, 7, sizes, part, .stratified = true), 0);
         const int64_t split = wb_memory_used();
         wb_dataset *few = wb_undersample(d);
         assert_int_equal(wb_dataset_length(few), 100);
@@ -477,7 +477,7 @@ static wb_dataset *all_functions(wb_dataset *d)
     if (wb_groupobs(d, parity, NULL, 3, NULL, part) < 0) return NULL;
     wb_tensor *values, *counts = wb_group_counts(wb_dataset_y(d), &values);
     if (!counts || !wb_group_indices(wb_dataset_y(d), 1)) return NULL;
-    if (wb_splitobs_parts(d, 2, ((double[]){0.5, 0.2}), part, .stratified = true)) return NULL;
+    if (wb_splitobs_array(d, 2, ((double[]){0.5, 0.2}), part, .stratified = true)) return NULL;
     if (wb_kfolds(d, 2, 1, &a, &b) || wb_kfolds(d, 2, 1, &a, &b, .stratified = true)) return NULL;
     if (!wb_undersample(d)) return NULL;
     wb_dataset *join = wb_joinobs(wb_oversample(d), wb_shuffleobs(d));

@@ -394,7 +394,7 @@ TEST_IN_SCOPE(with_accumulated_batches_each_update_has_a_loss)
     wb_loader *data = batches();
     wb_layer *m = wb_Dense(3, 1);
     wb_logger *l = wb_logger_open(path);
-    wb_opt_state *s = wb_setup(wb_OptimiserChain(wb_AccumGrad(2), wb_Adam()), m);
+    wb_opt_state *s = wb_setup(wb_OptimizerChain(wb_AccumGrad(2), wb_Adam()), m);
     if (wb_train(loss, m, data, s, .epochs = 2, .logger = l)) fail_msg("%s", wb_error());
     assert_int_equal(wb_logger_close(l), 0);
     char *text = read_csv(path);

@@ -46,7 +46,7 @@ TEST_IN_SCOPE(scores_that_are_nan)
     same(wb_confusion(x, y), 9, (double[]){0, 0, 0, 0, 1, 0, 0, 0, 0});
     same(wb_f1(x, y), 1, (double[]){NAN});
     same(wb_iou(x, y), 1, (double[]){NAN});
-    same(wb_f1(x, y, .agg = WB_UNREDUCED), 3, (double[]){NAN, NAN, NAN});
+    same(wb_f1(x, y, .agg = WB_AGG_UNREDUCED), 3, (double[]){NAN, NAN, NAN});
     near(wb_f1(x, y, .mask = mask), 1);
     near(wb_iou(x, y, .mask = mask), 1);
 }
@@ -84,11 +84,11 @@ TEST_IN_SCOPE(f1_and_iou)
     wb_tensor *y = numbers(10, of_y), *yhat = numbers(10, of_yhat);
     near(wb_f1(yhat, y, .classes = 3), 0.7071428571428572);
     near(wb_f1(yhat, y, .classes = 4), 0.7071428571428572);     /* nobody has class 3 */
-    same(wb_f1(yhat, y, .classes = 4, .agg = WB_UNREDUCED), 4,
+    same(wb_f1(yhat, y, .classes = 4, .agg = WB_AGG_UNREDUCED), 4,
          (double[]){0.8, 0.5714285714285714, 0.75, NAN});
     near((wb_f1)(scores(), y), 0.7071428571428572);
     near(wb_iou(yhat, y, .classes = 3), 0.5555555555555555);
-    same(wb_iou(yhat, y, .classes = 3, .agg = WB_UNREDUCED), 3,
+    same(wb_iou(yhat, y, .classes = 3, .agg = WB_AGG_UNREDUCED), 3,
          (double[]){0.6666666666666666, 0.4, 0.6});
     wb_tensor *image = wb_reshape(wb_transpose(scores()), 1, 3, 2, 5);
     near(wb_iou(image, wb_reshape(y, 1, 2, 5), .dims = 1), 0.5555555555555555);
@@ -96,7 +96,7 @@ TEST_IN_SCOPE(f1_and_iou)
     wb_tensor *b = reals(8, of_bits), *p = wb_gt(reals(8, of_p), 0.5);
     near(wb_f1(p, b), 0.5714285714285714);
     near(wb_iou(p, b), 0.4);
-    same(wb_f1(p, b, .agg = WB_UNREDUCED), 2, (double[]){6.0 / 9, 4.0 / 7});
+    same(wb_f1(p, b, .agg = WB_AGG_UNREDUCED), 2, (double[]){6.0 / 9, 4.0 / 7});
     wb_tensor *kept = wb_ne(numbers(8, (int32_t[]){1, 1, 1, 0, 1, 1, 0, 1}), 0);
     near(wb_f1(p, b, .mask = kept), 0.5);
     assert_true(isnan(wb_item(wb_f1(wb_zeros(0, 3), numbers(0, of_y)))));
@@ -159,8 +159,8 @@ TEST_IN_SCOPE(wrong_metrics)
     REFUSED(wb_iou(scores(), p), WB_ERROR_SHAPE, "iou", "[8] f32", "[10,3] f32");
     REFUSED(wb_iou(scores(), wb_astype(y, WB_F32)), WB_ERROR_DTYPE, "[10] f32");
     REFUSED(wb_f1(scores(), y, .classes = 4), WB_ERROR_ARGUMENT, ".classes", "4", "3");
-    REFUSED(wb_f1(scores(), y, .agg = WB_SUM), WB_ERROR_ARGUMENT, ".agg");
-    REFUSED(wb_confusion(scores(), y, .agg = WB_SUM), WB_ERROR_ARGUMENT, "confusion", ".agg");
+    REFUSED(wb_f1(scores(), y, .agg = WB_AGG_SUM), WB_ERROR_ARGUMENT, ".agg");
+    REFUSED(wb_confusion(scores(), y, .agg = WB_AGG_SUM), WB_ERROR_ARGUMENT, "confusion", ".agg");
     REFUSED(wb_f1(scores(), y, .dims = 2), WB_ERROR_SHAPE, "axis 2");
     REFUSED(wb_f1(scores(), y, .mask = wb_gt(p, 0)), WB_ERROR_SHAPE, ".mask", "[8] bool", "[10]");
     REFUSED(wb_roc_auc(y, y), WB_ERROR_DTYPE, "roc_auc", "[10] i32");

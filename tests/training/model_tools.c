@@ -44,7 +44,7 @@ static bool same(wb_layer *a, wb_layer *b, const char *path)
     wb_tensor *x = wb_get(a, path), *y = wb_get(b, path);
     if (!x || !y) fail_msg("%s", wb_error());
     y = wb_astype(y, wb_dtype_of(x));
-    if (wb_device_of(y) != wb_device_of(x)) y = wb_to(y, wb_device_of(x), .dtype = WB_KEEP);
+    if (wb_device_of(y) != wb_device_of(x)) y = wb_to(y, wb_device_of(x), .dtype = WB_DTYPE_KEEP);
     return wb_item(wb_all(wb_eq(x, y))) != 0;
 }
 

@@ -51,7 +51,7 @@ static wb_tensor *same(wb_tensor *x, const char *path, void *ctx)
 static bool step(void)
 {
     wb_layer *m = model();
-    wb_opt_state *s = m ? wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Adam()), m) : NULL;
+    wb_opt_state *s = m ? wb_setup(wb_OptimizerChain(wb_ClipNorm(), wb_Adam()), m) : NULL;
     wb_batch b = {.x = wb_ones(4, 3), .y = wb_ones(4, 1)};
     wb_tree *g = NULL;
     if (!s || !b.x || !b.y || !wb_withgradient(loss, m, b, &g)) return false;
@@ -65,7 +65,7 @@ static bool many_rules(void)
 {
     wb_tree *m = wb_tuple(wb_variable(wb_ones(3)));
     wb_rule *rule =
-        m ? wb_OptimiserChain(wb_SignDecay(), wb_Nesterov(), wb_RMSProp(.centred = true),
+        m ? wb_OptimizerChain(wb_SignDecay(), wb_Nesterov(), wb_RMSProp(.centered = true),
                               wb_RAdam(), wb_AdaMax(), wb_OAdam(), wb_AdaGrad(), wb_AdaDelta(),
                               wb_AMSGrad(), wb_NAdam(), wb_AdaBelief(), wb_Lion(), wb_Rprop())
           : NULL;
@@ -90,10 +90,11 @@ static const wb_rule_type halving = {.name = "Halving", .apply = halve, .states 
 static bool parts_of_models(void)
 {
     wb_layer *m = wb_Dense(3, 1), *average = m ? wb_average_of(m) : NULL;
-    wb_schedule *a = average ? wb_Step(0.5, 0.5, 2, 3) : NULL;
-    wb_schedule *b = a ? wb_Sequence({a, 2}, {wb_ComposedSchedule(wb_Exp(1, 1), a, a), 3}) : NULL;
+    wb_schedule *a = average ? wb_ScheduleStep(0.5, 0.5, 2, 3) : NULL;
+    wb_schedule *c = a ? wb_ScheduleComposed(wb_ScheduleExp(1, 1), a, a) : NULL;
+    wb_schedule *b = c ? wb_ScheduleSequence({a, 2}, {c, 3}) : NULL;
     wb_opt_state *s =
-        b ? wb_setup(wb_OptimiserChain(wb_AccumGrad(1), wb_Adafactor(), wb_LAMB()), m,
+        b ? wb_setup(wb_OptimizerChain(wb_AccumGrad(1), wb_Adafactor(), wb_LAMB()), m,
                      .schedule = b)
           : NULL;
     if (!s || wb_adjust_at(s, "*bias", .lambda = 0)) return false;
@@ -109,7 +110,8 @@ static bool step_out_of_place(void)
 {
     wb_layer *m = wb_Dense(3, 1);
     wb_opt_state *s =
-        m ? wb_setup(wb_OptimiserChain(wb_Nesterov(), wb_Rule(&halving), wb_Adam()), m) : NULL;
+        m ? wb_setup(wb_OptimizerChain(wb_Nesterov(), wb_CustomRule(&halving), wb_Adam()),
+                     m) : NULL;
     wb_tree *g = s ? wb_gradient(wb_sum(wb_call(m, wb_ones(2, 3))), m) : NULL;
     wb_layer *made = g ? wb_update_new(s, m, g) : NULL;
     for (int i = 0; s && i < s->n; i++) assert_int_equal(s->counts->slot[i].steps, made != NULL);
@@ -182,7 +184,7 @@ static bool checkpoint(void)
     wb_layer *m = model();
     wb_opt_state *s = m ? wb_setup(wb_Momentum(), m) : NULL;
     wb_checkpoint c = {.model = m, .state = s};
-    return s && !wb_checkpoint_save(file_name(), &c) && !wb_checkpoint_load(file_name(), &c);
+    return s && !wb_save_checkpoint(file_name(), &c) && !wb_load_checkpoint(file_name(), &c);
 }
 
 static void every_allocation(bool (*scenario)(void), long limit)

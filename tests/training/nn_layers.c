@@ -108,7 +108,7 @@ TEST(cells_step)
         assert_int_equal(wb_cell_step(cell, now, 2, states), 0);
         outputs[t] = states[0];
     }
-    assert_golden(wb_stack_array(4, outputs, 1), "lstm.y", 2e-5);
+    assert_golden(wb_stack_array(1, 4, outputs), "lstm.y", 2e-5);
     assert_int_equal(wb_cell_step(cell, x, 1, states), WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "LSTMCell", "2", "states", "1");
     assert_int_equal(wb_cell_step(lstm, x, 2, states), WB_ERROR_ARGUMENT);

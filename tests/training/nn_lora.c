@@ -29,7 +29,7 @@ static adapted kind(int i)
                              wb_randn(1, 4, 5, 5)};
     case 5: return (adapted){"Conv1d", wb_Conv1d(2, 4, {3}), wb_randn(1, 2, 6)};
     case 6: return (adapted){"ConvTranspose", wb_ConvTranspose(4, 2, {3}), wb_randn(1, 4, 3, 3)};
-    default: return (adapted){"Quantised", wb_quantise(wb_Dense(64, 5, wb_tanh)),
+    default: return (adapted){"Quantized", wb_quantize(wb_Dense(64, 5, wb_tanh)),
                               wb_randn(4, 64)};
     }
 }
@@ -186,7 +186,7 @@ static int step(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx)
 TEST_IN_SCOPE(trained)
 {
     for (int i = 0; i < 2; i++) {
-        wb_layer *m = i ? wb_quantise(encoder()) : encoder();
+        wb_layer *m = i ? wb_quantize(encoder()) : encoder();
         wb_tensor *x = sentence(), *target = wb_keep(wb_randn(2, 4, 3));
         const char *name = i ? "layers.3.layer.bias" : "layers.3.bias";
         wb_tensor *before = wb_keep(wb_add(wb_get(m, name), 0)), *y = wb_keep(wb_call(m, x));
@@ -207,7 +207,7 @@ TEST_IN_SCOPE(trained)
         }
         assert_true(loss < 0.5 * first);
         if (i) {
-            REFUSED(wb_merge_lora(l), WB_ERROR_UNSUPPORTED, "quantised", "wb_quantise");
+            REFUSED(wb_merge_lora(l), WB_ERROR_UNSUPPORTED, "quantised", "wb_quantize");
             continue;
         }
         wb_tensor *z = wb_keep(wb_call(l, x));
@@ -215,8 +215,8 @@ TEST_IN_SCOPE(trained)
         MADE(merged);
         assert_true(apart(wb_call(merged, x), z) < 1e-4);
         assert_string_equal(wb_layer_at(merged, "layers.1.q_proj")->type->name, "Dense");
-        MADE(wb_quantise(l));
-        assert_string_equal(wb_layer_at(wb_quantise(l), "layers.3.layer")->type->name, "Quantised");
+        MADE(wb_quantize(l));
+        assert_string_equal(wb_layer_at(wb_quantize(l), "layers.3.layer")->type->name, "Quantized");
     }
 }
 
@@ -225,7 +225,7 @@ TEST_IN_SCOPE(cached)
 {
     for (int i = 0; i < 3; i++) {
         wb_layer *m = wb_Chain(wb_MultiHeadAttention(64, 2, .causal = true, .bias = true));
-        if (i) m = wb_quantise(m);
+        if (i) m = wb_quantize(m);
         if (i != 1) m = wb_add_lora(m, .rank = 2);
         MADE(m);
         if (i != 1) WORKS(wb_set(m, "layers.0.k_proj.b", wb_randn(64, 2)));
@@ -259,7 +259,7 @@ TEST_IN_SCOPE(whole_files)
     const char *path = test_file("lora.safetensors");
     wb_tensor *x = sentence();
     for (int i = 0; i < 4; i++) {
-        wb_layer *m = i % 2 ? wb_quantise(encoder()) : encoder();
+        wb_layer *m = i % 2 ? wb_quantize(encoder()) : encoder();
         wb_layer *l = wb_add_lora(m, .rank = 2, .alpha = 3, .dropout = i > 1 ? 0.1 : 0);
         WORKS(wb_set(l, "layers.1.v_proj.b", wb_randn(64, 2)));
         WORKS(wb_save(path, l));
@@ -314,7 +314,7 @@ TEST_IN_SCOPE(adapter_files)
     }
     /* onto a quantised base too */
     base = wb_load(base_path);
-    assert_true(wb_load_lora(path, wb_quantise(base, .layers = "layers.0")) != NULL);
+    assert_true(wb_load_lora(path, wb_quantize(base, .layers = "layers.0")) != NULL);
 
     /* other bases */
     wb_layer *small = wb_Chain(wb_Dense(64, 32, wb_relu), encoder());
@@ -417,10 +417,10 @@ TEST_IN_SCOPE(alpha_of_zero)
     unlink(path);
 }
 
-/* A LoRA, a Quantised and both count as one layer, and have one. */
+/* A LoRA, a Quantized and both count as one layer, and have one. */
 TEST_IN_SCOPE(counts_of_layers)
 {
-    wb_layer *m = wb_Chain(wb_Dense(64, 64), wb_Dense(64, 4), wb_relu), *q = wb_quantise(m);
+    wb_layer *m = wb_Chain(wb_Dense(64, 64), wb_Dense(64, 4), wb_relu), *q = wb_quantize(m);
     wb_layer *l = wb_add_lora(m, .rank = 1), *both = wb_add_lora(q, .rank = 1);
     assert_int_equal(wb_layer_count(m), 3);
     assert_int_equal(wb_layer_count(q), 3);

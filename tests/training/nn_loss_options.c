@@ -50,8 +50,8 @@ CASE(logitcrossentropy, wb_logitcrossentropy(x, y, .agg = a))
 CASE(smoothed, wb_logitcrossentropy(x, y, .agg = a, .label_smoothing = 0.1))
 CASE(kldivergence, wb_kldivergence(x, y, .agg = a, .eps = 0))
 CASE(focal, wb_focal_loss(x, y, .agg = a, .eps = 0))
-CASE(dice, a == WB_MEAN ? wb_dice_coeff_loss(x, y) : wb_dice_coeff_loss(x, y, .smooth = 0.5))
-CASE(tversky, a == WB_MEAN ? wb_tversky_loss(x, y) : wb_tversky_loss(x, y, .beta = 0.4))
+CASE(dice, a == WB_AGG_MEAN ? wb_dice_coeff_loss(x, y) : wb_dice_coeff_loss(x, y, .smooth = 0.5))
+CASE(tversky, a == WB_AGG_MEAN ? wb_tversky_loss(x, y) : wb_tversky_loss(x, y, .beta = 0.4))
 
 /* The values of elements or rows, and operands; the mean is over n values. */
 static const struct {
@@ -111,8 +111,8 @@ TEST_IN_SCOPE(values)
             wb_scope *scope = wb_scope_open();
             wb_tensor *x = of(rows[i].x, dtypes[t]), *y = of(rows[i].y, dtypes[t]);
             const double within = accuracy[dtypes[t]], *want = rows[i].value;
-            wb_tensor *mean = rows[i].f(x, y, WB_MEAN), *sum = rows[i].f(x, y, WB_SUM),
-                      *each = rows[i].f(x, y, WB_UNREDUCED);
+            wb_tensor *mean = rows[i].f(x, y, WB_AGG_MEAN), *sum = rows[i].f(x, y, WB_AGG_SUM),
+                      *each = rows[i].f(x, y, WB_AGG_UNREDUCED);
             MADE(mean && sum && each);
             assert_int_equal(wb_dtype_of(each), dtypes[t] == WB_F64 ? WB_F64 : WB_F32);
             assert_int_equal(wb_ndim(mean) + wb_ndim(sum), 0);
@@ -144,7 +144,7 @@ TEST_IN_SCOPE(gradients)
             wb_tensor *in[2] = {of(rows[i].x, t), of(rows[i].y, t)};
             /* At 0 the slopes of y log y and of the logarithm's factor are 0 by definition. */
             if (side) in[1] = wb_add(wb_mul(in[1], wb_scalar(0.75)), wb_scalar(0.125));
-            wb_tensor *slope = wb_gradient(rows[i].f(in[0], in[1], WB_MEAN), in[side]);
+            wb_tensor *slope = wb_gradient(rows[i].f(in[0], in[1], WB_AGG_MEAN), in[side]);
             MADE(slope);
             for (int64_t k = 0; k < 6; k++) {
                 double unit[6] = {0}, end[2];
@@ -153,7 +153,7 @@ TEST_IN_SCOPE(gradients)
                 for (int sign = 0; sign < 2; sign++) {
                     wb_tensor *moved[2] = {in[0], in[1]};
                     moved[side] = sign ? wb_add(in[side], step) : wb_sub(in[side], step);
-                    end[sign] = wb_item(rows[i].f(moved[0], moved[1], WB_MEAN));
+                    end[sign] = wb_item(rows[i].f(moved[0], moved[1], WB_AGG_MEAN));
                 }
                 near(wb_at(slope, k / 3, k % 3), (end[1] - end[0]) / (2 * h), within,
                      rows[i].name, (int)(10 * side + k));
@@ -256,9 +256,9 @@ TEST_IN_SCOPE(class_numbers)
             const double within = accuracy[dtypes[t]];
             wb_tensor *x = logits(dtypes[t]),
                       *y = wb_astype(wb_from(labels, WB_I32, 2, (int64_t[]){2, 2}), integers[t]);
-            wb_tensor *mean = of_classes(x, y, classes[i].bits, WB_MEAN);
-            wb_tensor *each = of_classes(x, y, classes[i].bits, WB_UNREDUCED);
-            wb_tensor *sum = of_classes(x, y, classes[i].bits, WB_SUM);
+            wb_tensor *mean = of_classes(x, y, classes[i].bits, WB_AGG_MEAN);
+            wb_tensor *each = of_classes(x, y, classes[i].bits, WB_AGG_UNREDUCED);
+            wb_tensor *sum = of_classes(x, y, classes[i].bits, WB_AGG_SUM);
             MADE(mean && each && sum);
             double total = 0;
             near(wb_item(mean), classes[i].mean, within, "mean", classes[i].bits);
@@ -324,7 +324,7 @@ TEST_IN_SCOPE(labels_out_of_range)
     const bool visible = !device || !*device || wb_device_at(device, 0)->backend->host_visible;
     wb_tensor *x = logits(WB_F32), *y = wb_from((int32_t[]){2, 3, 0, -1}, WB_I32, 2,
                                                 (int64_t[]){2, 2});
-    wb_tensor *each = wb_logitcrossentropy(x, y, .agg = WB_UNREDUCED);
+    wb_tensor *each = wb_logitcrossentropy(x, y, .agg = WB_AGG_UNREDUCED);
     assert_true(isnan(wb_at(each, 0, 1)) && isnan(wb_at(each, 1, 1)));
     assert_true(isfinite(wb_at(each, 0, 0)) && isfinite(wb_at(each, 1, 0)));
     assert_true(isnan(wb_item(wb_crossentropy(wb_softmax(x), y))));
@@ -355,7 +355,7 @@ TEST_IN_SCOPE(wrong_uses)
     REFUSED(wb_logitcrossentropy(x, y, .eps = 0), WB_ERROR_ARGUMENT, "logitcrossentropy", "eps");
     REFUSED(wb_focal_loss(x, y, .weight = w), WB_ERROR_ARGUMENT, "focal_loss", "weight");
     REFUSED(wb_kldivergence(x, y, .ignore_index = 0), WB_ERROR_ARGUMENT, "ignore_index");
-    REFUSED(wb_dice_coeff_loss(x, y, .agg = WB_SUM), WB_ERROR_ARGUMENT, "agg", "smooth");
+    REFUSED(wb_dice_coeff_loss(x, y, .agg = WB_AGG_SUM), WB_ERROR_ARGUMENT, "agg", "smooth");
     REFUSED(wb_mse(x, y, .agg = (wb_agg)3), WB_ERROR_ARGUMENT, "mse", "agg", "3");
     REFUSED(wb_huber(x, y, .agg = (wb_agg)-1), WB_ERROR_ARGUMENT, "huber", "agg", "-1");
     REFUSED(wb_huber(x, y, -1), WB_ERROR_ARGUMENT, "huber", "delta", "-1");
@@ -383,9 +383,9 @@ TEST_IN_SCOPE(wrong_uses)
     REFUSED(wb_label_smoothing(y, 0.1, .dims = 2), WB_ERROR_SHAPE, "label_smoothing", "2");
     wb_clear_error();
     assert_true(isnan(wb_item(wb_logitcrossentropy(n, n))));
-    assert_true(isnan(wb_item(wb_mse(n, n))) && wb_item(wb_mse(n, n, .agg = WB_SUM)) == 0);
+    assert_true(isnan(wb_item(wb_mse(n, n))) && wb_item(wb_mse(n, n, .agg = WB_AGG_SUM)) == 0);
     assert_true(wb_item(wb_dice_coeff_loss(n, n)) == 0);
-    assert_int_equal(wb_dim(wb_mae(n, n, .agg = WB_UNREDUCED), 1), 3);
+    assert_int_equal(wb_dim(wb_mae(n, n, .agg = WB_AGG_UNREDUCED), 1), 3);
 }
 
 /* ---- glu ------------------------------------------------------------------------------------- */
@@ -459,29 +459,31 @@ TEST_IN_SCOPE(ctc_values)
             const double within = fmax(accuracy[dtypes[t]], 1e-6);
             const wb_dtype whole_numbers = t % 2 ? WB_I64 : WB_I32;
             wb_tensor *x = sounds(dtypes[t]);
-            wb_tensor *got = spoken(x, last, whole_numbers, WB_UNREDUCED, false);
+            wb_tensor *got = spoken(x, last, whole_numbers, WB_AGG_UNREDUCED, false);
             MADE(got);
             assert_int_equal(wb_dtype_of(got), dtypes[t] == WB_F64 ? WB_F64 : WB_F32);
             for (int k = 0; k < 4; k++) near(wb_at(got, k), each[last][k], within, "ctc", k);
             assert_true(isinf(wb_at(got, 4)) && wb_at(got, 4) > 0);
-            assert_true(isinf(wb_item(spoken(x, last, whole_numbers, WB_MEAN, false))));
-            near(wb_item(spoken(x, last, whole_numbers, WB_MEAN, true)), mean[last], within, "mean",
+            assert_true(isinf(wb_item(spoken(x, last, whole_numbers, WB_AGG_MEAN, false))));
+            near(wb_item(spoken(x, last, whole_numbers, WB_AGG_MEAN, true)), mean[last], within,
+                 "mean",
                  last);
-            near(wb_item(spoken(x, last, whole_numbers, WB_SUM, true)), sum[last], within, "sum",
+            near(wb_item(spoken(x, last, whole_numbers, WB_AGG_SUM, true)), sum[last], within,
+                 "sum",
                  last);
         }
     wb_tensor *x = sounds(WB_F32), *y = integers_of(whole_speech[0], 5, 3, WB_I32);
-    wb_tensor *all = wb_ctc_loss(x, y, .agg = WB_UNREDUCED, .target_lengths = WB_NONE);
+    wb_tensor *all = wb_ctc_loss(x, y, .agg = WB_AGG_UNREDUCED, .target_lengths = WB_NONE);
     MADE(all);
     for (int k = 0; k < 5; k++) near(wb_at(all, k), whole[k], 2e-6, "whole", k);
     near(wb_item((wb_ctc_loss)(x, y)), 1.4326663423, 2e-6, "whole", 5);
     near(wb_item(wb_ctc_loss(wb_logsoftmax(x), y)), 1.4326663423, 2e-6, "logarithms", 0);
     /* no labels at all; no steps at all */
     wb_tensor *none = wb_astype(wb_zeros(5, 0), WB_I32);
-    near(wb_item(wb_ctc_loss(wb_slice(x, 1, 0, 3), none, .agg = WB_SUM)),
+    near(wb_item(wb_ctc_loss(wb_slice(x, 1, 0, 3), none, .agg = WB_AGG_SUM)),
          wb_item(wb_neg(wb_sum(wb_slice(wb_logsoftmax(wb_slice(x, 1, 0, 3)), 2, 0, 1)))), 2e-6,
          "no labels", 0);
-    assert_true(wb_item(wb_ctc_loss(wb_slice(x, 1, 0, 0), none, .agg = WB_SUM)) == 0);
+    assert_true(wb_item(wb_ctc_loss(wb_slice(x, 1, 0, 0), none, .agg = WB_AGG_SUM)) == 0);
     assert_true(isinf(wb_item(wb_ctc_loss(wb_slice(x, 1, 0, 0), y))));
 }
 
@@ -494,7 +496,7 @@ TEST_IN_SCOPE(ctc_gradient)
     const wb_dtype dtype = widest_float();
     const double h = dtype == WB_F64 ? 1e-5 : 1e-2, within = dtype == WB_F64 ? 1e-7 : 5e-3;
     wb_tensor *x = sounds(dtype), *slope;
-    MADE(slope = wb_gradient(spoken(x, false, WB_I32, WB_MEAN, true), x));
+    MADE(slope = wb_gradient(spoken(x, false, WB_I32, WB_AGG_MEAN, true), x));
     for (int c = 0; c < 4; c++) {
         near(wb_at(slope, 1, 2, c), want[c], 1e-6, "slope", c);
         near(wb_at(slope, 3, 1, c), empty[c], 1e-6, "slope of no labels", c);
@@ -505,16 +507,16 @@ TEST_IN_SCOPE(ctc_gradient)
         unit[k] = 1;
         wb_tensor *step = wb_from(unit, WB_F32, 3, (int64_t[]){5, 6, 4});
         step = wb_mul(wb_astype(step, dtype), wb_scalar(h));
-        const double up = wb_item(spoken(wb_add(x, step), false, WB_I32, WB_MEAN, true)),
-                     down = wb_item(spoken(wb_sub(x, step), false, WB_I32, WB_MEAN, true));
+        const double up = wb_item(spoken(wb_add(x, step), false, WB_I32, WB_AGG_MEAN, true)),
+                     down = wb_item(spoken(wb_sub(x, step), false, WB_I32, WB_AGG_MEAN, true));
         near(wb_at(slope, k / 24, k / 4 % 6, k % 4), (up - down) / (2 * h), within, "difference",
              k);
     }
-    slope = wb_gradient(spoken(x, false, WB_I32, WB_SUM, false), x);
+    slope = wb_gradient(spoken(x, false, WB_I32, WB_AGG_SUM, false), x);
     assert_true(wb_item(wb_all(wb_isfinite(slope))) != 0 && wb_at(slope, 4, 0, 1) == 0);
     wb_tensor *never = wb_from((float[]){0, -INFINITY, 0, 0}, WB_F32, 1, (int64_t[]){4});
     x = wb_add(sounds(WB_F32), never);
-    wb_tensor *loss = spoken(x, false, WB_I32, WB_UNREDUCED, false);
+    wb_tensor *loss = spoken(x, false, WB_I32, WB_AGG_UNREDUCED, false);
     assert_true(isinf(wb_at(loss, 0)) && isfinite(wb_at(loss, 2)));
     assert_true(wb_item(wb_all(wb_isfinite(wb_gradient(wb_sum(loss), x)))) != 0);
 }
@@ -563,11 +565,11 @@ TEST_IN_SCOPE(ctc_wrong_uses)
     static const int32_t wrong[5][3] = {{1, 2, 3}, {2, 4, 1}, {3, 1, -1}, {1, 0, 1}, {2, 3, 3}};
     static const int32_t long_ones[5] = {6, 5, 4, -1, 7};
     wb_tensor *bad = integers_of(wrong[0], 5, 3, WB_I32);
-    wb_tensor *loss = wb_ctc_loss(x, bad, .agg = WB_UNREDUCED);
+    wb_tensor *loss = wb_ctc_loss(x, bad, .agg = WB_AGG_UNREDUCED);
     MADE(loss);
     for (int k = 0; k < 5; k++) assert_true(isfinite(wb_at(loss, k)) == (k == 0 || k == 4));
     assert_true(isnan(wb_item(wb_ctc_loss(x, bad))));
-    loss = wb_ctc_loss(x, y, .agg = WB_UNREDUCED,
+    loss = wb_ctc_loss(x, y, .agg = WB_AGG_UNREDUCED,
                        .input_lengths = integers_of(long_ones, 5, 0, WB_I32));
     MADE(loss);
     for (int k = 0; k < 5; k++) assert_true(isnan(wb_at(loss, k)) == (k > 2));

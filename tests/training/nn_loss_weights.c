@@ -97,8 +97,8 @@ TEST_IN_SCOPE(weights_of_observations)
     for (size_t i = 0; i < WB__COUNT(losses); i++) {
         if (losses[i].kind == SETS) continue;
         wb_tensor *x = of(losses[i].x), *y = of(losses[i].y);
-        wb_tensor *plain = losses[i].f(x, y, WB_UNREDUCED, WB_NONE, WB_NONE);
-        wb_tensor *each = losses[i].f(x, y, WB_UNREDUCED, w, WB_NONE);
+        wb_tensor *plain = losses[i].f(x, y, WB_AGG_UNREDUCED, WB_NONE, WB_NONE);
+        wb_tensor *each = losses[i].f(x, y, WB_AGG_UNREDUCED, w, WB_NONE);
         MADE(plain && each);
         const int n = losses[i].kind == ELEMENTS ? 6 : 2;
         double sum = 0, all = 0, want[6];
@@ -108,8 +108,8 @@ TEST_IN_SCOPE(weights_of_observations)
             sum += want[k] = weights[k / (n / 2)] * wb_at(plain, k);
         }
         all_near(each, n, want, losses[i].name);
-        near(wb_item(losses[i].f(x, y, WB_MEAN, w, WB_NONE)), sum / all, losses[i].name);
-        near(wb_item(losses[i].f(x, y, WB_SUM, w, WB_NONE)), sum, losses[i].name);
+        near(wb_item(losses[i].f(x, y, WB_AGG_MEAN, w, WB_NONE)), sum / all, losses[i].name);
+        near(wb_item(losses[i].f(x, y, WB_AGG_SUM, w, WB_NONE)), sum, losses[i].name);
     }
 }
 
@@ -125,8 +125,8 @@ TEST_IN_SCOPE(behind_a_mask)
         for (int k = 0; k < 3; k++) v[0][k] = k == 1 ? INFINITY : NAN, v[1][k] = NAN;
         wb_tensor *x = matrix(v[0], 2, 3), *y = matrix(v[1], 2, 3);
         wb_tensor *row = wb_slice(x, 0, 1, 2), *target = wb_slice(y, 0, 1, 2);
-        wb_tensor *loss = losses[i].f(x, y, WB_MEAN, WB_NONE, kept);
-        wb_tensor *want = losses[i].f(row, target, WB_MEAN, WB_NONE, WB_NONE);
+        wb_tensor *loss = losses[i].f(x, y, WB_AGG_MEAN, WB_NONE, kept);
+        wb_tensor *want = losses[i].f(row, target, WB_AGG_MEAN, WB_NONE, WB_NONE);
         MADE(loss && want);
         near(wb_item(loss), wb_item(want), losses[i].name);
         for (int side = 0; side < 2; side++) {
@@ -142,9 +142,9 @@ TEST_IN_SCOPE(behind_a_mask)
         }
         if (losses[i].kind != SETS) {
             wb_tensor *none = bools(2, (int32_t[]){0, 0});
-            assert_true(isnan(wb_item(losses[i].f(x, y, WB_MEAN, WB_NONE, none))));
-            assert_true(wb_item(losses[i].f(x, y, WB_SUM, WB_NONE, none)) == 0);
-            wb_tensor *each = losses[i].f(x, y, WB_UNREDUCED, WB_NONE, kept);
+            assert_true(isnan(wb_item(losses[i].f(x, y, WB_AGG_MEAN, WB_NONE, none))));
+            assert_true(wb_item(losses[i].f(x, y, WB_AGG_SUM, WB_NONE, none)) == 0);
+            wb_tensor *each = losses[i].f(x, y, WB_AGG_UNREDUCED, WB_NONE, kept);
             each = losses[i].kind == ELEMENTS ? wb_slice(each, 0, 0, 1) : wb_slice(each, 0, 0, 1);
             assert_true(wb_item(wb_sum(wb_abs(each))) == 0);
         }
@@ -257,7 +257,8 @@ TEST_IN_SCOPE(of_sequences)
     wb_tensor *yhat = wb_from(x, WB_F32, 3, (int64_t[]){2, 3, 3});
     wb_tensor *y = wb_from((int32_t[]){1, 2, 2, 1}, WB_I32, 2, (int64_t[]){2, 2});
     wb_tensor *n = integers(2, (int32_t[]){2, 1}), *w = vector(2, (float[]){3, 0.5f});
-    all_near(wb_ctc_loss(yhat, y, .target_lengths = n, .agg = WB_UNREDUCED, .sample_weight = w), 2,
+    all_near(wb_ctc_loss(yhat, y, .target_lengths = n, .agg = WB_AGG_UNREDUCED, .sample_weight = w),
+             2,
              (double[]){3 * 3.95141653402, 0.5 * 1.99781488242}, "ctc");
     near(wb_item(wb_ctc_loss(yhat, y, .target_lengths = n, .sample_weight = w)),
          (3 * 3.95141653402 / 2 + 0.5 * 1.99781488242) / 3.5, "ctc");
@@ -273,7 +274,7 @@ TEST_IN_SCOPE(of_sequences)
     /* A path that is not there is infinite, but not behind a mask. */
     wb_tensor *ones = wb_full_array(1, WB_I32, 2, (int64_t[]){2, 2}), *zeros = wb_zeros(2, 2, 3);
     assert_true(isinf(wb_item(wb_ctc_loss(zeros, ones))));
-    assert_true(wb_item(wb_ctc_loss(zeros, ones, .agg = WB_SUM, .mask = wb_gt(w, 9))) == 0);
+    assert_true(wb_item(wb_ctc_loss(zeros, ones, .agg = WB_AGG_SUM, .mask = wb_gt(w, 9))) == 0);
 }
 
 TEST_IN_SCOPE(quantiles)
@@ -290,7 +291,7 @@ TEST_IN_SCOPE(quantiles)
     wb_tensor *q = vector(3, (float[]){0.1f, 0.5f, 0.9f}), *y = vector(2, (float[]){1, -0.5f});
     loss = wb_quantile_loss(x, y, .quantiles = q);
     near(wb_item(loss), 0.591666666667, "several");
-    all_near(wb_quantile_loss(x, y, .quantiles = q, .agg = WB_UNREDUCED), 6,
+    all_near(wb_quantile_loss(x, y, .quantiles = q, .agg = WB_AGG_UNREDUCED), 6,
              (double[]){0.05, 1, 0.1, 1.8, 0.375, 0.225}, "several");
     all_near(wb_gradient(loss, x), 6, (double[]){-0.0166666666667, -0.0833333333333,
                                                  0.0166666666667, 0.15, 0.0833333333333, -0.15},
@@ -316,15 +317,15 @@ TEST_IN_SCOPE(no_rows)
     wb_tensor *none = wb_zeros(0, 3), *numbers = integers(0, (int32_t[]){0});
     for (size_t i = 0; i < WB__COUNT(losses); i++) {
         if (losses[i].kind == SETS) continue;
-        wb_tensor *mean = losses[i].f(none, none, WB_MEAN, WB_NONE, WB_NONE);
-        wb_tensor *sum = losses[i].f(none, none, WB_SUM, WB_NONE, WB_NONE);
+        wb_tensor *mean = losses[i].f(none, none, WB_AGG_MEAN, WB_NONE, WB_NONE);
+        wb_tensor *sum = losses[i].f(none, none, WB_AGG_SUM, WB_NONE, WB_NONE);
         if (!mean || !sum) fail_msg("%s: %s", losses[i].name, wb_error());
         assert_true(isnan(wb_item(mean)) && wb_item(sum) == 0);
     }
     assert_true(isnan(wb_item(wb_logitcrossentropy(none, numbers))));
-    assert_true(wb_item(wb_logitcrossentropy(none, numbers, .agg = WB_SUM)) == 0);
+    assert_true(wb_item(wb_logitcrossentropy(none, numbers, .agg = WB_AGG_SUM)) == 0);
     assert_true(isnan(wb_item(wb_crossentropy(none, numbers, .ignore_index = 1))));
-    assert_int_equal(wb_dim(wb_crossentropy(none, numbers, .agg = WB_UNREDUCED), 0), 0);
+    assert_int_equal(wb_dim(wb_crossentropy(none, numbers, .agg = WB_AGG_UNREDUCED), 0), 0);
     REFUSED(wb_logitcrossentropy(wb_zeros(2, 0), wb_zeros(2, 0)), WB_ERROR_SHAPE, "no classes",
             "axis 1", "[2,0] f32");
     wb_tensor *y = wb_reshape(numbers, 0, 2);

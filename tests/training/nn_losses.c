@@ -33,7 +33,7 @@ TEST(initialisers)
 {
     int64_t dims[4] = {40, 30, 3, 2};           /* fan in 30 * 6, fan out 40 * 6 */
     double in = 180, out = 240;
-    const struct { wb_initialiser f; double sigma, bound; } all[] = {
+    const struct { wb_initializer f; double sigma, bound; } all[] = {
         {wb_glorot_uniform, sqrt(2 / (in + out)), sqrt(6 / (in + out))},
         {wb_glorot_normal, sqrt(2 / (in + out)), INFINITY},
         {wb_kaiming_uniform, sqrt(2 / in), sqrt(6 / in)},

@@ -246,7 +246,7 @@ TEST_IN_SCOPE(alpha_dropout)
     REFUSED(wb_AlphaDropout(), WB_ERROR_ARGUMENT, "AlphaDropout", "probability");
 }
 
-WB_INITIALISER(doubled, wb_orthogonal, 2)
+WB_INITIALIZER(doubled, wb_orthogonal, 2)
 
 /* The normal distribution within [-2, 2] has the standard deviation 0.8796, and a narrow one keeps
  * its own; a kernel at its centre. */
@@ -290,30 +290,26 @@ TEST_IN_SCOPE(initialisers)
         assert_true(wb_item(wb_min(wb_sum(wb_mul(r, wb_eye(n, WB_F32)), .axes = {1}))) > 0);
     }
     static const double by_default[7] = {1, 1, M_SQRT2, M_SQRT2, 1, 1, 1};
-    static wb_tensor *(*const plain[7])(wb_dtype, int, const int64_t *) = {
+    static const wb_initializer plain[7] = {
         wb_glorot_uniform, wb_glorot_normal, wb_kaiming_uniform, wb_kaiming_normal,
         wb_lecun_normal, wb_identity_init, wb_orthogonal};
-    static wb_tensor *(*const gained[7])(wb_dtype, int, const int64_t *,
-                                         const wb_init_options *) = {
-        wb_glorot_uniform_with, wb_glorot_normal_with, wb_kaiming_uniform_with,
-        wb_kaiming_normal_with, wb_lecun_normal_with, wb_identity_init_with, wb_orthogonal_with};
     const int64_t dims[2] = {300, 200};
     for (int i = 0; i < 7; i++) {
-        const wb_init_options o = WB_OPTIONS_OF(wb_init_options, .gain = 0.5);
         wb_seed(7);
         wb_tensor *one = plain[i](WB_F32, 2, dims);
         wb_seed(7);
-        wb_tensor *same = gained[i](WB_F32, 2, dims, NULL);
+        wb_tensor *same = wb_init_gain(plain[i], by_default[i], WB_F32, 2, dims);
         wb_seed(7);
-        wb_tensor *half = gained[i](WB_F32, 2, dims, &o);
+        wb_tensor *half = wb_init_gain(plain[i], 0.5, WB_F32, 2, dims);
         MADE(half);
         assert_true(apart(one, same) == 0);
         assert_true(apart(wb_mul(one, 0.5 / by_default[i]), half) < 1e-6);
-        const wb_init_options none = WB_OPTIONS_OF(wb_init_options, .gain = 0);
-        assert_true(wb_item(wb_max(wb_abs(gained[i](WB_F32, 2, dims, &none)))) == 0);
-        const wb_init_options bad = WB_OPTIONS_OF(wb_init_options, .gain = INFINITY);
-        REFUSED(gained[i](WB_F32, 2, dims, &bad), WB_ERROR_ARGUMENT, "gain", "inf");
+        wb_tensor *none = wb_init_gain(plain[i], 0, WB_F32, 2, dims);
+        assert_true(wb_item(wb_max(wb_abs(none))) == 0);
+        REFUSED(wb_init_gain(plain[i], INFINITY, WB_F32, 2, dims), WB_ERROR_ARGUMENT, "gain",
+                "inf");
     }
+    REFUSED(wb_init_gain(wb_init_zeros, 2, WB_F32, 2, dims), WB_ERROR_ARGUMENT, "wb_orthogonal");
     x = wb_get(wb_Dense(12, 6, .init = doubled), "weight");
     assert_true(fabs(wb_item(wb_sum(wb_square(x))) - 24) < 1e-4);
     x = wb_sparse_init(0.55, 0.5, WB_F32, 2, (int64_t[]){10, 2000});
@@ -329,7 +325,7 @@ TEST_IN_SCOPE(initialisers)
             "1.5");
 }
 
-WB_INITIALISER(torch_weight, wb_kaiming_uniform, 0.57735026918962576)   /* 1 / sqrt(3) */
+WB_INITIALIZER(torch_weight, wb_kaiming_uniform, 0.57735026918962576)   /* 1 / sqrt(3) */
 
 /* PyTorch's kaiming_uniform_(a = sqrt(5)) is uniform up to 1 / sqrt(fan_in); fan_in is the second
  * axis of the weight times the kernel. */

@@ -1,4 +1,4 @@
-/* wb_linear_int8, wb_quantise_rows and wb_quantise: values against the same formulas made of other
+/* wb_linear_int8, wb_quantize_rows and wb_quantize: values against the same formulas made of other
  * operations, which on other devices are the composed form, files, and mistakes. */
 #include "golden.h"
 #include "reference.h"
@@ -116,7 +116,7 @@ TEST_IN_SCOPE(greatest_numbers)
     wb_tensor *near = wb_from((float[]){0.25e-3f, -0.5e-3f, 0.125e-3f}, WB_F32, 2,
                               (int64_t[]){1, 3});
     for (int i = 0; i < 2; i++) {
-        WORKS(wb_quantise_rows(i ? x : near, &q, &s));
+        WORKS(wb_quantize_rows(i ? x : near, &q, &s));
         wb_tensor *y = wb_linear_int8(i ? near : x, q, s, WB_NONE);
         MADE(y);
         assert_true(fabs(wb_at(y, 0, 0) - want) < 0.02 * want);
@@ -180,7 +180,7 @@ TEST_IN_SCOPE(rows)
         w = wb_keep(wb_astype(w, dtypes[i]));
         WORKS(wb_eval(w));
         wb_tensor *q, *s;
-        WORKS(wb_quantise_rows(w, &q, &s));
+        WORKS(wb_quantize_rows(w, &q, &s));
         assert_true(wb_dtype_of(q) == WB_I8 && wb_dtype_of(s) == WB_F32);
         assert_true(wb_ndim(q) == 3 && wb_ndim(s) == 1 && wb_dim(s, 0) == 9);
         wb_tensor *n = wb_astype(wb_reshape(q, 9, 20), WB_F32), *scale = s;
@@ -196,14 +196,14 @@ TEST_IN_SCOPE(rows)
     }
     wb_tensor *q, *s;
     const float bad[] = {1, INFINITY, 2, 3};
-    WORKS(wb_quantise_rows(wb_from(bad, WB_F32, 2, (int64_t[]){2, 2}), &q, &s));
+    WORKS(wb_quantize_rows(wb_from(bad, WB_F32, 2, (int64_t[]){2, 2}), &q, &s));
     wb_tensor *y = wb_linear_int8(wb_ones(1, 2), q, s, WB_NONE);
     assert_true(!isfinite(wb_at(s, 0)) && isnan(wb_at(y, 0, 0)));
     assert_true(fabs(wb_at(y, 0, 1) - 212 * 3 / 127.0) < 1e-5);
     if (has_dtype(WB_F16)) {                    /* f16 has no scale as small as these */
         const float small[] = {1e-3f, -3e-4f, 0, 2e-6f, 1e-6f, -6e-8f};
         wb_tensor *w = wb_astype(wb_from(small, WB_F32, 2, (int64_t[]){2, 3}), WB_F16);
-        WORKS(wb_quantise_rows(w, &q, &s));
+        WORKS(wb_quantize_rows(w, &q, &s));
         wb_tensor *scale = wb_unsqueeze(s, -1), *back = wb_mul(wb_astype(q, WB_F32), scale);
         wb_tensor *off = wb_abs(wb_sub(back, wb_astype(w, WB_F32)));
         assert_true(wb_item(wb_max(wb_sub(off, wb_mul(scale, 0.5001)))) <= 0);
@@ -211,15 +211,15 @@ TEST_IN_SCOPE(rows)
     }
     if (!getenv("WEBER_TEST_DEVICE")) {         /* others may have no scale as small as this */
         const float small[] = {1e-37f, 5e-38f, 1e-38f};
-        WORKS(wb_quantise_rows(wb_from(small, WB_F32, 2, (int64_t[]){1, 3}), &q, &s));
+        WORKS(wb_quantize_rows(wb_from(small, WB_F32, 2, (int64_t[]){1, 3}), &q, &s));
         assert_true(wb_at(q, 0, 0) == 127 && wb_at(q, 0, 2) == 13);
         assert_true(wb_at(q, 0, 1) == 63 || wb_at(q, 0, 1) == 64);      /* of 63.5 */
     }
-    FAILS(wb_quantise_rows(wb_zeros(3), &q, &s), WB_ERROR_SHAPE, "quantise_rows", "[3] f32");
-    FAILS(wb_quantise_rows(wb_zeros(3, 0), &q, &s), WB_ERROR_SHAPE, "[3,0] f32");
-    FAILS(wb_quantise_rows(wb_arange(4, WB_I32), &q, &s), WB_ERROR_DTYPE, "quantise_rows");
-    FAILS(wb_quantise_rows(wb_zeros(3, 2), NULL, &s), WB_ERROR_ARGUMENT, "integers");
-    FAILS(wb_quantise_rows(wb_zeros(3, 2), &q, NULL), WB_ERROR_ARGUMENT, "scales");
+    FAILS(wb_quantize_rows(wb_zeros(3), &q, &s), WB_ERROR_SHAPE, "quantize_rows", "[3] f32");
+    FAILS(wb_quantize_rows(wb_zeros(3, 0), &q, &s), WB_ERROR_SHAPE, "[3,0] f32");
+    FAILS(wb_quantize_rows(wb_arange(4, WB_I32), &q, &s), WB_ERROR_DTYPE, "quantize_rows");
+    FAILS(wb_quantize_rows(wb_zeros(3, 2), NULL, &s), WB_ERROR_ARGUMENT, "integers");
+    FAILS(wb_quantize_rows(wb_zeros(3, 2), &q, NULL), WB_ERROR_ARGUMENT, "scales");
 }
 
 TEST_IN_SCOPE(wrong_operands)
@@ -249,12 +249,12 @@ static wb_layer *block(void)
 TEST_IN_SCOPE(whole_model)
 {
     wb_layer *m = wb_Chain(wb_Embedding(20, 64), block(), wb_Dense(64, 5));
-    wb_layer *l = wb_quantise(m);
+    wb_layer *l = wb_quantize(m);
     MADE(l);
     char *text = wb_object_format(l);
-    assert_true(strstr(text, "Quantised(Embedding(20 => 64))") &&
-                strstr(text, "Quantised(Dense(64 => 96, gelu))") &&
-                strstr(text, "Quantised(Dense(96 => 64; bias=false))"));
+    assert_true(strstr(text, "Quantized(Embedding(20 => 64))") &&
+                strstr(text, "Quantized(Dense(64 => 96, gelu))") &&
+                strstr(text, "Quantized(Dense(96 => 64; bias=false))"));
     wb_free_text(text);
     assert_int_equal(wb_dtype_of(wb_get(l, "layers.1.layers.1.q_proj.layer.weight")), WB_I8);
     assert_int_equal(wb_dtype_of(wb_get(l, "layers.1.layers.1.out_proj.scale")), WB_F32);
@@ -277,7 +277,7 @@ TEST_IN_SCOPE(whole_model)
     /* only what is not quantised is trained */
     assert_int_equal(wb_parameter_count(l), 128 + 4 * 64 + 96 + 5);
     MADE(wb_setup(wb_Adam(), l));
-    assert_ptr_equal(wb_quantise(wb_tuple(m, l)) ? NULL : l, NULL);
+    assert_ptr_equal(wb_quantize(wb_tuple(m, l)) ? NULL : l, NULL);
 }
 
 /* A weight that two layers share is quantised once, and stays shared. */
@@ -285,27 +285,27 @@ TEST_IN_SCOPE(shared_weights)
 {
     wb_layer *m = wb_Chain(wb_Embedding(9, 64), wb_Dense(64, 64), wb_Dense(64, 9, .bias = false));
     WORKS(wb_tie(m, "layers.2.weight", "layers.0.weight"));
-    wb_layer *l = wb_quantise(m);
+    wb_layer *l = wb_quantize(m);
     MADE(l);
     assert_ptr_equal(wb_get(l, "layers.2.layer.weight"), wb_get(l, "layers.0.layer.weight"));
     assert_ptr_equal(wb_get(l, "layers.2.scale"), wb_get(l, "layers.0.scale"));
-    wb_layer *dense = wb_Dense(64, 64), *twice = wb_quantise(wb_Chain(dense, dense));
+    wb_layer *dense = wb_Dense(64, 64), *twice = wb_quantize(wb_Chain(dense, dense));
     assert_ptr_equal(wb_layer_at(twice, "layers.0"), wb_layer_at(twice, "layers.1"));
-    wb_tree *tree = wb_quantise(wb_tuple(dense, wb_Conv(1, 2, {3})));
+    wb_tree *tree = wb_quantize(wb_tuple(dense, wb_Conv(1, 2, {3})));
     MADE(tree);
-    assert_string_equal(wb_layer_at((wb_layer *)tree, "0")->type->name, "Quantised");
+    assert_string_equal(wb_layer_at((wb_layer *)tree, "0")->type->name, "Quantized");
     assert_string_equal(wb_layer_at((wb_layer *)tree, "1")->type->name, "Conv");
 }
 
 /* Short rows stay as they are, also beside others and where a path names their layer. */
 TEST_IN_SCOPE(short_rows)
 {
-    wb_layer *m = wb_Chain(wb_Dense(63, 64), wb_Dense(64, 63)), *l = wb_quantise(m);
+    wb_layer *m = wb_Chain(wb_Dense(63, 64), wb_Dense(64, 63)), *l = wb_quantize(m);
     MADE(l);
     assert_ptr_equal(wb_get(l, "layers.0.weight"), wb_get(m, "layers.0.weight"));
-    assert_string_equal(wb_layer_at(l, "layers.1")->type->name, "Quantised");
-    REFUSED(wb_quantise(m, .layers = "layers.0"), WB_ERROR_ARGUMENT, "layers.0", "64");
-    REFUSED(wb_quantise(wb_Embedding(50, 63)), WB_ERROR_ARGUMENT, "quantise", "64");
+    assert_string_equal(wb_layer_at(l, "layers.1")->type->name, "Quantized");
+    REFUSED(wb_quantize(m, .layers = "layers.0"), WB_ERROR_ARGUMENT, "layers.0", "64");
+    REFUSED(wb_quantize(wb_Embedding(50, 63)), WB_ERROR_ARGUMENT, "quantize", "64");
 }
 
 /* A model in f16 stays one, and a row of small numbers keeps its precision. */
@@ -318,7 +318,7 @@ TEST_IN_SCOPE(half_precision)
                            wb_Dense(65, 5, .dtype = t));
     wb_tensor *small = wb_astype(wb_mul(wb_randn(9, 64), 1e-5), t), *x = wb_arange(9, WB_I32);
     WORKS(wb_set(m, "layers.0.weight", small));
-    wb_layer *l = wb_quantise(m);
+    wb_layer *l = wb_quantize(m);
     MADE(l);
     assert_int_equal(wb_dtype_of(wb_get(l, "layers.0.scale")), WB_F32);
     assert_int_equal(wb_dtype_of(wb_call(l, x)), t);
@@ -339,21 +339,21 @@ TEST_IN_SCOPE(half_precision)
 TEST_IN_SCOPE(chosen_layers)
 {
     wb_layer *m = wb_Chain(wb_Dense(64, 64), block(), wb_WeightNorm(wb_Dense(64, 4)));
-    wb_layer *l = wb_quantise(m, .layers = "layers.0 *.q_proj");
+    wb_layer *l = wb_quantize(m, .layers = "layers.0 *.q_proj");
     MADE(l);
-    assert_string_equal(wb_layer_at(l, "layers.0")->type->name, "Quantised");
-    assert_string_equal(wb_layer_at(l, "layers.1.layers.1.q_proj")->type->name, "Quantised");
+    assert_string_equal(wb_layer_at(l, "layers.0")->type->name, "Quantized");
+    assert_string_equal(wb_layer_at(l, "layers.1.layers.1.q_proj")->type->name, "Quantized");
     assert_string_equal(wb_layer_at(l, "layers.1.layers.1.k_proj")->type->name, "Dense");
-    l = wb_quantise(m);
+    l = wb_quantize(m);
     assert_string_equal(wb_layer_at(l, "layers.2.layer")->type->name, "Dense");
-    REFUSED(wb_quantise(m, .layers = "layers.9"), WB_ERROR_ARGUMENT, "quantise", "layers.9");
-    REFUSED(wb_quantise(m, .bits = 4), WB_ERROR_UNSUPPORTED, ".bits", "4", "8");
-    REFUSED(wb_quantise(wb_Chain(wb_Flatten())), WB_ERROR_ARGUMENT, "Dense");
-    REFUSED(wb_quantise((wb_layer *)NULL), WB_ERROR_ARGUMENT, "NULL");
-    REFUSED(wb_quantise(wb_quantise(wb_Dense(64, 2))), WB_ERROR_ARGUMENT, "Dense");
+    REFUSED(wb_quantize(m, .layers = "layers.9"), WB_ERROR_ARGUMENT, "quantize", "layers.9");
+    REFUSED(wb_quantize(m, .bits = 4), WB_ERROR_UNSUPPORTED, ".bits", "4", "8");
+    REFUSED(wb_quantize(wb_Chain(wb_Flatten())), WB_ERROR_ARGUMENT, "Dense");
+    REFUSED(wb_quantize((wb_layer *)NULL), WB_ERROR_ARGUMENT, "NULL");
+    REFUSED(wb_quantize(wb_quantize(wb_Dense(64, 2))), WB_ERROR_ARGUMENT, "Dense");
     WORKS(wb_set(m, "layers.0.weight", wb_full(NAN, 64, 64)));
-    REFUSED(wb_quantise(m), WB_ERROR_ARGUMENT, "layers.0", "NaN");
-    REFUSED(wb_call(wb_quantise(wb_Dense(64, 3)), wb_zeros(1, 5)), WB_ERROR_SHAPE, "64",
+    REFUSED(wb_quantize(m), WB_ERROR_ARGUMENT, "layers.0", "NaN");
+    REFUSED(wb_call(wb_quantize(wb_Dense(64, 3)), wb_zeros(1, 5)), WB_ERROR_SHAPE, "64",
             "[1,5] f32");
 }
 
@@ -365,7 +365,7 @@ static int call_it(wb_tensor *const *inputs, wb_tensor **outputs, void *layer)
 
 TEST_IN_SCOPE(compiled_copied_moved)
 {
-    wb_layer *l = wb_quantise(block());
+    wb_layer *l = wb_quantize(block());
     wb_tensor *x = wb_randn(2, 3, 64), *y = wb_call(l, x), *z = NULL;
     wb_compiled *f = wb_compile(call_it, l);
     for (int i = 0; i < 3; i++) {
@@ -383,7 +383,7 @@ TEST_IN_SCOPE(compiled_copied_moved)
     MADE(z);
     assert_int_equal(wb_dtype_of(z), WB_BF16);
     assert_true(apart(y, z) < 0.1 * wb_item(wb_max(wb_abs(y))));
-    wb_layer *words = wb_to(wb_quantise(wb_Embedding(5, 64)), wb_device_of(l), .dtype = WB_BF16);
+    wb_layer *words = wb_to(wb_quantize(wb_Embedding(5, 64)), wb_device_of(l), .dtype = WB_BF16);
     assert_int_equal(wb_dtype_of(wb_call(words, wb_arange(5, WB_I32))), WB_BF16);
 }
 
@@ -412,19 +412,19 @@ TEST_IN_SCOPE(files)
     wb_tensor *x = wb_randn(2, 3, 64), *words = wb_arange(6, WB_I32);
     for (int i = 0; i < 2; i++) {
         const wb_names names = i ? WB_NAMES_TORCH : WB_NAMES_WEBER;
-        round_trip(wb_quantise(wb_Dense(64, 4, wb_relu)), x, names);
-        round_trip(wb_quantise(wb_Dense(64, 4, .dtype = WB_F32, .bias = false)), x, names);
-        round_trip(wb_quantise(wb_Embedding(6, 64)), words, names);
+        round_trip(wb_quantize(wb_Dense(64, 4, wb_relu)), x, names);
+        round_trip(wb_quantize(wb_Dense(64, 4, .dtype = WB_F32, .bias = false)), x, names);
+        round_trip(wb_quantize(wb_Embedding(6, 64)), words, names);
         if (has_dtype(WB_F16))
-            round_trip(wb_quantise(wb_Embedding(6, 64, .dtype = WB_F16)), words, names);
-        round_trip(wb_quantise(block()), x, names);
-        round_trip(wb_quantise(block(), .layers = "*.v_proj"), x, names);
+            round_trip(wb_quantize(wb_Embedding(6, 64, .dtype = WB_F16)), words, names);
+        round_trip(wb_quantize(block()), x, names);
+        round_trip(wb_quantize(block(), .layers = "*.v_proj"), x, names);
     }
     wb_layer *tied = wb_Chain(wb_Embedding(6, 64), wb_Dense(64, 6, .bias = false));
     WORKS(wb_tie(tied, "layers.1.weight", "layers.0.weight"));
-    round_trip(wb_quantise(tied), words, WB_NAMES_WEBER);
-    FAILS(wb_save(test_file("q.bson"), wb_quantise(wb_Dense(64, 2))), WB_ERROR_ARGUMENT,
-          "Quantised");
+    round_trip(wb_quantize(tied), words, WB_NAMES_WEBER);
+    FAILS(wb_save(test_file("q.bson"), wb_quantize(wb_Dense(64, 2))), WB_ERROR_ARGUMENT,
+          "Quantized");
 }
 
 /* A file that puts another layer where a projection was is refused. */
@@ -447,13 +447,13 @@ static void change(const char *path, const char *from, const char *to)
 TEST_IN_SCOPE(wrong_files)
 {
     static const struct { const char *from, *to, *fact; } rows[] = {
-        {"\\\"bits\\\":8", "\\\"bits\\\":4", "Quantised"},
+        {"\\\"bits\\\":8", "\\\"bits\\\":4", "Quantized"},
         {"\\\"name\\\":\\\"q_proj\\\"", "\\\"name\\\":\\\"x_proj\\\"", "\"x_proj\""},
         {"\\\"in\\\":64,\\\"out\\\":64", "\\\"in\\\":64,\\\"out\\\":69", "\"q_proj\""},
-        {"\\\"Quantised\\\"", "\\\"SkipLayer\\\"", "\"SkipLayer\""}};
+        {"\\\"Quantized\\\"", "\\\"SkipLayer\\\"", "\"SkipLayer\""}};
     const char *path = test_file("wrong.safetensors");
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
-        WORKS(wb_save(path, wb_quantise(wb_MultiHeadAttention(64, 2))));
+        WORKS(wb_save(path, wb_quantize(wb_MultiHeadAttention(64, 2))));
         change(path, "weber_crc32", "weber_crc33");    /* the note counts as unknown */
         change(path, rows[i].from, rows[i].to);
         REFUSED(wb_load(path), WB_ERROR_FORMAT, rows[i].fact);

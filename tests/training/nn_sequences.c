@@ -344,7 +344,7 @@ TEST_IN_SCOPE(written_in_place)
     wb_tree *cache = wb_attention_cache(l, 1, LENGTH);
     wb_memory need;
     wb_tensor *x = wb_rand(1, 1, 8), *y = wb_call_cached(l, cache, x);
-    WORKS(wb_memory_estimate(1, &y, &need));
+    WORKS(wb_estimate_memory(1, &y, &need));
     assert_in_range(need.arena, 1, CACHE / 2);      /* keys or values alone are CACHE / 2 */
 }
 
@@ -381,7 +381,7 @@ TEST_IN_SCOPE(wrong_uses)
     REFUSED(wb_call_cached(model, longer, letters(0, 1)), WB_ERROR_SHAPE, "7 positions", "6 rows",
             "attention_cache");
     wb_layer *table = wb_Chain(wb_function_layer("places", places), wb_Embedding(6, 64));
-    wb_layer *small = wb_quantise(wb_Chain(wb_Parallel(wb_add, wb_Embedding(5, 64), table),
+    wb_layer *small = wb_quantize(wb_Chain(wb_Parallel(wb_add, wb_Embedding(5, 64), table),
                                            wb_MultiHeadAttention(64, 2, .causal = true)));
     REFUSED(wb_call_cached(small, wb_attention_cache(small, 2, 7), letters(0, 1)), WB_ERROR_SHAPE,
             "7 positions", "6 rows");

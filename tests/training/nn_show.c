@@ -151,9 +151,9 @@ TEST(trees)
                     "    1 = opaque,\n"
                     "  ),\n"
                     ")");
-    wb_rule *rule = wb_OptimiserChain(wb_ClipNorm(.omega = 1), wb_Adam(.eta = 0.01));
+    wb_rule *rule = wb_OptimizerChain(wb_ClipNorm(.omega = 1), wb_Adam(.eta = 0.01));
     assert_shows(rule,
-                 "OptimiserChain(ClipNorm(omega=1), Adam(eta=0.01, beta=(0.9, 0.999), eps=1e-08))");
+                 "OptimizerChain(ClipNorm(omega=1), Adam(eta=0.01, beta=(0.9, 0.999), eps=1e-08))");
     wb_opt_state *s = wb_setup(wb_Momentum(), m);
     wb_freeze(s, "layers.0.bias");
     assert_shows(s, "Momentum(eta=0.01, rho=0.9)\n"

@@ -15,7 +15,7 @@ static wb_rule *rule_number(int i)
     case 1: return wb_Momentum(.eta = 0.1);
     case 2: return wb_Adam(.eta = 0.01);
     case 3: return wb_AdamW(.eta = 0.02, .lambda = 0.1);
-    case 4: return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_Momentum());
+    case 4: return wb_OptimizerChain(wb_ClipNorm(.omega = 0.5), wb_Momentum());
     default: return NULL;
     }
 }
@@ -69,7 +69,7 @@ static void accumulate(int number, int k, wb_dtype mixed, double tolerance)
 {
     wb_scope *scope = wb_scope_open();
     wb_tree *p = parameters(), *q = parameters();
-    wb_opt_state *a = wb_setup(wb_DistributedOptimiser(rule_number(number), .accumulate = k), p,
+    wb_opt_state *a = wb_setup(wb_DistributedOptimizer(rule_number(number), .accumulate = k), p,
                                .mixed = mixed);
     wb_opt_state *b = wb_setup(rule_number(number), q, .mixed = mixed);
     MADE(a && b);
@@ -125,7 +125,7 @@ TEST(updates_by_means)
 TEST_IN_SCOPE(overflow_in_one_batch)
 {
     wb_tree *p = wb_tuple(wb_variable(wb_ones(2, 2)));
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Descent(1), .accumulate = 3), p,
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Descent(1), .accumulate = 3), p,
                                .mixed = WB_F16);
     MADE(s);
     for (int i = 0; i < 6; i++) {
@@ -147,7 +147,7 @@ TEST_IN_SCOPE(new_models)
 {
     wb_layer *m = wb_Chain(wb_Dense(3, 2));
     wb_tensor *x = wb_ones(4, 3);
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Descent(0.5), .accumulate = 2), m);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Descent(0.5), .accumulate = 2), m);
     wb_layer *now = m;
     for (int i = 0; i < 4; i++) {
         wb_tensor *l = wb_sum(wb_square(wb_call(now, x)));
@@ -163,24 +163,24 @@ TEST_IN_SCOPE(new_models)
 
 TEST_IN_SCOPE(what_it_needs)
 {
-    REFUSED(wb_DistributedOptimiser(wb_Adam(), .accumulate = 0), WB_ERROR_ARGUMENT,
-            "DistributedOptimiser", ".accumulate", "0");
+    REFUSED(wb_DistributedOptimizer(wb_Adam(), .accumulate = 0), WB_ERROR_ARGUMENT,
+            "DistributedOptimizer", ".accumulate", "0");
     wb_tree *p = parameters();
-    wb_rule *four = wb_DistributedOptimiser(wb_Descent(0.5), .accumulate = 4);
+    wb_rule *four = wb_DistributedOptimizer(wb_Descent(0.5), .accumulate = 4);
     char *text = wb_object_format(wb_setup(four, p));
-    assert_non_null(strstr(text, "DistributedOptimiser(Descent(eta=0.5), accumulate=4)"));
+    assert_non_null(strstr(text, "DistributedOptimizer(Descent(eta=0.5), accumulate=4)"));
     assert_null(strstr(text, "accumulated"));
     wb_free_text(text);
     wb_opt_state *with[2];
     wb_memory need[2];
     for (int i = 0; i < 2; i++) {           /* i = 1: the sums are read and written */
-        wb_rule *rule = wb_DistributedOptimiser(wb_Descent(0.5), .accumulate = 1 + 3 * i);
+        wb_rule *rule = wb_DistributedOptimizer(wb_Descent(0.5), .accumulate = 1 + 3 * i);
         with[i] = wb_setup(rule, p);
         wb_scope *s = wb_scope_open();
         wb_tensor *g = wb_full(2, 3, 5);
         WORKS(wb_eval(g));
         WORKS(wb_update(with[i], p, wb_tuple(g, WB_NONE, WB_NONE)));
-        WORKS(wb_memory_estimate(0, NULL, &need[i]));
+        WORKS(wb_estimate_memory(0, NULL, &need[i]));
         WORKS(wb_scope_close(s));
     }
     assert_null(with[0]->slots[0].sum);
@@ -192,7 +192,7 @@ TEST_IN_SCOPE(what_it_needs)
 
 static wb_opt_state *state_with(wb_tree *p, int n)
 {
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Momentum(0.1), .accumulate = 4), p);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(wb_Momentum(0.1), .accumulate = 4), p);
     for (int i = 0; i < n; i++)
         WORKS(wb_update(s, p, wb_tuple(wb_full(i + 1, 3, 5), WB_NONE, wb_full(2, 1, 1))));
     return s;
@@ -207,7 +207,7 @@ TEST_IN_SCOPE(a_state_in_the_middle)
     wb_free_text(text);
     wb_checkpoint c = {.state = s};
     const char *path = in_folder("middle");
-    REFUSED(!wb_checkpoint_save(path, &c), WB_ERROR_ARGUMENT, "checkpoint_save", "3", "of 4",
+    REFUSED(!wb_save_checkpoint(path, &c), WB_ERROR_ARGUMENT, "save_checkpoint", "3", "of 4",
             "wb_update for 1 more");
     assert_int_equal(access(path, F_OK), -1);
     /* A moved state goes on. */
@@ -222,10 +222,10 @@ TEST_IN_SCOPE(a_state_in_the_middle)
     expect_same(&a, &b);
     assert_true(a.steps[0] == 1 && a.steps[1] == 0 && a.steps[2] == 1);
     /* Loading drops what is accumulated. */
-    WORKS(wb_checkpoint_save(path, &c));
+    WORKS(wb_save_checkpoint(path, &c));
     for (int i = 0; i < 3; i++)
         WORKS(wb_update(s, p, wb_tuple(wb_full(99, 3, 5), wb_full(9, 7, 1), WB_NONE)));
-    WORKS(wb_checkpoint_load(path, &c));
+    WORKS(wb_load_checkpoint(path, &c));
     assert_int_equal(s->counts->accumulated, 0);
     for (int i = 0; i < 4; i++) {
         WORKS(wb_update(s, p, wb_tuple(wb_full(1, 3, 5), WB_NONE, WB_NONE)));
@@ -272,7 +272,7 @@ static double apart(wb_layer *a, wb_layer *b)
 
 static wb_opt_state *adam(wb_layer *m, int k)
 {
-    return wb_setup(wb_DistributedOptimiser(wb_Adam(0.01), .accumulate = k), m);
+    return wb_setup(wb_DistributedOptimizer(wb_Adam(0.01), .accumulate = k), m);
 }
 
 /* The losses that .each has seen. */
@@ -337,11 +337,11 @@ TEST_IN_SCOPE(a_training_that_goes_on)
     assert_true(apart(a, c) == 0);
     assert_int_equal(u->counts->slot[0].steps, 12);
     wb_layer *still = net();
-    wb_rule *none = wb_DistributedOptimiser(wb_Descent(.eta = 0), .accumulate = 4);
+    wb_rule *none = wb_DistributedOptimizer(wb_Descent(.eta = 0), .accumulate = 4);
     WORKS(wb_train(loss, still, wb_dataloader(data(160), 16), wb_setup(none, still),
                    .checkpoint = path));
     wb_checkpoint at = {.model = still};
-    WORKS(wb_checkpoint_load(path, &at));
+    WORKS(wb_load_checkpoint(path, &at));
     const double all = wb_item(loss(still, (wb_batch){.x = wb_dataset_x(data(160)),
                                                        .y = wb_dataset_y(data(160)), .n = 160},
                                      NULL));
@@ -391,8 +391,8 @@ TEST(a_loss_that_is_not_finite)
 TEST_IN_SCOPE(a_norm_that_is_not_finite)
 {
     wb_tree *p = parameters();
-    wb_rule *rule = wb_OptimiserChain(wb_ClipNorm(), wb_Descent(0.1));
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(rule, .accumulate = 3), p);
+    wb_rule *rule = wb_OptimizerChain(wb_ClipNorm(), wb_Descent(0.1));
+    wb_opt_state *s = wb_setup(wb_DistributedOptimizer(rule, .accumulate = 3), p);
     for (int i = 0; i < 4; i++) {
         wb_scope *scope = wb_scope_open();
         wb_tensor *g = wb_full(i == 1 ? INFINITY : 1, 3, 5);

@@ -37,7 +37,7 @@ static const struct {
                   {.eta = 0.001, .rho = 0.9}, {.eta = 0.05, .rho = 0.8}},
     [RMSPROP] = {"RMSProp(eta=0.001, rho=0.9, eps=1e-08)", wb_RMSProp_with,
                  {.eta = 0.001, .rho = 0.9, .eps = 1e-8}, {.eta = 0.05, .rho = 0.8, .eps = 1e-3}},
-    [CENTRED] = {"CentredRMSProp(eta=0.001, rho=0.9, eps=1e-08)", wb_RMSProp_with,
+    [CENTRED] = {"CenteredRMSProp(eta=0.001, rho=0.9, eps=1e-08)", wb_RMSProp_with,
                  {.eta = 0.001, .rho = 0.9, .eps = 1e-8}, {.eta = 0.05, .rho = 0.8, .eps = 1e-3}},
     [RADAM] = {"RAdam(eta=0.001, beta=(0.9, 0.999), eps=1e-08)", wb_RAdam_with,
                ADAM_LIKE(0.001, 0.9, 0.999, 1e-8), ADAM_LIKE(0.05, 0.8, 0.9, 1e-3)},
@@ -60,7 +60,7 @@ static const struct {
     [RPROP] = {"Rprop(eta=0.001, ell=(0.5, 1.2), gamma=(1e-06, 50))", wb_Rprop_with,
                {.eta = 0.001, .ell = {0.5, 1.2}, .gamma = {1e-6, 50}},
                {.eta = 0.05, .ell = {0.4, 1.3}, .gamma = {0.03, 0.08}}},
-    [SIGNDECAY] = {"OptimiserChain(SignDecay(lambda=0.001), Descent(eta=0.1))", wb_SignDecay_with,
+    [SIGNDECAY] = {"OptimizerChain(SignDecay(lambda=0.001), Descent(eta=0.1))", wb_SignDecay_with,
                    {.lambda = 1e-3}, {.lambda = 0.25}},
 };
 
@@ -69,17 +69,17 @@ static wb_Rule_options options_of(int rule, const numbers *k)
 {
     return WB_OPTIONS_OF(wb_Rule_options, GIVEN(k->eta), GIVEN(k->rho), .eps = GIVEN(k->eps),
                          .beta = {GIVEN(k->b1), GIVEN(k->b2)}, .lambda = GIVEN(k->lambda),
-                         .ell = {GIVEN(k->ell[0]), GIVEN(k->ell[1])}, .centred = rule == CENTRED,
+                         .ell = {GIVEN(k->ell[0]), GIVEN(k->ell[1])}, .centered = rule == CENTRED,
                          .gamma = {GIVEN(k->gamma[0]), GIVEN(k->gamma[1])});
 }
 
-/* k == NULL: without options, except .centred. */
+/* k == NULL: without options, except .centered. */
 static wb_rule *made(int rule, const numbers *k)
 {
     wb_Rule_options o = options_of(rule, k ? k : &(numbers){0});
     wb_rule *r = rules[rule].make(k || rule == CENTRED ? &o : NULL);
     MADE(r);
-    return rule == SIGNDECAY ? wb_OptimiserChain(r, wb_Descent()) : r;
+    return rule == SIGNDECAY ? wb_OptimizerChain(r, wb_Descent()) : r;
 }
 
 static double sign(double x) { return (x > 0) - (x < 0); }
@@ -213,8 +213,8 @@ static wb_tensor *value_of(const trained *m, const way *w)
 static trained begin(int rule, const numbers *k, const way *w)
 {
     wb_rule *r = made(rule, k);
-    if (w->clip != 0) r = wb_OptimiserChain(wb_ClipGrad(.delta = w->clip), r);
-    if (w->accumulate) r = wb_DistributedOptimiser(r, .accumulate = w->accumulate);
+    if (w->clip != 0) r = wb_OptimizerChain(wb_ClipGrad(.delta = w->clip), r);
+    if (w->accumulate) r = wb_DistributedOptimizer(r, .accumulate = w->accumulate);
     float x[N];
     for (int j = 0; j < N; j++) x[j] = (float)(start[j] * unit_of(w));
     wb_tensor *v = wb_variable(wb_astype(wb_from(x, WB_F32, 1, (int64_t[]){N}), w->dtype));
@@ -435,7 +435,7 @@ TEST(late_steps_in_f16)
 TEST(variance_without_variance)
 {
     wb_tree *model = wb_tuple(wb_variable(wb_ones(64)));
-    wb_opt_state *s = wb_setup(wb_RMSProp(.eta = 0, .centred = true), model);
+    wb_opt_state *s = wb_setup(wb_RMSProp(.eta = 0, .centered = true), model);
     wb_tensor *g = wb_add(wb_mul(wb_reshape(wb_arange(64, WB_F32), 64), 0.37), 0.1);
     wb_keep(g);
     for (int i = 0; i < 300; i++) {
@@ -451,7 +451,7 @@ TEST(starts_of_moments)
 {
     static const double want[] = {0, 0.5, 0.5, 0.5, 0, 0.25};
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
-    wb_rule *rule = wb_OptimiserChain(wb_Momentum(), wb_SignDecay(), wb_AMSGrad(.eps = 0.5),
+    wb_rule *rule = wb_OptimizerChain(wb_Momentum(), wb_SignDecay(), wb_AMSGrad(.eps = 0.5),
                                       wb_Rprop(0.25));
     wb_opt_state *s = wb_setup(rule, model);
     assert_int_equal(s->n_moments, WB__COUNT(want));
@@ -480,8 +480,8 @@ TEST(checkpoints)
             one_step(&a, NULL, i, &w, 1);
             if (i >= 5) one_step(&b, NULL, i, &w, 1);
             if (i != 4) continue;
-            WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.state = a.state}));
-            WORKS(wb_checkpoint_load(path, &(wb_checkpoint){.state = b.state}));
+            WORKS(wb_save_checkpoint(path, &(wb_checkpoint){.state = a.state}));
+            WORKS(wb_load_checkpoint(path, &(wb_checkpoint){.state = b.state}));
             WORKS(wb_assign(wb_get(b.model, "0"), wb_get(a.model, "0")));
         }
         for (int j = 0; j < N; j++)
@@ -490,18 +490,18 @@ TEST(checkpoints)
     }
     const way w = {.dtype = WB_F32};
     trained plain = begin(RMSPROP, NULL, &w), centred = begin(CENTRED, NULL, &w);
-    WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.state = centred.state}));
-    FAILS(wb_checkpoint_load(path, &(wb_checkpoint){.state = plain.state}), WB_ERROR_FORMAT,
-          "CentredRMSProp");
+    WORKS(wb_save_checkpoint(path, &(wb_checkpoint){.state = centred.state}));
+    FAILS(wb_load_checkpoint(path, &(wb_checkpoint){.state = plain.state}), WB_ERROR_FORMAT,
+          "CenteredRMSProp");
     unlink(path);
 }
 
 TEST(refusals)
 {
     REFUSED(wb_AdaDelta(.eta = 0.1), WB_ERROR_ARGUMENT, "AdaDelta", "eta", "0.1");
-    REFUSED(wb_Adam(.centred = true), WB_ERROR_ARGUMENT, "Adam", "centred");
-    REFUSED(wb_RMSProp(.centred = true, .lambda = 1), WB_ERROR_ARGUMENT,
-            "CentredRMSProp", "lambda", "1");
+    REFUSED(wb_Adam(.centered = true), WB_ERROR_ARGUMENT, "Adam", "centered");
+    REFUSED(wb_RMSProp(.centered = true, .lambda = 1), WB_ERROR_ARGUMENT,
+            "CenteredRMSProp", "lambda", "1");
     REFUSED(wb_Nesterov(.eta = -1), WB_ERROR_ARGUMENT, "Nesterov", "eta", "-1");
     REFUSED(wb_RMSProp(.rho = 1.5), WB_ERROR_ARGUMENT, "RMSProp", "rho", "1.5", "1");
     REFUSED(wb_AdaBelief(.eps = -1), WB_ERROR_ARGUMENT, "AdaBelief", "eps", "-1");
@@ -511,13 +511,13 @@ TEST(refusals)
     REFUSED(wb_Rprop(.gamma = {100}), WB_ERROR_ARGUMENT, "Rprop", "gamma[0]", "100", "gamma[1]");
     REFUSED(wb_Lion(.ell = {0.5}), WB_ERROR_ARGUMENT, "Lion", "ell[0]", "0.5");
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
-    wb_opt_state *s = wb_setup(wb_OptimiserChain(wb_SignDecay(), wb_Rprop()), model);
+    wb_opt_state *s = wb_setup(wb_OptimizerChain(wb_SignDecay(), wb_Rprop()), model);
     REFUSED(!wb_adjust(s, .eta = 0.1), WB_ERROR_ARGUMENT, "adjust", "eta", "Rprop", "gamma");
     REFUSED(!wb_adjust(s, .gamma = {0.1, 0.01}), WB_ERROR_ARGUMENT, "Rprop", "gamma[0]", "0.1");
     REFUSED(!wb_adjust(s, .gamma = {60}), WB_ERROR_ARGUMENT, "Rprop", "gamma[0]", "60");
     assert_int_equal(wb_adjust(s, .lambda = 2, .gamma = {0.1, 60}), 0);
     s = wb_setup(wb_RMSProp(), model);
-    REFUSED(!wb_adjust(s, .centred = true), WB_ERROR_ARGUMENT, "adjust", "centred", "wb_setup");
+    REFUSED(!wb_adjust(s, .centered = true), WB_ERROR_ARGUMENT, "adjust", "centered", "wb_setup");
 }
 
 int main(void) { return run_cases(NULL, NULL); }

@@ -130,7 +130,7 @@ static wb_rule *descent(void) { return wb_Descent(); }
 static wb_rule *adam(void) { return wb_Adam(); }
 static wb_rule *clipped(void)
 {
-    return wb_OptimiserChain(wb_ClipNorm(.omega = 0.01), wb_WeightDecay(), wb_Momentum());
+    return wb_OptimizerChain(wb_ClipNorm(.omega = 0.01), wb_WeightDecay(), wb_Momentum());
 }
 
 TEST(no_backward_pass)

@@ -66,10 +66,10 @@ static double number(const trained *m, const char *path, const char *name)
 
 TEST_IN_SCOPE(parts)
 {
-    trained m = begin(wb_OptimiserChain(wb_WeightDecay(.lambda = 0.5), wb_Descent(1)));
+    trained m = begin(wb_OptimizerChain(wb_WeightDecay(.lambda = 0.5), wb_Descent(1)));
     step(&m);
     assert_values(&m, 0, 0, 0, 0);
-    m = begin(wb_OptimiserChain(wb_WeightDecay(.lambda = 0.5), wb_Descent(1)));
+    m = begin(wb_OptimizerChain(wb_WeightDecay(.lambda = 0.5), wb_Descent(1)));
     WORKS(wb_adjust_at(m.state, "*.bias", .lambda = 0));
     WORKS(wb_adjust_at(m.state, "layers.1", .eta = 0.25));
     step(&m);
@@ -112,7 +112,7 @@ TEST_IN_SCOPE(parts_of_compiled_functions)
     WORKS(wb_adjust_at(m.state, "layers.0.bias", .eta = 2));
     WORKS(wb_call_compiled(c, 1, &x, 1, &out));
     assert_values(&m, 0, -0.5, 0, 0);
-    WORKS(wb_set_schedule(m.state, "layers.1", wb_Exp(4, 0.5)));
+    WORKS(wb_set_schedule(m.state, "layers.1", wb_ScheduleExp(4, 0.5)));
     WORKS(wb_call_compiled(c, 1, &x, 1, &out));             /* the third update: 4 / 4 */
     assert_values(&m, -0.5, -1.5, -0.5, -0.5);
     WORKS(wb_call_compiled(c, 1, &x, 1, &out));
@@ -134,8 +134,8 @@ TEST_IN_SCOPE(parts_of_checkpoints)
     WORKS(wb_adjust_at(m.state, "*.bias", .lambda = 0, .eta = 0.5));
     WORKS(wb_adjust_at(n.state, "*.weight", .eta = 0.25));
     step(&m);
-    WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.model = m.model, .state = m.state}));
-    WORKS(wb_checkpoint_load(path, &(wb_checkpoint){.model = n.model, .state = n.state}));
+    WORKS(wb_save_checkpoint(path, &(wb_checkpoint){.model = m.model, .state = m.state}));
+    WORKS(wb_load_checkpoint(path, &(wb_checkpoint){.model = n.model, .state = n.state}));
     assert_true(number(&n, "layers.1.bias", "lambda") == 0);
     assert_true(number(&n, "layers.1.bias", "eta") == 0.5);
     assert_true(number(&n, "layers.0.weight", "eta") == 0.001);
@@ -150,7 +150,7 @@ TEST_IN_SCOPE(parts_of_checkpoints)
 
 TEST_IN_SCOPE(refusals_of_parts)
 {
-    trained m = begin(wb_OptimiserChain(wb_ClipNorm(), wb_Adam()));
+    trained m = begin(wb_OptimizerChain(wb_ClipNorm(), wb_Adam()));
     double x;
     REFUSED(!wb_adjust_at(m.state, "layers.7", .eta = 1), WB_ERROR_ARGUMENT, "adjust_at",
             "layers.7");
@@ -200,8 +200,9 @@ static void check_own(way w)
 {
     wb_scope *scope = wb_scope_open();
     wb_tree *model = wb_tuple(wb_variable(wb_full_array(2, w.dtype, 1, (int64_t[]){2})));
-    wb_rule *rule = wb_OptimiserChain(wb_ClipGrad(.delta = 1), wb_Rule(&growing, .eta = 0.125));
-    if (w.accumulate) rule = wb_OptimiserChain(wb_AccumGrad(2), rule);
+    wb_rule *rule = wb_OptimizerChain(wb_ClipGrad(.delta = 1),
+                                      wb_CustomRule(&growing, .eta = 0.125));
+    if (w.accumulate) rule = wb_OptimizerChain(wb_AccumGrad(2), rule);
     wb_opt_state *s = wb_setup(rule, model, .mixed = w.mixed);
     MADE(s);
     void *both[] = {s, model};
@@ -248,27 +249,27 @@ static wb_tensor *keep(wb_rule_step *s, void *ctx) { return (void)ctx, s->g; }
 TEST_IN_SCOPE(own_rules_in_states)
 {
     const char *path = test_file("own.safetensors");
-    char *text = wb_object_format(wb_Rule(&growing, .rho = 0.25));
+    char *text = wb_object_format(wb_CustomRule(&growing, .rho = 0.25));
     assert_string_equal(text, "Growing(eta=0.1, rho=0.25, beta=(0.9, 0.25))");
     wb_free_text(text);
     /* types with one number of a pair */
     static const wb_rule_type first = {"First", keep, .gamma = {0.5}},
                               second = {"Second", keep, .gamma = {0, 0.5}};
-    assert_string_equal(text = wb_object_format(wb_Rule(&first)), "First(gamma=(0.5, 0))");
+    assert_string_equal(text = wb_object_format(wb_CustomRule(&first)), "First(gamma=(0.5, 0))");
     wb_free_text(text);
-    assert_string_equal(text = wb_object_format(wb_Rule(&second)), "Second(gamma[1]=0.5)");
+    assert_string_equal(text = wb_object_format(wb_CustomRule(&second)), "Second(gamma[1]=0.5)");
     wb_free_text(text);
-    trained m = begin(wb_Rule(&growing)), n = begin(wb_Rule(&growing));
+    trained m = begin(wb_CustomRule(&growing)), n = begin(wb_CustomRule(&growing));
     assert_true(wb_at(m.state->slots[1].moments[1], 1) == 3);
     WORKS(wb_adjust(m.state, .eta = 0.5));
     step(&m);
-    WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.model = m.model, .state = m.state}));
-    WORKS(wb_checkpoint_load(path, &(wb_checkpoint){.model = n.model, .state = n.state}));
+    WORKS(wb_save_checkpoint(path, &(wb_checkpoint){.model = m.model, .state = m.state}));
+    WORKS(wb_load_checkpoint(path, &(wb_checkpoint){.model = n.model, .state = n.state}));
     assert_true(number(&n, "", "eta") == 0.5);
     step(&m);
     step(&n);
     assert_true(value(&m, "layers.0.weight") == value(&n, "layers.0.weight"));
-    FAILS(wb_checkpoint_load(path, &(wb_checkpoint){.state = begin(wb_Momentum()).state}),
+    FAILS(wb_load_checkpoint(path, &(wb_checkpoint){.state = begin(wb_Momentum()).state}),
           WB_ERROR_FORMAT, "Growing", "Momentum");
     unlink(path);
 }
@@ -291,16 +292,16 @@ TEST_IN_SCOPE(refusals_of_own_rules)
                               many = {.name = "Many", .apply = wrong, .states = 4},
                               adam = {.name = "Adam", .apply = wrong},
                               twin = {.name = "Growing", .apply = wrong};
-    MADE(wb_Rule(&growing));
-    REFUSED(wb_Rule(NULL), WB_ERROR_ARGUMENT, "Rule", "type");
-    REFUSED(wb_Rule(&nameless), WB_ERROR_ARGUMENT, "name");
-    REFUSED(wb_Rule(&idle), WB_ERROR_ARGUMENT, "apply");
-    REFUSED(wb_Rule(&many), WB_ERROR_ARGUMENT, "Many", "4", "3");
-    REFUSED(wb_Rule(&adam), WB_ERROR_ARGUMENT, "Adam");
-    REFUSED(wb_Rule(&twin), WB_ERROR_ARGUMENT, "Growing");
-    REFUSED(wb_Rule(&growing, .lambda = 1), WB_ERROR_ARGUMENT, "Growing", "lambda");
-    REFUSED(wb_Rule(&growing, .rho = 2), WB_ERROR_ARGUMENT, "Growing", "rho", "2");
-    trained m = begin(wb_Rule(&bad));
+    MADE(wb_CustomRule(&growing));
+    REFUSED(wb_CustomRule(NULL), WB_ERROR_ARGUMENT, "Rule", "type");
+    REFUSED(wb_CustomRule(&nameless), WB_ERROR_ARGUMENT, "name");
+    REFUSED(wb_CustomRule(&idle), WB_ERROR_ARGUMENT, "apply");
+    REFUSED(wb_CustomRule(&many), WB_ERROR_ARGUMENT, "Many", "4", "3");
+    REFUSED(wb_CustomRule(&adam), WB_ERROR_ARGUMENT, "Adam");
+    REFUSED(wb_CustomRule(&twin), WB_ERROR_ARGUMENT, "Growing");
+    REFUSED(wb_CustomRule(&growing, .lambda = 1), WB_ERROR_ARGUMENT, "Growing", "lambda");
+    REFUSED(wb_CustomRule(&growing, .rho = 2), WB_ERROR_ARGUMENT, "Growing", "rho", "2");
+    trained m = begin(wb_CustomRule(&bad));
     wb_layer *g = wb_fmap(gradient_like, m.model, NULL);
     for (how = 0; how < 4; how++) {
         wb_clear_error();

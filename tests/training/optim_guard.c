@@ -54,9 +54,9 @@ static void begin(bool compiled, int accumulate, training *t)
 {
     wb_seed(3);
     wb_rule *rule = wb_Adam(.eta = 0.01);
-    if (accumulate > 1) rule = wb_OptimiserChain(wb_AccumGrad(accumulate), rule);
+    if (accumulate > 1) rule = wb_OptimizerChain(wb_AccumGrad(accumulate), rule);
     t->model = wb_tuple(wb_variable(wb_randn(WIDTH)), wb_variable(wb_zeros(WIDTH)));
-    t->state = wb_setup(rule, t->model, .schedule = wb_CosAnneal(0.1, 0.01, 20));
+    t->state = wb_setup(rule, t->model, .schedule = wb_ScheduleCosAnneal(0.1, 0.01, 20));
     t->accumulate = accumulate;
     t->step = NULL;
     if (compiled) t->step = wb_compile(recorded, t);
@@ -129,7 +129,7 @@ static int write_parameter(void)        /* decay, without a guard */
 }
 static int save(void)
 {
-    return wb_checkpoint_save(test_file("guard"),
+    return wb_save_checkpoint(test_file("guard"),
                               &(wb_checkpoint){.model = (wb_layer *)now->model,
                                                .state = now->state});
 }
@@ -138,7 +138,7 @@ static const struct { const char *name; int (*act)(void); } nexts[] = {
     {"next step", next_step}, {"next steps", next_steps}, {"another plan", other_shape},
     {"wb_synchronize", synchronise}, {"wb_data", read_values}, {"wb_cpu", move},
     {"another write", write_another}, {"a write of a parameter", write_parameter},
-    {"wb_checkpoint_save", save}};
+    {"wb_save_checkpoint", save}};
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
@@ -339,7 +339,7 @@ static void updates_behind(int rule, int accumulate, bool late, int depth, int b
     float values[2][WIDTH];
     for (int i = 0; i < 2; i++) {
         wb_rule *r = rule_at(rule);
-        if (accumulate > 1) r = wb_OptimiserChain(wb_AccumGrad(accumulate), r);
+        if (accumulate > 1) r = wb_OptimizerChain(wb_AccumGrad(accumulate), r);
         wb_seed(3);
         t[i] = (training){.accumulate = accumulate};
         t[i].model = wb_tuple(wb_variable(wb_randn(WIDTH)), wb_variable(wb_zeros(WIDTH)));

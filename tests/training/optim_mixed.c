@@ -16,9 +16,9 @@ static wb_rule *rule_number(int i)
     case 3: return wb_AdamW(.eta = 0.02, .lambda = 0.1);
     case 4: return wb_Adam(.eta = 0.01, .beta = {0, 0.9});
     case 5:
-        return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.1),
+        return wb_OptimizerChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.1),
                                  wb_Momentum());
-    case 6: return wb_OptimiserChain(wb_ClipGrad(.delta = 0.4), wb_Adam(.eta = 0.02));
+    case 6: return wb_OptimizerChain(wb_ClipGrad(.delta = 0.4), wb_Adam(.eta = 0.02));
     default: return NULL;
     }
 }

@@ -291,19 +291,19 @@ TEST(checkpoints)
         MADE(step(&p));
         p.loss_factor = 1;
         for (int k = 0; k < 5; k++) MADE(step(&p));
-        MADE(!wb_checkpoint_save(path,
+        MADE(!wb_save_checkpoint(path,
                                  &(wb_checkpoint){.model = p.model, .state = p.state, .epoch = 3}));
         for (int k = 0; k < 5; k++) MADE(step(&p));
         q.state = wb_setup(wb_Adam(.eta = 1), q.model, .mixed = halves[i]);
         wb_checkpoint c = {.model = q.model, .state = q.state};
-        MADE(!wb_checkpoint_load(path, &c));
+        MADE(!wb_load_checkpoint(path, &c));
         assert_int_equal(c.epoch, 3);
         for (int k = 0; k < 5; k++) MADE(step(&q));
         array a = snapshot(&p), b = snapshot(&q);
         assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
         if (halves[i] == WB_F16) assert_true(scale_of(&p) == scale_of(&q) && scale_of(&q) < 65536);
         other.state = wb_setup(wb_Adam(), other.model, .mixed = halves[!i]);
-        FAILS(wb_checkpoint_load(path, &(wb_checkpoint){.state = other.state}), WB_ERROR_FORMAT,
+        FAILS(wb_load_checkpoint(path, &(wb_checkpoint){.state = other.state}), WB_ERROR_FORMAT,
               path, "state", ".mixed", wb_dtype_name(halves[i]), wb_dtype_name(halves[!i]));
         wb_clear_error();
         remove(path);

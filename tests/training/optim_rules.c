@@ -40,9 +40,9 @@ TEST(rules)
     check_rule("Adam", wb_Adam());
     check_rule("AdamEps", wb_Adam(.eta = 0.01, .beta = {0.8, 0.9}, .eps = 0.3));
     check_rule("AdamW", wb_AdamW());
-    check_rule("WeightDecay", wb_OptimiserChain(wb_WeightDecay(), wb_Descent()));
-    check_rule("ClipGrad", wb_OptimiserChain(wb_ClipGrad(.delta = 2), wb_Descent()));
-    check_rule("ClipNorm", wb_OptimiserChain(wb_ClipNorm(.omega = 5), wb_Adam(.eta = 0.01)));
+    check_rule("WeightDecay", wb_OptimizerChain(wb_WeightDecay(), wb_Descent()));
+    check_rule("ClipGrad", wb_OptimizerChain(wb_ClipGrad(.delta = 2), wb_Descent()));
+    check_rule("ClipNorm", wb_OptimizerChain(wb_ClipNorm(.omega = 5), wb_Adam(.eta = 0.01)));
 }
 
 /* Step numbers, learning rates and bias corrections are arguments of one plan. */
@@ -65,7 +65,7 @@ TEST(one_plan_for_all_steps)
 TEST(clipping_nothing)
 {
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
-    wb_opt_state *s = wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Descent()), model);
+    wb_opt_state *s = wb_setup(wb_OptimizerChain(wb_ClipNorm(), wb_Descent()), model);
     assert_int_equal(wb_update(s, model, wb_tuple(wb_zeros(2))), 0);
     assert_true(wb_at(wb_get(model, "0"), 1) == 1);
 }
@@ -77,7 +77,7 @@ TEST(clipping_what_is_large)
     for (size_t i = 0; i < WB__COUNT(sizes); i++) {
         wb_scope *scope = wb_scope_open();
         wb_tree *model = wb_tuple(wb_variable(wb_ones(50)), wb_variable(wb_ones(2, 25)));
-        wb_rule *rule = wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_Descent(.eta = 1));
+        wb_rule *rule = wb_OptimizerChain(wb_ClipNorm(.omega = 0.5), wb_Descent(.eta = 1));
         wb_opt_state *s = wb_setup(rule, model);
         const double g = sizes[i], norm = sqrt(100) * g, step = norm > 0.5 ? g * 0.5 / norm : g;
         wb_tensor *first = wb_full_array(g, WB_F32, 1, (int64_t[]){50});
@@ -102,7 +102,7 @@ TEST(clipping_what_is_large_in_f64)
         const int64_t n = 16;
         wb_tree *model = wb_tuple(wb_variable(wb_ones(4)),
                                   wb_variable(wb_full_array(1, WB_F64, 1, &n)));
-        wb_rule *rule = wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_Descent(.eta = 1));
+        wb_rule *rule = wb_OptimizerChain(wb_ClipNorm(.omega = 0.5), wb_Descent(.eta = 1));
         wb_opt_state *s = wb_setup(rule, model);
         WORKS(wb_update(s, model, wb_tuple(wb_full_array(first, WB_F32, 1, (int64_t[]){4}),
                                            wb_full_array(g, WB_F64, 1, &n))));
@@ -117,7 +117,7 @@ TEST(clipping_what_is_large_in_f32_beside_f64)
 {
     if (!has_dtype(WB_F64)) return;
     wb_tree *model = wb_tuple(wb_variable(wb_ones(4)), wb_variable(wb_astype(wb_ones(2), WB_F64)));
-    wb_rule *rule = wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_Descent(.eta = 1));
+    wb_rule *rule = wb_OptimizerChain(wb_ClipNorm(.omega = 0.5), wb_Descent(.eta = 1));
     wb_opt_state *s = wb_setup(rule, model);
     WORKS(wb_update(s, model, wb_tuple(wb_full_array(1e30, WB_F32, 1, (int64_t[]){4}),
                                        wb_astype(wb_ones(2), WB_F64))));
@@ -155,7 +155,7 @@ TEST(updates_that_are_not_finite)
         wb_tree *model = wb_tuple(wb_variable(wb_ones(2)), wb_variable(wb_ones(2)));
         wb_tree *g = wb_tuple(wb_from((float[]){1, (float)bad[k]}, WB_F32, 1, (int64_t[]){2}),
                               wb_ones(2));
-        wb_opt_state *s = wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Momentum()), model);
+        wb_opt_state *s = wb_setup(wb_OptimizerChain(wb_ClipNorm(), wb_Momentum()), model);
         wb_clear_error();
         int status = wb_update(s, model, g);
         if (!status) status = wb_eval(wb_get(model, "0"));
@@ -169,7 +169,7 @@ TEST(updates_that_are_not_finite)
         assert_int_equal(wb_eval_array(0, NULL), 0);
         assert_true(wb_at(wb_get(model, "1"), 0) < 1 && s->counts->slot[0].steps == 1);
         assert_null(wb_update_new(s, (wb_layer *)model, g));
-        wb_opt_state *all_the_same = wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Descent()), model,
+        wb_opt_state *all_the_same = wb_setup(wb_OptimizerChain(wb_ClipNorm(), wb_Descent()), model,
                                               .unguarded = true);
         assert_int_equal(wb_update(all_the_same, model, g), 0);
         assert_true(isnan(wb_at(wb_get(model, "0"), 1)));
@@ -442,7 +442,7 @@ static recorded begin(void)
     recorded r = {.model = wb_tuple(wb_variable(wb_ones(3)),
                                     wb_variable(wb_full_array(2, widest_float(), 1,
                                                               (int64_t[]){2})))};
-    r.state = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 3), wb_Adam(.eta = 0.1)), r.model);
+    r.state = wb_setup(wb_OptimizerChain(wb_ClipNorm(.omega = 3), wb_Adam(.eta = 0.1)), r.model);
     return r;
 }
 

@@ -169,9 +169,9 @@ TEST_IN_SCOPE(shapes_and_checkpoints)
             assert_memory_equal(wb_describe(a.state->slots[0].moments[k]), shapes[r > 3][k],
                                 strlen(shapes[r > 3][k]));
         one_step(&a, NULL, r, 0, &w);
-        WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.model = (wb_layer *)a.model,
+        WORKS(wb_save_checkpoint(path, &(wb_checkpoint){.model = (wb_layer *)a.model,
                                                         .state = a.state}));
-        WORKS(wb_checkpoint_load(path, &(wb_checkpoint){.model = (wb_layer *)b.model,
+        WORKS(wb_load_checkpoint(path, &(wb_checkpoint){.model = (wb_layer *)b.model,
                                                         .state = b.state}));
         one_step(&a, NULL, r, 1, &w);
         one_step(&b, NULL, r, 1, &w);
@@ -187,12 +187,12 @@ TEST_IN_SCOPE(texts)
         "Muon(eta=0.001, rho=0.95, eps=1e-07, lambda=0.1)",
         "Adafactor(eta=0.01, rho=0.8, eps=1.19209e-07, lambda=0, delta=0.001, omega=1)",
         "LAMB(eta=0.001, beta=(0.9, 0.999), eps=1e-06, lambda=0.01)",
-        ("OptimiserChain(AccumGrad(4), ClipGrad(delta=10), LAMB(eta=0.001, beta=(0.9, 0.999), "
+        ("OptimizerChain(AccumGrad(4), ClipGrad(delta=10), LAMB(eta=0.001, beta=(0.9, 0.999), "
          "eps=1e-06, lambda=0.01))"),
         "AccumGrad(4)",
     };
     wb_rule *const made[] = {wb_Muon(), wb_Adafactor(), wb_LAMB(),
-                             wb_OptimiserChain(wb_AccumGrad(4), wb_ClipGrad(), wb_LAMB()),
+                             wb_OptimizerChain(wb_AccumGrad(4), wb_ClipGrad(), wb_LAMB()),
                              wb_AccumGrad(4)};
     for (size_t i = 0; i < WB__COUNT(made); i++) {
         char *text = wb_object_format(made[i]);
@@ -201,7 +201,7 @@ TEST_IN_SCOPE(texts)
     }
     REFUSED(wb_AccumGrad(0), WB_ERROR_ARGUMENT, "AccumGrad", "0", "1");
     REFUSED(wb_setup(wb_AccumGrad(4), wb_tuple(wb_variable(wb_ones(2)))), WB_ERROR_ARGUMENT,
-            "AccumGrad", "4", "wb_OptimiserChain");
+            "AccumGrad", "4", "wb_OptimizerChain");
     REFUSED(wb_Muon(.beta = {0.9}), WB_ERROR_ARGUMENT, "Muon", "beta[0]", "0.9");
     REFUSED(wb_AdaGrad(NAN), WB_ERROR_ARGUMENT, "AdaGrad", "eta", "nan", "number");
 }

@@ -193,11 +193,11 @@ TEST_IN_SCOPE(files)
 
     wb_opt_state *state = wb_setup(wb_Momentum(0.1), m);
     path = in_folder("own_checkpoint.safetensors");
-    assert_int_equal(wb_checkpoint_save(path, &(wb_checkpoint){.model = m, .state = state}), 0);
+    assert_int_equal(wb_save_checkpoint(path, &(wb_checkpoint){.model = m, .state = state}), 0);
     wb_layer *other = wb_Chain(wb_Dense(2, 3), new_scaled(3, 0.1), new_counter(1, 1, 3));
     wb_opt_state *other_state = wb_setup(wb_Momentum(0.1), other);
     wb_checkpoint c = {.model = other, .state = other_state};
-    if (wb_checkpoint_load(path, &c)) fail_msg("%s", wb_error());
+    if (wb_load_checkpoint(path, &c)) fail_msg("%s", wb_error());
     same_bits(wb_call(other, x), wb_call(m, x));
 }
 
@@ -503,7 +503,7 @@ TEST_IN_SCOPE(failures_of_the_program)
     static int fails = 1;
     static const wb_rule_type halved = {"halved", failing_rule, .ctx = &fails, .eta = 0.5};
     for (; fails >= 0; fails--) {
-        wb_opt_state *state = wb_setup(wb_Rule(&halved), own);
+        wb_opt_state *state = wb_setup(wb_CustomRule(&halved), own);
         data = wb_dataloader(wb_dataset_of(x, x), 4);
         FAILS(wb_train(squares, own, data, state), fails ? WB_ERROR_NUMBER : WB_ERROR_ARGUMENT,
               "halved", fails ? "eta is 0.5" : "wb_fail");

@@ -86,7 +86,7 @@ TEST(test_curves_leave_gaps_and_escape_names)
 {
     double x[] = {0, 1, 2, 3, 4}, y[] = {1, 0.5, NAN, 0.25, 0.125}, flat[] = {2, 2, 2, 2, 2};
     wb_series series[] = {{"a < b & c", 5, x, y}, {"flat", 5, x, flat}, {"none", 0, NULL, NULL}};
-    assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 3, series), 0);
+    assert_int_equal(wb_save_curves("pictures.svg", "t", "x", "y", 3, series), 0);
     char *text = read_file("pictures.svg");
     assert_int_equal(count(text, "<polyline"), 3);          /* NaN divides the first into two */
     assert_int_equal(count(text, "<svg"), count(text, "</svg>"));
@@ -97,12 +97,12 @@ TEST(test_curves_leave_gaps_and_escape_names)
 
     double one[] = {7};
     assert_int_equal(
-        wb_svg_curves("pictures.svg", NULL, NULL, NULL, 1, &(wb_series){"one", 1, one, one}), 0);
+        wb_save_curves("pictures.svg", NULL, NULL, NULL, 1, &(wb_series){"one", 1, one, one}), 0);
     assert_null(strstr(read_file("pictures.svg"), "nan"));
 
     wb_series strange = {"run\x01", 1, one, one};        /* a character that XML forbids */
     assert_int_equal(
-        wb_svg_curves("pictures.svg", "caf\xe9 \xef\xbf\xbf", "\x7f", "\xc3\xa9", 1, &strange), 0);
+        wb_save_curves("pictures.svg", "caf\xe9 \xef\xbf\xbf", "\x7f", "\xc3\xa9", 1, &strange), 0);
     text = read_file("pictures.svg");
     const char *written[] = {">run\\x01<", ">caf\\xe9 ?<", ">\\x7f<", ">\xc3\xa9<"};
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
@@ -112,13 +112,13 @@ TEST(test_curves_leave_gaps_and_escape_names)
 
 TEST(test_curves_report_what_is_wrong)
 {
-    assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 0, NULL), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_save_curves("pictures.svg", "t", "x", "y", 0, NULL), WB_ERROR_ARGUMENT);
     wb_clear_error();
     wb_series empty = {"nothing", 3, NULL, NULL};
-    assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 1, &empty), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_save_curves("pictures.svg", "t", "x", "y", 1, &empty), WB_ERROR_ARGUMENT);
     wb_clear_error();
     empty.n = 0;
-    assert_int_equal(wb_svg_curves("no/such/folder.svg", "t", "x", "y", 1, &empty), WB_ERROR_FILE);
+    assert_int_equal(wb_save_curves("no/such/folder.svg", "t", "x", "y", 1, &empty), WB_ERROR_FILE);
     FAILED(WB_ERROR_FILE, "no/such/folder.svg");
     wb_clear_error();
 }
@@ -130,11 +130,11 @@ TEST(test_a_picture_is_whole)
     char older[20000];
     for (int i = 0; i < 3000; i++) x[i] = i;
     const wb_series few = {"few", 3, x, x}, many = {"many", 3000, x, x};
-    assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 1, &few), 0);
+    assert_int_equal(wb_save_curves("pictures.svg", "t", "x", "y", 1, &few), 0);
     snprintf(older, sizeof older, "%s", read_file("pictures.svg"));
     for (int i = 1;; i++) {
         wb__io_fail_at(i);
-        const int status = wb_svg_curves("pictures.svg", "t", "x", "y", 1, &many);
+        const int status = wb_save_curves("pictures.svg", "t", "x", "y", 1, &many);
         const bool reached = wb__io_count() >= i;
         wb__io_fail_at(0);
         const char *text = read_file("pictures.svg");
@@ -146,7 +146,7 @@ TEST(test_a_picture_is_whole)
             break;
         }
         if (!strcmp(text, older)) assert_int_equal(status, WB_ERROR_FILE);
-        else assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 1, &few), 0);
+        else assert_int_equal(wb_save_curves("pictures.svg", "t", "x", "y", 1, &few), 0);
         wb_clear_error();
     }
     remove("pictures.svg");

@@ -47,7 +47,7 @@ TEST_IN_SCOPE(texts)
     has(wb_object_format(m), "0.25");
     has(wb_object_format(wb_full(1.5, 2)), "1.5");
     has(wb_object_format(wb_setup(wb_Descent(0.125), m)), "0.125");
-    has(wb_object_format(wb_Exp(0.5, 0.75)), "0.75");
+    has(wb_object_format(wb_ScheduleExp(0.5, 0.75)), "0.75");
     assert_null(wb_Dropout(1.5));
     assert_non_null(strstr(wb_error(), "1.5"));
     wb_clear_error();
@@ -71,13 +71,13 @@ TEST_IN_SCOPE(files)
     WORKS(wb_save(in_folder("m.weber"), m));
     wb_opt_state *s = wb_setup(wb_Adam(0.25, .beta = {0.75, 0.875}), m);
     wb_checkpoint c = {.model = m, .state = s, .epoch = 1, .metric = 0.625, .has_metric = true};
-    WORKS(wb_checkpoint_save(in_folder("c"), &c));
+    WORKS(wb_save_checkpoint(in_folder("c"), &c));
     setlocale(LC_ALL, "C");
     wb_checkpoint back = {.model = m, .state = s};
-    WORKS(wb_checkpoint_load(in_folder("c"), &back));
+    WORKS(wb_load_checkpoint(in_folder("c"), &back));
     assert_true(back.metric == 0.625);
     setlocale(LC_ALL, "de_DE.UTF-8");
-    WORKS(wb_checkpoint_load(in_folder("c"), &back));
+    WORKS(wb_load_checkpoint(in_folder("c"), &back));
     assert_true(back.metric == 0.625);
     wb_layer *loaded = wb_load(in_folder("m.weber"));
     MADE(loaded);

@@ -7,7 +7,7 @@
 TEST_IN_SCOPE(results_are_the_operands)
 {
     wb_tensor *x = wb_full(3, 4, 2);
-    assert_false(wb_distributed_initialised());
+    assert_false(wb_distributed_initialized());
     assert_int_equal(wb_distributed_size(), 1);
     assert_int_equal(wb_distributed_rank(), 0);
     assert_int_equal(wb_distributed_local_rank(), 0);
@@ -19,7 +19,7 @@ TEST_IN_SCOPE(results_are_the_operands)
     assert_ptr_equal(wb_distributed_broadcast(x, 0), x);
     assert_ptr_equal(wb_distributed_allgather(x), x);
     WORKS(wb_distributed_barrier());
-    WORKS(wb_distributed_finalise());
+    WORKS(wb_distributed_finalize());
 }
 
 TEST_IN_SCOPE(tensors_that_cannot_be_reduced)
@@ -68,9 +68,9 @@ TEST_IN_SCOPE(null)
     REFUSED(wb_distributed_broadcast(NULL, 0), WB_ERROR_ARGUMENT, "distributed_broadcast");
     REFUSED(wb_distributed_allgather(NULL), WB_ERROR_ARGUMENT, "distributed_allgather");
     REFUSED(wb_distributed_dataset(NULL), WB_ERROR_ARGUMENT, "distributed_dataset");
-    FAILS(wb_distributed_synchronise(NULL), WB_ERROR_ARGUMENT, "distributed_synchronise");
-    FAILS(wb_distributed_initialise(NULL), WB_ERROR_ARGUMENT, "distributed_initialise");
-    REFUSED(wb_DistributedOptimiser(NULL), WB_ERROR_ARGUMENT, "DistributedOptimiser");
+    FAILS(wb_distributed_synchronize(NULL), WB_ERROR_ARGUMENT, "distributed_synchronize");
+    FAILS(wb_distributed_initialize(NULL), WB_ERROR_ARGUMENT, "distributed_initialize");
+    REFUSED(wb_DistributedOptimizer(NULL), WB_ERROR_ARGUMENT, "DistributedOptimizer");
 }
 
 TEST(options_of_connecting)
@@ -78,13 +78,13 @@ TEST(options_of_connecting)
     static const double wrong[] = {0, -1, NAN, INFINITY};
     static const char *const shown[] = {"0", "-1", "nan", "inf"};
     for (int i = 0; i < 4; i++)
-        FAILS(wb_distributed_initialise(WB_NCCL, .timeout = wrong[i]), WB_ERROR_ARGUMENT,
-              "distributed_initialise", ".timeout", shown[i]);
-    FAILS(wb_distributed_initialise(WB_NCCL, .through = WB_NCCL, .devices = 1), WB_ERROR_ARGUMENT,
-          "distributed_initialise", ".devices and .through", "leave one out");
-    FAILS(wb_distributed_initialise(WB_NCCL, .through = WB_NCCL), WB_ERROR_ARGUMENT,
-          "distributed_initialise", "NCCL cannot", "leave out .through");
-    assert_false(wb_distributed_initialised());
+        FAILS(wb_distributed_initialize(WB_NCCL, .timeout = wrong[i]), WB_ERROR_ARGUMENT,
+              "distributed_initialize", ".timeout", shown[i]);
+    FAILS(wb_distributed_initialize(WB_NCCL, .through = WB_NCCL, .devices = 1), WB_ERROR_ARGUMENT,
+          "distributed_initialize", ".devices and .through", "leave one out");
+    FAILS(wb_distributed_initialize(WB_NCCL, .through = WB_NCCL), WB_ERROR_ARGUMENT,
+          "distributed_initialize", "NCCL cannot", "leave out .through");
+    assert_false(wb_distributed_initialized());
     wb_clear_error();
 }
 
@@ -93,12 +93,12 @@ TEST_IN_SCOPE(options_of_the_rule)
     static const int64_t wrong[] = {0, -1};
     static const char *const shown[] = {"0", "-1"};
     for (int i = 0; i < 2; i++) {
-        REFUSED(wb_DistributedOptimiser(wb_Adam(), .bucket = wrong[i]), WB_ERROR_ARGUMENT,
-                "DistributedOptimiser", ".bucket", shown[i]);
-        REFUSED(wb_DistributedOptimiser(wb_Adam(), .accumulate = wrong[i]), WB_ERROR_ARGUMENT,
-                "DistributedOptimiser", ".accumulate", shown[i]);
+        REFUSED(wb_DistributedOptimizer(wb_Adam(), .bucket = wrong[i]), WB_ERROR_ARGUMENT,
+                "DistributedOptimizer", ".bucket", shown[i]);
+        REFUSED(wb_DistributedOptimizer(wb_Adam(), .accumulate = wrong[i]), WB_ERROR_ARGUMENT,
+                "DistributedOptimizer", ".accumulate", shown[i]);
     }
-    MADE(wb_DistributedOptimiser(wb_Adam(), .bucket = 1, .accumulate = 1));
+    MADE(wb_DistributedOptimizer(wb_Adam(), .bucket = 1, .accumulate = 1));
 }
 
 int main(void) { return run_all_cases(); }

@@ -92,7 +92,7 @@ static wb_memory memory_of(bool checkpointed)
         wb_withgradient(squares, m, wb_batch_of(x, x), &grads);
     wb_opt_state *state = wb_setup(wb_Descent(0.1), m);
     assert_int_equal(wb_update(state, m, grads), 0);
-    assert_int_equal(wb_memory_estimate(1, &loss, &memory), 0);
+    assert_int_equal(wb_estimate_memory(1, &loss, &memory), 0);
     return memory;
 }
 

@@ -10,33 +10,35 @@ static double halves(double t, void *ctx) { return *(double *)ctx / t; }
 
 static wb_schedule *made(int i)
 {
-    wb_schedule *e = wb_Exp(0.8, 0.9);
+    wb_schedule *e = wb_ScheduleExp(0.8, 0.9);
     switch (i) {
-    case 0: return wb_Constant(0.5);
-    case 1: return wb_Step(0.8, 0.5, 3);
-    case 2: return wb_Step(0.8, 0.5, 2, 4);
+    case 0: return wb_ScheduleConstant(0.5);
+    case 1: return wb_ScheduleStep(0.8, 0.5, 3);
+    case 2: return wb_ScheduleStep(0.8, 0.5, 2, 4);
     case 3: return e;
-    case 4: return wb_Poly(0.8, 3, 20);
-    case 5: return wb_Inv(0.8, 0.25, 2);
-    case 6: return wb_Triangle(0.9, 0.1, 5);
-    case 7: return wb_TriangleDecay2(0.9, 0.1, 5);
-    case 8: return wb_TriangleExp(0.9, 0.1, 5, 0.9);
-    case 9: return wb_Sin(0.1, 0.9, 5);
-    case 10: return wb_SinDecay2(0.1, 0.9, 5);
-    case 11: return wb_SinExp(0.1, 0.9, 5, 0.9);
-    case 12: return wb_CosAnneal(0.9, 0.1, 5);
-    case 13: return wb_CosAnneal(0.9, 0.1, 5, .restart = false);
-    case 14: return wb_OneCycle(15, 0.5);
-    case 15: return wb_OneCycle(15, 0.5, .startval = 0.1, .endval = 0.01, .percent_start = 0.4);
-    case 16: return wb_Warmup(0.1, 0.5, 4);
-    case 17: return wb_Sequence({wb_Warmup(0.1, 0.5, 4), 4}, {e, 3}, {wb_Sin(0.1, 0.9, 5), 2});
-    case 18: return wb_Loop(e, 4);
-    case 19: return wb_Interpolator(e, 3);
-    case 20: return wb_Shifted(e, 5);
-    case 21: return wb_Shortened(e, 14);
+    case 4: return wb_SchedulePoly(0.8, 3, 20);
+    case 5: return wb_ScheduleInv(0.8, 0.25, 2);
+    case 6: return wb_ScheduleTriangle(0.9, 0.1, 5);
+    case 7: return wb_ScheduleTriangleDecay2(0.9, 0.1, 5);
+    case 8: return wb_ScheduleTriangleExp(0.9, 0.1, 5, 0.9);
+    case 9: return wb_ScheduleSin(0.1, 0.9, 5);
+    case 10: return wb_ScheduleSinDecay2(0.1, 0.9, 5);
+    case 11: return wb_ScheduleSinExp(0.1, 0.9, 5, 0.9);
+    case 12: return wb_ScheduleCosAnneal(0.9, 0.1, 5);
+    case 13: return wb_ScheduleCosAnneal(0.9, 0.1, 5, .restart = false);
+    case 14: return wb_ScheduleOneCycle(15, 0.5);
+    case 15: return wb_ScheduleOneCycle(15, 0.5, .startval = 0.1, .endval = 0.01,
+                                        .percent_start = 0.4);
+    case 16: return wb_ScheduleWarmup(0.1, 0.5, 4);
+    case 17: return wb_ScheduleSequence({wb_ScheduleWarmup(0.1, 0.5, 4), 4}, {e, 3},
+                                        {wb_ScheduleSin(0.1, 0.9, 5), 2});
+    case 18: return wb_ScheduleLoop(e, 4);
+    case 19: return wb_ScheduleInterpolator(e, 3);
+    case 20: return wb_ScheduleShifted(e, 5);
+    case 21: return wb_ScheduleShortened(e, 14);
     case 22:
-        return wb_ComposedSchedule(wb_Triangle(0, 1, 10), wb_Constant(0), wb_Exp(1, 0.9),
-                                   wb_Constant(5));
+        return wb_ScheduleComposed(wb_ScheduleTriangle(0, 1, 10), wb_ScheduleConstant(0),
+                                   wb_ScheduleExp(1, 0.9), wb_ScheduleConstant(5));
     default: return NULL;
     }
 }
@@ -45,43 +47,46 @@ TEST(values)
 {
     static const int steps[] = {1, 2, 5, 6, 10, 14};
     static const struct { const char *text; double want[6]; } rows[] = {
-        {"Constant(0.5)", {0.5, 0.5, 0.5, 0.5, 0.5, 0.5}},
-        {"Step(0.8, 0.5, 3)", {0.8, 0.8, 0.4, 0.4, 0.1, 0.05}},
-        {"Step(0.8, 0.5, 2, 4)", {0.8, 0.8, 0.4, 0.4, 0.2, 0.2}},
-        {"Exp(0.8, 0.9)", {0.8, 0.72, 0.52488, 0.472392, 0.3099363912, 0.20334926626632008}},
-        {"Poly(0.8, 3, 20)", {0.8, 0.6859, 0.4096, 0.3375, 0.1331, 0.0343}},
-        {"Inv(0.8, 0.25, 2)",
+        {"ScheduleConstant(0.5)", {0.5, 0.5, 0.5, 0.5, 0.5, 0.5}},
+        {"ScheduleStep(0.8, 0.5, 3)", {0.8, 0.8, 0.4, 0.4, 0.1, 0.05}},
+        {"ScheduleStep(0.8, 0.5, 2, 4)", {0.8, 0.8, 0.4, 0.4, 0.2, 0.2}},
+        {"ScheduleExp(0.8, 0.9)",
+         {0.8, 0.72, 0.52488, 0.472392, 0.3099363912, 0.20334926626632008}},
+        {"SchedulePoly(0.8, 3, 20)", {0.8, 0.6859, 0.4096, 0.3375, 0.1331, 0.0343}},
+        {"ScheduleInv(0.8, 0.25, 2)",
          {0.8, 0.512, 0.2, 0.1580246913580247, 0.0757396449704142, 0.04429065743944637}},
-        {"Triangle(0.9, 0.1, 5)", {0.1, 0.42, 0.42, 0.1, 0.42, 0.74}},
-        {"TriangleDecay2(0.9, 0.1, 5)", {0.1, 0.42, 0.42, 0.1, 0.26, 0.26}},
-        {"TriangleExp(0.9, 0.1, 5, 0.9)",
+        {"ScheduleTriangle(0.9, 0.1, 5)", {0.1, 0.42, 0.42, 0.1, 0.42, 0.74}},
+        {"ScheduleTriangleDecay2(0.9, 0.1, 5)", {0.1, 0.42, 0.42, 0.1, 0.26, 0.26}},
+        {"ScheduleTriangleExp(0.9, 0.1, 5, 0.9)",
          {0.1, 0.388, 0.309952, 0.1, 0.22397455648, 0.2626794130130561}},
-        {"Sin(0.1, 0.9, 5)", {0.1, 0.5702282018339785, 0.5702282018339786, 0.1,
+        {"ScheduleSin(0.1, 0.9, 5)", {0.1, 0.5702282018339785, 0.5702282018339786, 0.1,
                               0.5702282018339787, 0.8608452130361229}},
-        {"SinDecay2(0.1, 0.9, 5)", {0.1, 0.5702282018339785, 0.5702282018339786, 0.1,
+        {"ScheduleSinDecay2(0.1, 0.9, 5)", {0.1, 0.5702282018339785, 0.5702282018339786, 0.1,
                                     0.33511410091698934, 0.2902113032590308}},
-        {"SinExp(0.1, 0.9, 5, 0.9)", {0.1, 0.5232053816505807, 0.40851672322327337, 0.1,
+        {"ScheduleSinExp(0.1, 0.9, 5, 0.9)", {0.1, 0.5232053816505807, 0.40851672322327337, 0.1,
                                       0.28217603989611073, 0.29339664476642197}},
-        {"CosAnneal(0.9, 0.1, 5)", {0.9, 0.823606797749979, 0.17639320225002109, 0.9,
+        {"ScheduleCosAnneal(0.9, 0.1, 5)", {0.9, 0.823606797749979, 0.17639320225002109, 0.9,
                                     0.17639320225002109, 0.37639320225002104}},
-        {"CosAnneal(0.9, 0.1, 5, restart=false)",
+        {"ScheduleCosAnneal(0.9, 0.1, 5, restart=false)",
          {0.9, 0.823606797749979, 0.17639320225002109, 0.1, 0.823606797749979,
           0.37639320225002115}},
-        {"OneCycle(15, 0.5, 0.02, 5e-06, 0.25)",
+        {"ScheduleOneCycle(15, 0.5, 0.02, 5e-06, 0.25)",
          {0.02, 0.09029437251522855, 0.5, 0.4898733446711903, 0.28558085378122555,
           0.0396912199260368}},
-        {"OneCycle(15, 0.5, 0.1, 0.01, 0.4)",
+        {"ScheduleOneCycle(15, 0.5, 0.1, 0.01, 0.4)",
          {0.1, 0.12679491924311226, 0.4, 0.4732050807568877, 0.3775, 0.06731911143585041}},
-        {"Warmup(0.1, 0.5, 4)", {0.1, 0.2, 0.5, 0.5, 0.5, 0.5}},
-        {"Sequence(Warmup(0.1, 0.5, 4) => 4, Exp(0.8, 0.9) => 3, Sin(0.1, 0.9, 5) => 2)",
+        {"ScheduleWarmup(0.1, 0.5, 4)", {0.1, 0.2, 0.5, 0.5, 0.5, 0.5}},
+        {"ScheduleSequence(ScheduleWarmup(0.1, 0.5, 4) => 4, ScheduleExp(0.8, 0.9) => 3, "
+         "ScheduleSin(0.1, 0.9, 5) => 2)",
          {0.1, 0.2, 0.8, 0.72, 0.8608452130361228, 0.5702282018339785}},
-        {"Loop(Exp(0.8, 0.9), 4)", {0.8, 0.72, 0.8, 0.72, 0.72, 0.72}},
-        {"Interpolator(Exp(0.8, 0.9), 3)", {0.8, 0.8, 0.72, 0.72, 0.5832, 0.52488}},
-        {"Shifted(Exp(0.8, 0.9), 5)", {0.52488, 0.472392, 0.344373768, 0.3099363912,
+        {"ScheduleLoop(ScheduleExp(0.8, 0.9), 4)", {0.8, 0.72, 0.8, 0.72, 0.72, 0.72}},
+        {"ScheduleInterpolator(ScheduleExp(0.8, 0.9), 3)", {0.8, 0.8, 0.72, 0.72, 0.5832, 0.52488}},
+        {"ScheduleShifted(ScheduleExp(0.8, 0.9), 5)", {0.52488, 0.472392, 0.344373768, 0.3099363912,
                                        0.20334926626632008, 0.13341745359733262}},
-        {"Shortened(Exp(0.8, 0.9), 14)",
+        {"ScheduleShortened(ScheduleExp(0.8, 0.9), 14)",
          {0.8, 0.72, 0.52488, 0.472392, 0.3099363912, 0.20334926626632008}},
-        {"ComposedSchedule(Triangle(0, 1, 10), Constant(0), Exp(1, 0.9), Constant(5))",
+        {"ScheduleComposed(ScheduleTriangle(0, 1, 10), ScheduleConstant(0), ScheduleExp(1, 0.9), "
+         "ScheduleConstant(5))",
          {0, 0.36, 0.26244, 0, 0.1549681956, 0.2033492662663201}},
     };
     for (size_t r = 0; r < WB__COUNT(rows); r++) {
@@ -115,32 +120,34 @@ static double wrong(double t, void *ctx) { return (void)ctx, t > 2 ? INFINITY : 
 
 TEST(refusals)
 {
-    REFUSED(wb_Exp(NAN, 1), WB_ERROR_ARGUMENT, "Exp", "1", "nan", "finite");
-    REFUSED(wb_Shifted(made(0), 0), WB_ERROR_ARGUMENT, "Shifted", "0", "1");
-    REFUSED(wb_Sin(0, 1, 0), WB_ERROR_ARGUMENT, "Sin", "3", "0", "positive");
-    REFUSED(wb_Step(0.1, 0.5, 10, 0), WB_ERROR_ARGUMENT, "Step", "0", "1");
-    REFUSED(wb_Step_array(0.1, 0.5, 0, NULL), WB_ERROR_ARGUMENT, "Step");
-    REFUSED(wb_Sequence({NULL, 4}), WB_ERROR_ARGUMENT, "Sequence", "NULL");
-    REFUSED(wb_Sequence({made(0), -4}), WB_ERROR_ARGUMENT, "Sequence", "-4");
-    REFUSED(wb_Loop((wb_schedule *)wb_Adam(), 4), WB_ERROR_ARGUMENT, "Loop", "rule", "schedule");
-    REFUSED(wb_OneCycle(10, 1, .percent_start = 0.95), WB_ERROR_ARGUMENT, "OneCycle",
-            "percent_start", "0.95");
-    REFUSED(wb_OneCycle(0, 1), WB_ERROR_ARGUMENT, "OneCycle", "0");
-    REFUSED(wb_ComposedSchedule(made(18), made(0)), WB_ERROR_ARGUMENT, "ComposedSchedule", "Loop");
-    REFUSED(wb_ComposedSchedule(made(3), made(0)), WB_ERROR_ARGUMENT, "ComposedSchedule", "1",
-            "Exp", "2");
+    REFUSED(wb_ScheduleExp(NAN, 1), WB_ERROR_ARGUMENT, "ScheduleExp", "1", "nan", "finite");
+    REFUSED(wb_ScheduleShifted(made(0), 0), WB_ERROR_ARGUMENT, "ScheduleShifted", "0", "1");
+    REFUSED(wb_ScheduleSin(0, 1, 0), WB_ERROR_ARGUMENT, "ScheduleSin", "3", "0", "positive");
+    REFUSED(wb_ScheduleStep(0.1, 0.5, 10, 0), WB_ERROR_ARGUMENT, "ScheduleStep", "0", "1");
+    REFUSED(wb_ScheduleStep_array(0.1, 0.5, 0, NULL), WB_ERROR_ARGUMENT, "ScheduleStep");
+    REFUSED(wb_ScheduleSequence({NULL, 4}), WB_ERROR_ARGUMENT, "ScheduleSequence", "NULL");
+    REFUSED(wb_ScheduleSequence({made(0), -4}), WB_ERROR_ARGUMENT, "ScheduleSequence", "-4");
+    REFUSED(wb_ScheduleLoop((wb_schedule *)wb_Adam(), 4), WB_ERROR_ARGUMENT, "ScheduleLoop", "rule",
+            "schedule");
+    REFUSED(wb_ScheduleOneCycle(10, 1, .percent_start = 0.95), WB_ERROR_ARGUMENT,
+            "ScheduleOneCycle", "percent_start", "0.95");
+    REFUSED(wb_ScheduleOneCycle(0, 1), WB_ERROR_ARGUMENT, "ScheduleOneCycle", "0");
+    REFUSED(wb_ScheduleComposed(made(18), made(0)), WB_ERROR_ARGUMENT, "ScheduleComposed",
+            "ScheduleLoop");
+    REFUSED(wb_ScheduleComposed(made(3), made(0)), WB_ERROR_ARGUMENT, "ScheduleComposed", "1",
+            "ScheduleExp", "2");
     REFUSED(wb_schedule_from_function(NULL, NULL), WB_ERROR_ARGUMENT, "function");
     IS_NAN(made(0), 0.5, WB_ERROR_ARGUMENT, "step", "0.5", "1");
-    IS_NAN(made(4), 21, WB_ERROR_ARGUMENT, "Poly", "21", "20");
-    IS_NAN(made(14), 16, WB_ERROR_ARGUMENT, "OneCycle", "16", "15");
-    IS_NAN(made(21), 15, WB_ERROR_ARGUMENT, "Shortened", "15", "14");
+    IS_NAN(made(4), 21, WB_ERROR_ARGUMENT, "SchedulePoly", "21", "20");
+    IS_NAN(made(14), 16, WB_ERROR_ARGUMENT, "ScheduleOneCycle", "16", "15");
+    IS_NAN(made(21), 15, WB_ERROR_ARGUMENT, "ScheduleShortened", "15", "14");
     IS_NAN(wb_schedule_from_function(wrong, NULL), 3, WB_ERROR_NUMBER, "inf", "3");
-    IS_NAN(wb_Inv(0.1, -0.5, 0.5), 10, WB_ERROR_NUMBER, "Inv", "10", "nan");
-    IS_NAN(wb_Exp(1, 1e300), 9, WB_ERROR_NUMBER, "Exp", "9");
-    IS_NAN(wb_ComposedSchedule(wb_Sin(0, 1, 1), made(0), made(0), wb_Constant(-1)), 1,
-           WB_ERROR_ARGUMENT, "Sin", "-1", "positive");
+    IS_NAN(wb_ScheduleInv(0.1, -0.5, 0.5), 10, WB_ERROR_NUMBER, "ScheduleInv", "10", "nan");
+    IS_NAN(wb_ScheduleExp(1, 1e300), 9, WB_ERROR_NUMBER, "ScheduleExp", "9");
+    IS_NAN(wb_ScheduleComposed(wb_ScheduleSin(0, 1, 1), made(0), made(0), wb_ScheduleConstant(-1)),
+           1, WB_ERROR_ARGUMENT, "ScheduleSin", "-1", "positive");
     wb_schedule *deep = made(0);
-    for (int i = 0; deep && i < 70; i++) deep = wb_Shifted(deep, 1);
+    for (int i = 0; deep && i < 70; i++) deep = wb_ScheduleShifted(deep, 1);
     assert_null(deep);
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
     REFUSED(wb_setup(wb_AdaDelta(), model, .schedule = made(0)), WB_ERROR_ARGUMENT, "AdaDelta",
@@ -217,12 +224,12 @@ TEST_IN_SCOPE(schedules_of_compiled_functions)
     trained m = begin(wb_Descent(2), NULL, 0);
     wb_compiled *c = wb_compile(update, &m);
     one_step(&m, c);
-    WORKS(wb_set_schedule(m.state, "", wb_Poly(0.5, 1, 2)));
+    WORKS(wb_set_schedule(m.state, "", wb_SchedulePoly(0.5, 1, 2)));
     one_step(&m, c);
     assert_true(value_of(&m) == -2.25);
     wb_tensor *g = wb_ones(2), *out;
-    REFUSED(!wb_call_compiled(c, 1, &g, 1, &out), WB_ERROR_ARGUMENT, "Poly", "3", "2");
-    REFUSED(!wb_update(m.state, m.model, wb_tuple(g)), WB_ERROR_ARGUMENT, "Poly", "3", "2");
+    REFUSED(!wb_call_compiled(c, 1, &g, 1, &out), WB_ERROR_ARGUMENT, "SchedulePoly", "3", "2");
+    REFUSED(!wb_update(m.state, m.model, wb_tuple(g)), WB_ERROR_ARGUMENT, "SchedulePoly", "3", "2");
     assert_true(value_of(&m) == -2.25);
     WORKS(wb_adjust(m.state, .eta = 0.5));
     one_step(&m, c);
@@ -232,10 +239,10 @@ TEST_IN_SCOPE(schedules_of_compiled_functions)
 /* With accumulation only the updates of parameters count, and a failed update does not. */
 TEST_IN_SCOPE(what_counts)
 {
-    trained m = begin(wb_OptimiserChain(wb_AccumGrad(2), wb_Descent()), wb_Exp(1, 0.5), 0);
+    trained m = begin(wb_OptimizerChain(wb_AccumGrad(2), wb_Descent()), wb_ScheduleExp(1, 0.5), 0);
     for (int i = 0; i < 6; i++) one_step(&m, NULL);
     assert_true(value_of(&m) == -1.75);
-    trained n = begin(wb_Descent(), wb_Exp(1, 0.5), 0);
+    trained n = begin(wb_Descent(), wb_ScheduleExp(1, 0.5), 0);
     one_step(&n, NULL);
     wb_scope *step = wb_scope_open();
     wb_tensor *loss = wb_mul(wb_sum(wb_get(n.model, "0")), wb_scalar(INFINITY));
@@ -262,7 +269,7 @@ TEST_IN_SCOPE(training)
         wb_layer *m = wb_Chain(wb_Dense(3, 4, wb_tanh), wb_Dense(4, 1));
         wb_loader *l = wb_dataloader(wb_dataset_of(wb_randn(12, 3), wb_randn(12, 1)), 4,
                                      .shuffle = true);
-        wb_schedule *s = wb_CosAnneal(0.5, 0.01, 12);
+        wb_schedule *s = wb_ScheduleCosAnneal(0.5, 0.01, 12);
         wb_opt_state *state = wb_setup(wb_Momentum(), m);
         unlink(path);
         if (way == 1) {

@@ -103,8 +103,8 @@ TEST_IN_SCOPE(averages_of_mixed_models)
         wb_tensor *y = wb_call(a, wb_ones(2, 3));
         MADE(y);
         assert_true(wb_dtype_of(y) == WB_F32 && isfinite(wb_item(wb_sum(y))));
-        WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.model = m, .average = a}));
-        WORKS(wb_checkpoint_load(path, &(wb_checkpoint){.model = m, .average = b}));
+        WORKS(wb_save_checkpoint(path, &(wb_checkpoint){.model = m, .average = a}));
+        WORKS(wb_load_checkpoint(path, &(wb_checkpoint){.model = m, .average = b}));
         assert_true(value(a, "layers.0.weight") == value(b, "layers.0.weight"));
         /* it is no .mixed model: its layers warn of inputs in another dtype, and it trains */
         assert_int_equal(wb__kept_flags(wb_get(a, "layers.0.weight")), 0);
@@ -147,8 +147,8 @@ TEST_IN_SCOPE(averages_of_trees)
     assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(a, "first.weight"), before)))) == 0);
     assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(m, "first.weight"), before)))) > 0);
     const char *path = test_file("trees.safetensors");
-    WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.model = m, .average = a}));
-    WORKS(wb_checkpoint_load(path, &(wb_checkpoint){.model = m, .average = b}));
+    WORKS(wb_save_checkpoint(path, &(wb_checkpoint){.model = m, .average = a}));
+    WORKS(wb_load_checkpoint(path, &(wb_checkpoint){.model = m, .average = b}));
     assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(b, "first.weight"), before)))) == 0);
     unlink(path);
     wb_tree *pair = wb_tuple(parts.first, parts.second);
@@ -251,9 +251,9 @@ TEST_IN_SCOPE(stopping_and_reducing)
     REFUSED(!wb_train(loss, m, l, s, .stop = &(wb_watch){0}), WB_ERROR_ARGUMENT, "train", "stop",
             "wait", "0");
     REFUSED(!wb_train(loss, m, l, s, .factor = 2), WB_ERROR_ARGUMENT, "train", "factor", "2");
-    REFUSED(!wb_train(loss, m, l, s, .reduce = &reduce, .schedule = wb_Constant(1)),
+    REFUSED(!wb_train(loss, m, l, s, .reduce = &reduce, .schedule = wb_ScheduleConstant(1)),
             WB_ERROR_ARGUMENT, "reduce", "schedule");
-    s = wb_setup(wb_OptimiserChain(wb_SignDecay(), wb_Rprop()), m);
+    s = wb_setup(wb_OptimizerChain(wb_SignDecay(), wb_Rprop()), m);
     REFUSED(!wb_train(loss, m, l, s, .reduce = &reduce), WB_ERROR_ARGUMENT, "train", "Rprop", "eta",
             ".reduce");
     assert_int_equal(s->counts->updates, 0);
@@ -362,11 +362,11 @@ TEST_IN_SCOPE(resuming)
     assert_memory_equal(got[0], got[1], sizeof got[0]);
     assert_true(got[0][0] != got[0][1] && fabs(got[0][2] - 0.0001) < 1e-12);
     wb_layer *m = net();
-    WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.model = m}));
-    FAILS(wb_checkpoint_load(path, &(wb_checkpoint){.stop = &(wb_watch){0}}), WB_ERROR_FORMAT,
+    WORKS(wb_save_checkpoint(path, &(wb_checkpoint){.model = m}));
+    FAILS(wb_load_checkpoint(path, &(wb_checkpoint){.stop = &(wb_watch){0}}), WB_ERROR_FORMAT,
           "stop");
     wb_clear_error();
-    assert_true(wb_checkpoint_load(path, &(wb_checkpoint){.average = m}) != 0);
+    assert_true(wb_load_checkpoint(path, &(wb_checkpoint){.average = m}) != 0);
     FAILED(WB_ERROR_FORMAT, "average");
     unlink(path);
 }

@@ -163,7 +163,7 @@ TEST_IN_SCOPE(options_of_other_kinds)
     FAILS(wb_train(loss, m, l, s, .logger = (wb_logger *)(void *)s), WB_ERROR_ARGUMENT,
           "train: .logger", "a state is not a logger");
     wb_checkpoint c = {.model = m, .state = (wb_opt_state *)(void *)rule};
-    FAILS(wb_checkpoint_save("none.safetensors", &c), WB_ERROR_ARGUMENT, "checkpoint: .state",
+    FAILS(wb_save_checkpoint("none.safetensors", &c), WB_ERROR_ARGUMENT, "checkpoint: .state",
           "a rule is not a state");
     assert_int_equal(access("none.safetensors", F_OK), -1);
 }

@@ -71,7 +71,7 @@ TEST_IN_SCOPE(the_loss_of_an_epoch)
         for (int size = 1; size <= 5; size++) {
             wb_layer *m = wb_Chain(wb_Dense(1, 1, .bias = false, .init = wb_init_ones));
             wb_rule *rule = wb_Descent(.eta = 1e-12);
-            if (accumulates) rule = wb_OptimiserChain(wb_AccumGrad(2), rule);
+            if (accumulates) rule = wb_OptimizerChain(wb_AccumGrad(2), rule);
             wb_opt_state *s = wb_setup(rule, m);
             wb_dataset *d = wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){5, 1}), wb_zeros(5, 1));
             wb_watch stop = {.wait = 3};
@@ -192,7 +192,7 @@ static run begin(uint64_t seed)
 {
     wb_seed(seed);
     run r = {.model = net()};
-    r.state = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 1), wb_AdamW(.eta = 0.01)), r.model);
+    r.state = wb_setup(wb_OptimizerChain(wb_ClipNorm(.omega = 1), wb_AdamW(.eta = 0.01)), r.model);
     r.loader = wb_dataloader(data(), .batchsize = 7, .shuffle = true, .seed = seed);
     return r;
 }
@@ -208,7 +208,7 @@ static void go(run *r, int from, int until, int save, const char *path)
             wb_tensor *l = wb_withgradient(loss, r->model, b, &g);
             if (!l || wb_update(r->state, r->model, g)) fail_msg("%s", wb_error());
             if (++n == save &&
-                wb_checkpoint_save(path, &(wb_checkpoint){.model = r->model, .state = r->state,
+                wb_save_checkpoint(path, &(wb_checkpoint){.model = r->model, .state = r->state,
                                                           .loader = r->loader, .epoch = 42}))
                 fail_msg("%s", wb_error());
             if (n == until) break;
@@ -231,14 +231,14 @@ TEST(resuming_is_never_stopping)
         wb_adjust(b.state, .eta = 0.5);
         go(&b, 0, 3, -1, NULL);
         wb_checkpoint c = {.model = b.model, .state = b.state, .loader = b.loader};
-        if (wb_checkpoint_load(path, &c)) fail_msg("%s", wb_error());
+        if (wb_load_checkpoint(path, &c)) fail_msg("%s", wb_error());
         assert_int_equal(c.epoch, 42);
         if (stop == 5) {
             wb_checkpoint plain = {.loader = wb_dataloader(data(), .batchsize = 7)};
-            FAILS(wb_checkpoint_load(path, &plain), WB_ERROR_ARGUMENT, "loader", "batch 5",
+            FAILS(wb_load_checkpoint(path, &plain), WB_ERROR_ARGUMENT, "loader", "batch 5",
                   "shuffle = 1", "shuffle = 0");
             wb_clear_error();
-            if (wb_checkpoint_load(path, &c)) fail_msg("%s", wb_error());
+            if (wb_load_checkpoint(path, &c)) fail_msg("%s", wb_error());
         }
         go(&b, stop, 15, -1, NULL);
         assert_same(a.model, b.model);
@@ -262,10 +262,10 @@ TEST(checkpoints_of_wb_train)
     assert_int_equal(wb_train(loss, a.model, a.loader, a.state, .epochs = 2, .checkpoint = path),
                      0);
     wb_checkpoint c = {.model = b.model, .state = b.state, .loader = b.loader};
-    assert_int_equal(wb_checkpoint_load(path, &c), 0);
+    assert_int_equal(wb_load_checkpoint(path, &c), 0);
     assert_int_equal(c.epoch, 2);
     assert_int_equal(wb_train(loss, a.model, a.loader, a.state, .epochs = 2), 0);
-    wb_checkpoint_load(path, &c);
+    wb_load_checkpoint(path, &c);
     assert_int_equal(wb_train(loss, b.model, b.loader, b.state, .epochs = 2), 0);
     assert_same(a.model, b.model);
     unlink(path);
@@ -274,7 +274,7 @@ TEST(checkpoints_of_wb_train)
 static void refuse_load(const char *path, wb_checkpoint *c, const char *const *facts)
 {
     wb_clear_error();
-    assert_int_equal(wb_checkpoint_load(path, c), WB_ERROR_FORMAT);
+    assert_int_equal(wb_load_checkpoint(path, c), WB_ERROR_FORMAT);
     if (!failed_with(WB_ERROR_FORMAT, facts) || !HAS_FACTS(wb_error(), path))
         fail_msg("the message is: %s", wb_error());
 }
@@ -284,7 +284,7 @@ TEST(checkpoints_that_do_not_fit)
     const char *path = file_name();
     run a = begin(3);
     wb_checkpoint one = {.model = a.model, .state = a.state, .loader = a.loader, .epoch = 1};
-    assert_int_equal(wb_checkpoint_save(path, &one), 0);
+    assert_int_equal(wb_save_checkpoint(path, &one), 0);
     wb_layer *wide =
         wb_Chain(wb_Dense(3, 9, wb_tanh), wb_BatchNorm(9), wb_Dropout(0.2), wb_Dense(9, 1));
     wb_layer *before = wb_fmap(copy, wide, NULL);
@@ -293,12 +293,12 @@ TEST(checkpoints_that_do_not_fit)
                 FACTS("\"layers.0.weight\"", "[9,3] f32", "[8,3] f32"));
     refuse_load(path, &(wb_checkpoint){.state = wb_setup(wb_Adam(), a.model)},
                 FACTS("rule", "state", "Adam"));
-    wb_opt_state *other = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 1), wb_AdamW()), wide);
+    wb_opt_state *other = wb_setup(wb_OptimizerChain(wb_ClipNorm(.omega = 1), wb_AdamW()), wide);
     refuse_load(path, &(wb_checkpoint){.model = a.model, .state = other, .loader = a.loader},
                 FACTS("moments", "\"layers.0.weight\""));
     assert_int_equal(wb_save(path, a.model), 0);
     refuse_load(path, &(wb_checkpoint){.model = a.model}, FACTS("checkpoint"));
-    assert_int_equal(wb_checkpoint_save(path, &(wb_checkpoint){.model = a.model}), 0);
+    assert_int_equal(wb_save_checkpoint(path, &(wb_checkpoint){.model = a.model}), 0);
     refuse_load(path, &(wb_checkpoint){.model = a.model, .state = a.state}, FACTS("state"));
     refuse_load(path, &(wb_checkpoint){.model = a.model, .loader = a.loader}, FACTS("loader"));
     assert_null(wb_load(path));

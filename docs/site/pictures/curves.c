@@ -12,7 +12,7 @@ static int plot(const char *folder, const char *name, const char *title, const c
 {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s.svg", folder, name);
-    return wb_svg_curves(path, title, x_label, y_label, n, series);
+    return wb_save_curves(path, title, x_label, y_label, n, series);
 }
 
 static void to_doubles(wb_tensor *x, double *out)
@@ -71,8 +71,9 @@ static int differences(const char *folder)
 static int schedules(const char *folder)
 {
     static double at[STEPS], rate[4][STEPS];
-    wb_schedule *all[] = {wb_OneCycle(STEPS, 0.01), wb_CosAnneal(0.01, 0, STEPS / 2),
-                          wb_Exp(0.01, 0.997), wb_Warmup(0, 0.008, STEPS / 4)};
+    wb_schedule *all[] = {wb_ScheduleOneCycle(STEPS, 0.01),
+                          wb_ScheduleCosAnneal(0.01, 0, STEPS / 2),
+                          wb_ScheduleExp(0.01, 0.997), wb_ScheduleWarmup(0, 0.008, STEPS / 4)};
     for (int i = 0; i < STEPS; i++) {
         at[i] = i + 1;
         for (int k = 0; k < 4; k++) rate[k][i] = wb_schedule_at(all[k], i + 1);
@@ -117,7 +118,7 @@ static int training(const char *folder)
     static double at[EPOCHS], losses[EPOCHS], errors[EPOCHS];
     wb_dataset *train, *test;
     wb_seed(1);
-    if (wb_splitobs(spirals(), 0.8, true, &train, &test)) return 1;
+    if (wb_splitobs(spirals(), 0.8, &train, &test, .shuffle = true)) return 1;
     wb_layer *model = wb_Chain(wb_Dense(2, 64, wb_relu), wb_Dense(64, 64, wb_relu),
                                wb_Dense(64, 2));
     wb_opt_state *state = wb_setup(wb_AdamW(.eta = 5e-3), model);

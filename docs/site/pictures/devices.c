@@ -66,7 +66,7 @@ int main(int argc, char **argv)
         series[k] = (wb_series){names[k], SIZES, at, rates[k]};
     }
     snprintf(path, sizeof path, "%s/devices.svg", argv[1]);
-    if (wb_svg_curves(path, "Rows a second, log10", "log2 of the rows of a batch", "", n, series))
+    if (wb_save_curves(path, "Rows a second, log10", "log2 of the rows of a batch", "", n, series))
         return fprintf(stderr, "%s\n", wb_error()), 1;
     return 0;
 }

@@ -20,7 +20,7 @@ static int write_grid(const char *folder, const char *name, wb_tensor *x, int ro
     x = wb_permute(wb_reshape(x, rows, columns, side, side), 0, 2, 1, 3);
     x = wb_reshape(x, 1, rows * side, columns * side);
     x = wb_mul(wb_sub(1, wb_clamp(x, 0, 1)), 255);
-    return wb_image_save(path, wb_astype(x, WB_U8));
+    return wb_save_image(path, wb_astype(x, WB_U8));
 }
 
 /* Moves each digit by up to one pixel and turns it by up to 20 degrees. */
@@ -127,7 +127,7 @@ static wb_tensor *bound(wb_layer *model, wb_batch batch, void *ctx)
     (void)ctx;
     wb_tensor *out[3], *x = wb_flatten(batch.x);
     if (wb_call_outputs(model, 1, &x, 3, out)) return NULL;
-    wb_tensor *seen = wb_logitbinarycrossentropy(out[0], x, .agg = WB_SUM);
+    wb_tensor *seen = wb_logitbinarycrossentropy(out[0], x, .agg = WB_AGG_SUM);
     wb_tensor *kl = wb_sub(wb_add(wb_square(out[1]), wb_exp(out[2])), wb_add(out[2], 1));
     return wb_div(wb_add(seen, wb_mul(wb_sum(kl), 0.5)), (double)batch.n);
 }
@@ -139,7 +139,8 @@ static int generating(const char *folder, wb_dataset *all)
     wb_layer *model = wb_layer_of(vae, .encoder = wb_Chain(wb_Dense(PIXELS, 256, wb_relu),
                                                            wb_Dense(256, 2 * LATENT)),
                                   .decoder = decoder);
-    wb_opt_state *state = wb_setup(wb_Adam(1e-3), model, .schedule = wb_OneCycle(29 * 300, 3e-3));
+    wb_opt_state *state = wb_setup(wb_Adam(1e-3), model,
+                                   .schedule = wb_ScheduleOneCycle(29 * 300, 3e-3));
     wb_loader *loader = wb_dataloader(all, 64, .shuffle = true, .seed = 1);
     if (wb_train(bound, model, loader, state, .epochs = 300)) return 1;
     wb_tensor *x = wb_sigmoid(wb_call(decoder, wb_randn(60, LATENT)));
@@ -154,7 +155,7 @@ int main(int argc, char **argv)
     wb_tensor *x = wb_reshape(wb_div(wb_dataset_x(flat), 16), -1, 1, SIDE, SIDE);
     wb_dataset *all = wb_dataset_of(x, wb_dataset_y(flat));
     wb_tensor *first = wb_slice(x, 0, 0, 15);
-    if (wb_splitobs(all, 0.8, true, &train, &test) ||
+    if (wb_splitobs(all, 0.8, &train, &test, .shuffle = true) ||
         write_grid(argv[1], "augmented",
                    wb_concat(0, first, moved(first), moved(first)), 3, 15) ||
         reading(argv[1], train, test) || generating(argv[1], all))

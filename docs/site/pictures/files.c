@@ -56,7 +56,7 @@ int main(int argc, char **argv)
         bare[i] = i < STOP ? NAN : log10(bare[i]);
         parts[i] = i < STOP || i % 4 > 1 ? NAN : whole[i];  /* a dashed line over another one */
     }
-    return wb_svg_curves(picture, "Loss of an epoch, log10", "epoch", "", 3, (wb_series[]){
+    return wb_save_curves(picture, "Loss of an epoch, log10", "epoch", "", 3, (wb_series[]){
         {"from the checkpoint of epoch 30 (dashed)", EPOCHS, at, parts},
         {"without a stop", EPOCHS, at, whole},
         {"weights of epoch 30 alone", EPOCHS, at, bare}});

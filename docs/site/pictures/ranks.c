@@ -23,7 +23,7 @@ static int train(int batch_size, double *losses)
     wb_tensor *y = wb_mul(wb_sin(wb_mul(wb_slice(x, 1, 0, 1), 3)), wb_slice(x, 1, 1, 2));
     wb_dataset *data = wb_dataset_of(x, y);
     wb_layer *model = wb_Chain(wb_Dense(2, 32, wb_tanh), wb_Dense(32, 1));
-    wb_opt_state *state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01)), model);
+    wb_opt_state *state = wb_setup(wb_DistributedOptimizer(wb_Adam(0.01)), model);
     wb_loader *loader = wb_dataloader(wb_distributed_dataset(data), batch_size);
     for (int step = 0; step < STEPS;)
         WB_EACH_BATCH(batch, loader) {
@@ -47,7 +47,7 @@ static int draw(const char *folder, const double *small, const double *large, co
         if (i % 8 > 3) logarithm[0][i] = NAN;               /* a dashed line over another one */
     }
     snprintf(path, sizeof path, "%s/ranks.svg", folder);
-    return wb_svg_curves(path, "Loss, log10", "step", "", 3, (wb_series[]){
+    return wb_save_curves(path, "Loss, log10", "step", "", 3, (wb_series[]){
         {"4 ranks, 16 each (dashed)", STEPS, at, logarithm[0]},
         {"1 process, 64", STEPS, at, logarithm[1]},
         {"1 process, 16", STEPS, at, logarithm[2]}});
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
     char path[1024];
     if (argc != 3) return 2;
     snprintf(path, sizeof path, "%s/losses.txt", argv[2]);
-    if (wb_distributed_initialise(WB_MPI)) return fprintf(stderr, "%s\n", wb_error()), 1;
+    if (wb_distributed_initialize(WB_MPI)) return fprintf(stderr, "%s\n", wb_error()), 1;
     if (wb_distributed_size() == 1) {
         FILE *f = fopen(path, "w");
         if (!f || train(16, small) || train(64, large)) return 1;
@@ -76,5 +76,5 @@ int main(int argc, char **argv)
             return fprintf(stderr, "step %d: %g on ranks, %g alone\n", i, ranks[i], large[i]), 1;
     if (wb_distributed_rank() == 0 && draw(argv[1], small, large, ranks))
         return fprintf(stderr, "%s\n", wb_error()), 1;
-    return wb_distributed_finalise();
+    return wb_distributed_finalize();
 }

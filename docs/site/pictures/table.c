@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     wb_tensor *mean = wb_mean(y), *deviation = wb_std(y);
     x = wb_div(wb_sub(x, wb_mean(x, .axes = {0})), wb_std(x, .axes = {0}));
     y = wb_div(wb_sub(y, mean), deviation);
-    if (wb_splitobs(wb_dataset_of(x, y), 0.8, true, &train, &test))
+    if (wb_splitobs(wb_dataset_of(x, y), 0.8, &train, &test, .shuffle = true))
         return fprintf(stderr, "%s\n", wb_error()), 1;
     wb_layer *model = wb_Chain(wb_Dense(wb_dim(x, 1), 64, wb_relu), wb_Dense(64, 1));
     wb_loader *loader = wb_dataloader(train, 64, .shuffle = true, .seed = 1);

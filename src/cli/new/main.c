@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     wb_dataset *all = argc > 1 ? wb_load_csv(argv[1], true, .has_label = true, .label = -1)
                                : spirals();
     wb_dataset *train, *held_out;
-    if (wb_splitobs(all, 0.8, true, &train, &held_out)) return failed();
+    if (wb_splitobs(all, 0.8, &train, &held_out, .shuffle = true)) return failed();
     const int64_t features = wb_dim(wb_dataset_x(all), 1);
     const int64_t classes = 1 + (int64_t)wb_item(wb_max(wb_dataset_y(all)));
 

@@ -59,7 +59,9 @@ int main(int argc, char **argv)
 {
     wb_seed(1);
     wb_dataset *all = argc > 1 ? from_csv(argv[1]) : spirals(), *train, *held_out;
-    if (wb_splitobs(all, 0.8, true, &train, &held_out)) return failed();
+    wb_splitobs_options split;
+    split.shuffle = true;
+    if (wb_splitobs(all, 0.8, &train, &held_out, split)) return failed();
     const int64_t features = wb_dim(wb_dataset_x(all), 1);
     const int64_t classes = 1 + int64_t(wb_item(wb_max(wb_dataset_y(all))));
 

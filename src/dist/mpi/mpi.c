@@ -208,7 +208,7 @@ static int perform(const wb__collective *c)
     int status = 0;
     if (is_finalised())
         return services->fail(WB_ERROR_ARGUMENT, "MPI: rank %d of %d begins %s, and the program has"
-                              " called MPI_Finalize: call wb_distributed_finalise before it",
+                              " called MPI_Finalize: call wb_distributed_finalize before it",
                               self->rank, self->size, names[c->kind]);
     begin_watch(names[c->kind], c->n * (int64_t)bytes_of(c->dtype));
     if (c->kind == WB__COLLECT_ALLGATHER || c->kind == WB__COLLECT_REDUCE_SCATTER)
@@ -297,9 +297,9 @@ static int start(const wb__dist_services *given, wb__communicator *c)
     services = given;
     MPI_Initialized(&initialised);
     if (is_finalised())
-        return services->fail(WB_ERROR_ARGUMENT, "distributed_initialise: MPI has been finalised,"
+        return services->fail(WB_ERROR_ARGUMENT, "distributed_initialize: MPI has been finalised,"
                               " and cannot be initialised again in this process: call"
-                              " wb_distributed_finalise at the end of the program");
+                              " wb_distributed_finalize at the end of the program");
     int status = 0;
     if (initialised) MPI_Query_thread(&level);
     else status = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level),
@@ -339,7 +339,7 @@ static int stop(void)
         stop_watch();
         return 0;
     }
-    begin_watch("wb_distributed_finalise", 0);
+    begin_watch("wb_distributed_finalize", 0);
     int status = check(MPI_Barrier(comm), "MPI_Barrier");
     if (!status) status = check(MPI_Comm_free(&comm), "MPI_Comm_free");
     if (!status && owns_mpi) {

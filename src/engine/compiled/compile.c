@@ -189,7 +189,7 @@ static void find_numbers(recording *r, const wb__request *q)
     int at = 0;
     for (int i = 0; i < q->order.n; i++) {
         const wb_tensor *x = q->order.node[i];
-        if (wb__known(x) || !x->n_numbers || x->op == WB__OP_normalise) continue;
+        if (wb__known(x) || !x->n_numbers || x->op == WB__OP_normalize) continue;
         const bool literal = x->op == WB__OP_literal;
         if (literal && wb__literal_fixed(x)) continue;
         renewed *n = &r->renewed[r->n_renewed];

@@ -190,7 +190,7 @@ static wb_tensor *concatenated(contribution *const *p, int n, bool second)
     wb_tensor **part = wb__alloc((size_t)n * sizeof *part), *all = NULL;
     for (int i = 0; part && i < n; i++) part[n - 1 - i] = second ? p[i]->b : p[i]->g;
     int axis = second ? p[0]->tb : !p[0]->ta;           /* the axis that the product sums over */
-    if (part) all = wb_concat_array(n, part, axis);
+    if (part) all = wb_concat_array(axis, n, part);
     wb__free(part);
     return all;
 }

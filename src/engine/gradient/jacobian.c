@@ -17,7 +17,7 @@ static wb_tensor *jacobian(wb_tensor *y, wb_tensor *x)
         row[i] = wb_reshape_array(g ? g : wb__zeros_like(x), 1, &width);
         if (!row[i]) break;
     }
-    if (row && i == n) all = wb_stack_array((int)n, row, 0);
+    if (row && i == n) all = wb_stack_array(0, (int)n, row);
     wb__free(row);
     return all;
 }

@@ -1,5 +1,6 @@
 /* Parts of tensors put in other places: strided slices, assignment to a slice as a value, splits,
  * rolled, repeated and tiled tensors, triangles. */
+#include "base/options.h"
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -22,22 +23,23 @@ static int bounds(const char *what, const wb_tensor *x, int axis, int64_t start,
     return -1;
 }
 
-wb_tensor *wb_slice_step(wb_tensor *x, int axis, int64_t start, int64_t stop, int64_t step)
+wb_tensor *wb_slice_with(wb_tensor *x, int axis, int64_t start, int64_t stop,
+                         const wb_slice_options *given)
 {
+    wb_slice_options o;
     int64_t from, to, dims[WB_MAX_DIMS], starts[WB_MAX_DIMS] = {0}, steps[WB_MAX_DIMS];
-    const int a = bounds("slice_step", x, axis, start, stop, &from, &to);
-    if (a < 0) return NULL;
-    if (step < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "slice_step: the step is %lld; it is 1 or more; "
-                             "wb_flip reverses an axis", (long long)step);
+    const int a = bounds("slice", x, axis, start, stop, &from, &to);
+    if (a < 0 || !wb__read_options("slice", wb_slice_options, &o, given, NULL)) return NULL;
+    if (o.step < 1)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "slice: the step is %lld; it is 1 or more; "
+                             "wb_flip reverses an axis", (long long)o.step);
     for (int i = 0; i < x->ndim; i++) {
-        dims[i] = i == a ? (to - from) / step + ((to - from) % step != 0) : x->dims[i];
-        steps[i] = 1;
+        dims[i] = i == a ? (to - from) / o.step + ((to - from) % o.step != 0) : x->dims[i];
+        steps[i] = i == a ? o.step : 1;
     }
-    if (dims[a] < 2) return wb_slice(x, a, from, from + dims[a]);
+    if (dims[a] == x->dims[a]) return wb__unchanged(x);
     starts[a] = from;
-    steps[a] = step;
-    return wb__slice_at(x, starts, dims, steps);
+    return wb__slice_at(x, starts, dims, o.step > 1 && dims[a] > 1 ? steps : NULL);
 }
 
 /* Returns `values` in the dtype of x and in the shape `dims`.  NULL: failed. */
@@ -46,12 +48,12 @@ static wb_tensor *fitted(const wb_tensor *x, wb_tensor *values, const int64_t *d
     if (values->flags & WB__WEAK) {
         const double v = values->number[0].f;
         if (!wb__dtype_float((wb_dtype)x->dtype) && !wb__holds((wb_dtype)x->dtype, v))
-            return wb__fail_null(WB_ERROR_DTYPE, "slice_set: %g does not fit into %s", v,
+            return wb__fail_null(WB_ERROR_DTYPE, "set_slice: %g does not fit into %s", v,
                                  wb_describe(x));
         values = wb__as(values, (wb_dtype)x->dtype);
     }
     if (values && values->dtype != x->dtype)
-        return wb__fail_null(WB_ERROR_DTYPE, "slice_set: dtypes differ: %s · %s", wb_describe(x),
+        return wb__fail_null(WB_ERROR_DTYPE, "set_slice: dtypes differ: %s · %s", wb_describe(x),
                              wb_describe(values));
     return values ? wb_expand_array(values, x->ndim, dims) : NULL;
 }
@@ -68,11 +70,11 @@ static wb_tensor *masked_set(wb_tensor *x, int axis, int64_t from, int64_t to, w
     return wb_where(inside, values, x);
 }
 
-static wb_tensor *slice_set(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_tensor *values)
+static wb_tensor *set_slice(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_tensor *values)
 {
     int64_t from, to, dims[WB_MAX_DIMS];
-    const int a = bounds("slice_set", x, axis, start, stop, &from, &to);
-    if (a < 0 || !wb__operand("slice_set", values) || !wb__one_device("slice_set", x, values))
+    const int a = bounds("set_slice", x, axis, start, stop, &from, &to);
+    if (a < 0 || !wb__operand("set_slice", values) || !wb__one_device("set_slice", x, values))
         return NULL;
     memcpy(dims, x->dims, sizeof dims);
     dims[a] = to - from;
@@ -89,62 +91,53 @@ static wb_tensor *slice_set(wb_tensor *x, int axis, int64_t start, int64_t stop,
     if (to < x->dims[a]) part[n++] = wb_slice(x, a, to, x->dims[a]);
     for (int i = 0; i < n; i++)
         if (!part[i]) return NULL;
-    return wb_concat_array(n, part, a);
+    return wb_concat_array(a, n, part);
 }
 
-wb_tensor *wb_slice_set(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_tensor *values)
+wb_tensor *wb_set_slice(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_tensor *values)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, slice_set(x, axis, start, stop, values));
+    return wb__frame_end(f, set_slice(x, axis, start, stop, values));
 }
 
 /* ---- splits ---------------------------------------------------------------------------------- */
 
-int wb_split_sizes(wb_tensor *x, int axis, int n, const int64_t *sizes, wb_tensor **parts)
+int wb_split_with(wb_tensor *x, int axis, int n, wb_tensor **parts, const wb_split_options *given)
 {
-    if (n < 1 || !parts || !sizes)
-        return wb__fail(WB_ERROR_ARGUMENT, n < 1 ? "split: %d parts" : "split: no array of %d %s",
-                        n, parts ? "sizes" : "parts");
-    memset(parts, 0, (size_t)n * sizeof *parts);
+    wb_split_options o;
+    wb__given g;
+    if (n > 0 && parts) memset(parts, 0, (size_t)n * sizeof *parts);
     const int a = wb__axis("split", x, axis);
-    if (a < 0) return wb_error_code();
+    if (a < 0 || !wb__read_options("split", wb_split_options, &o, given, &g) ||
+        wb__is_given_null("split", &g, "sizes", o.sizes))
+        return wb_error_code();
+    if (n < 1 || !parts)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        n < 1 ? "split: %d parts" : "split: no array of %d parts", n);
+    const int64_t size = x->dims[a];
+    if (!o.sizes && size % n)
+        return wb__fail(WB_ERROR_SHAPE, "split: axis %d of %s into %d equal parts; .sizes makes "
+                        "parts of other sizes", axis, wb_describe(x), n);
     int64_t total = 0;
-    for (int i = 0; i < n; i++) {
-        if (sizes[i] < 0 || sizes[i] > x->dims[a] - total)
+    for (int i = 0; o.sizes && i < n; total += o.sizes[i++])
+        if (o.sizes[i] < 0 || o.sizes[i] > size - total)
             return wb__fail(WB_ERROR_SHAPE, "split: part %d has the size %lld; %lld of axis %d of "
-                            "%s are left", i, (long long)sizes[i], (long long)(x->dims[a] - total),
+                            "%s are left", i, (long long)o.sizes[i], (long long)(size - total),
                             axis, wb_describe(x));
-        total += sizes[i];
-    }
-    if (total != x->dims[a])
+    if (o.sizes && total != size)
         return wb__fail(WB_ERROR_SHAPE, "split: the sizes sum to %lld, but axis %d is that of %s",
                         (long long)total, axis, wb_describe(x));
-    total = 0;
+    int64_t from = 0;
     for (int i = 0; i < n; i++) {
-        parts[i] = wb_slice(x, a, total, total + sizes[i]);
+        const int64_t to = from + (o.sizes ? o.sizes[i] : size / n);
+        parts[i] = wb_slice(x, a, from, to);
         if (!parts[i]) {
             memset(parts, 0, (size_t)n * sizeof *parts);
             return wb_error_code();
         }
-        total += sizes[i];
+        from = to;
     }
     return 0;
-}
-
-int wb_split(wb_tensor *x, int axis, int n, wb_tensor **parts)
-{
-    const int a = wb__axis("split", x, axis);
-    if (n > 0 && parts) memset(parts, 0, (size_t)n * sizeof *parts);
-    if (a < 0) return wb_error_code();
-    if (n < 1 || x->dims[a] % n)
-        return wb__fail(WB_ERROR_SHAPE, "split: axis %d of %s into %d equal parts; wb_split_sizes "
-                        "makes parts of other sizes", axis, wb_describe(x), n);
-    int64_t *sizes = wb__alloc((size_t)n * sizeof *sizes);
-    if (!sizes) return WB_ERROR_MEMORY;
-    for (int i = 0; i < n; i++) sizes[i] = x->dims[a] / n;
-    const int e = wb_split_sizes(x, a, n, sizes, parts);
-    wb__free(sizes);
-    return e;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -156,7 +149,7 @@ static wb_tensor *roll(wb_tensor *x, int axis, int64_t shift)
     const int64_t n = x->dims[a], first = n ? (n - (shift % n + n) % n) % n : 0;
     if (!first) return wb__unchanged(x);
     wb_tensor *part[2] = {wb_slice(x, a, first, n), wb_slice(x, a, 0, first)};
-    return part[0] && part[1] ? wb_concat_array(2, part, a) : NULL;
+    return part[0] && part[1] ? wb_concat_array(a, 2, part) : NULL;
 }
 
 wb_tensor *wb_roll(wb_tensor *x, int axis, int64_t shift)

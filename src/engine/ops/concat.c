@@ -16,7 +16,7 @@ wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const 
                     starts);
 }
 
-wb_tensor *(wb_pad)(wb_tensor *x, int axis, int64_t before, int64_t after)
+wb_tensor *wb__pad_zeros(wb_tensor *x, int axis, int64_t before, int64_t after)
 {
     int a = wb__axis("pad", x, axis);
     if (a < 0) return NULL;
@@ -46,7 +46,7 @@ static bool operands(const char *what, int n, wb_tensor *const *x)
     return true;
 }
 
-wb_tensor *wb_concat_array(int n, wb_tensor *const *x, int axis)
+wb_tensor *wb_concat_array(int axis, int n, wb_tensor *const *x)
 {
     if (!operands("concat", n, x)) return NULL;
     int a = wb__axis("concat", x[0], axis);
@@ -76,7 +76,7 @@ done:
     return y;
 }
 
-wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis)
+wb_tensor *wb_stack_array(int axis, int n, wb_tensor *const *x)
 {
     if (!operands("stack", n, x)) return NULL;
     wb_tensor **wide = wb__alloc((size_t)n * sizeof *wide);
@@ -89,7 +89,7 @@ wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis)
         wb__fail(WB_ERROR_SHAPE, "stack: differ: %s · %s", wb_describe(x[0]), wb_describe(x[i]));
         break;
     }
-    if (i == n) y = wb_concat_array(n, wide, axis);
+    if (i == n) y = wb_concat_array(axis, n, wide);
     wb__free(wide);
     return y;
 }

@@ -50,7 +50,7 @@ static bool take_diagonal(term *t, int i, int j)
     t->letter[m] = c;
     t->x = wb_permute_array(t->x, t->n, order);
     t->x = t->x ? wb_reshape_array(t->x, m + 1, dims) : NULL;
-    t->x = t->x && n ? wb_slice_step(t->x, m, 0, n * n, n + 1) : t->x;
+    t->x = t->x && n ? wb_slice(t->x, m, 0, n * n, n + 1) : t->x;
     t->n = m + 1;
     return t->x;
 }

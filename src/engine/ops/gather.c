@@ -1,7 +1,7 @@
-/* wb_take, which takes rows by index, and its gradient, scatter_add. */
+/* Rows by index, and the gradient, scatter_add. */
 #include "engine/ops/op.h"
 
-wb_tensor *wb_take(wb_tensor *x, wb_tensor *index)
+wb_tensor *wb__take_rows(wb_tensor *x, wb_tensor *index)
 {
     if (!wb__operand("take", x) || !wb__operand("take", index)) return NULL;
     if (wb__dtype_float((wb_dtype)index->dtype) || index->dtype == WB_BOOL)

@@ -30,11 +30,11 @@ static wb_tensor *placed(wb_tensor *index, int64_t n, int64_t step, wb_tensor *b
     return wb_where(inside, wb_add(at, base), wb__literal(-1, t));
 }
 
-static wb_tensor *take_axis(wb_tensor *x, wb_tensor *index, int axis)
+static wb_tensor *take(wb_tensor *x, wb_tensor *index, int axis)
 {
     const int a = wb__axis("take", x, axis);
     if (a < 0 || !is_index("take", index)) return NULL;
-    if (!a) return wb_take(x, index);
+    if (!a) return wb__take_rows(x, index);
     const int ndim = x->ndim + index->ndim - 1;
     int64_t dims[WB_MAX_DIMS], outer = 1, inner = 1;
     if (ndim > WB_MAX_DIMS)
@@ -50,14 +50,17 @@ static wb_tensor *take_axis(wb_tensor *x, wb_tensor *index, int axis)
                              wb__literal((double)n, t));
     wb_tensor *at = placed(wb_reshape_array(index, 1, &index->size), n, 1, base, t);
     x = wb_reshape_array(x, 2, (int64_t[]){outer * n, inner});
-    wb_tensor *y = at && x ? wb_take(x, at) : NULL;
+    wb_tensor *y = at && x ? wb__take_rows(x, at) : NULL;
     return y ? wb_reshape_array(y, ndim, dims) : NULL;
 }
 
-wb_tensor *wb_take_axis(wb_tensor *x, wb_tensor *index, int axis)
+wb_tensor *wb_take_with(wb_tensor *x, wb_tensor *index, const wb_take_options *given)
 {
+    wb_take_options o;
+    if (!wb__read_options("take", wb_take_options, &o, given, NULL)) return NULL;
+    if (!o.axis) return wb__take_rows(x, index);
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, take_axis(x, index, axis));
+    return wb__frame_end(f, take(x, index, o.axis));
 }
 
 /* Returns, for each element of a result of shape `dims`, its index in x flattened.  `index` has as

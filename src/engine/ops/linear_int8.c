@@ -75,16 +75,16 @@ static wb_tensor *rows_of(wb_tensor *w)
     return wb__as(wb_reshape_array(w, 2, (int64_t[]){n, w->size / WB__MAX(n, 1)}), WB_F32);
 }
 
-int wb_quantise_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale)
+int wb_quantize_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale)
 {
     if (q) *q = NULL;
     if (scale) *scale = NULL;
-    if (!wb__floating("quantise_rows", w)) return wb_error_code();
+    if (!wb__floating("quantize_rows", w)) return wb_error_code();
     if (!q || !scale)
-        return wb__fail(WB_ERROR_ARGUMENT, "quantise_rows: no place for the %s",
+        return wb__fail(WB_ERROR_ARGUMENT, "quantize_rows: no place for the %s",
                         q ? "scales" : "integers");
     if (w->ndim < 2 || !w->size)
-        return wb__fail(WB_ERROR_SHAPE, "quantise_rows: %s: want [n, ...] with elements",
+        return wb__fail(WB_ERROR_SHAPE, "quantize_rows: %s: want [n, ...] with elements",
                         wb_describe(w));
     const wb__frame f = wb__frame_begin();
     const int64_t n = w->dims[0];

@@ -7,16 +7,16 @@ wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps)
 {
     int64_t attr = mask;
     if (!x) return NULL;
-    return wb__made(wb__node_with(WB__OP_normalise, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 1,
+    return wb__made(wb__node_with(WB__OP_normalize, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 1,
                                   &attr, 1, &(wb__number){.f = eps}));
 }
 
-wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps)
+wb_tensor *wb_normalize(wb_tensor *x, int n_axes, double eps)
 {
-    if (!wb__floating("normalise", x)) return NULL;
+    if (!wb__floating("normalize", x)) return NULL;
     if (n_axes < 1 || n_axes > x->ndim)
-        return wb__fail_null(WB_ERROR_SHAPE, "normalise: %d axes of %s", n_axes, wb_describe(x));
-    if (!(eps >= 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "normalise: eps is %g", eps);
+        return wb__fail_null(WB_ERROR_SHAPE, "normalize: %d axes of %s", n_axes, wb_describe(x));
+    if (!(eps >= 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "normalize: eps is %g", eps);
     return wb__normalise(x, ((1u << x->ndim) - 1) & ~((1u << (x->ndim - n_axes)) - 1), eps);
 }
 
@@ -50,7 +50,7 @@ static wb_tensor *take_factor(wb_tensor **g, unsigned mask)
  * mean(g y)) / sqrt(var + eps), with means over the normalised axes.  In a batch norm g is c h,
  * with c its scale.  Then the gradient of x is c / sqrt(var + eps) times the same expression of h,
  * whose sums are also the gradients of scale and bias.  Not in 16 bits, whose sums differ. */
-GRADIENT(normalise)
+GRADIENT(normalize)
 {
     wb_tensor *x = node->in[0];
     wb_dtype dtype = (wb_dtype)x->dtype;
@@ -94,7 +94,7 @@ static int normalise(wb__ir *ir, int x, unsigned mask, double eps)
                               wb__ir_elementwise(ir, WB__OP_rsqrt, padded, -1));
 }
 
-COMPOSED(normalise)
+COMPOSED(normalize)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
     const int wide = wb__ir_as(&s->ir, in[0], wb__computed_in(t));

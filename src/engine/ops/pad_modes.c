@@ -65,7 +65,7 @@ static wb_tensor *pad(wb_tensor *x, int axis, int64_t before, int64_t after,
     wb_pad_options o;
     const int a = wb__axis("pad", x, axis);
     if (a < 0 || !read_pad(x, a, before, after, given, &o)) return NULL;
-    if (o.mode == WB_PAD_CONSTANT && o.value == 0) return (wb_pad)(x, a, before, after);
+    if (o.mode == WB_PAD_CONSTANT && o.value == 0) return wb__pad_zeros(x, a, before, after);
     if (!before && !after) return wb__unchanged(x);
     wb_tensor *part[3];
     int n = 0;
@@ -74,7 +74,7 @@ static wb_tensor *pad(wb_tensor *x, int axis, int64_t before, int64_t after,
     if (after) part[n++] = margin(x, a, after, true, &o);
     for (int i = 0; i < n; i++)
         if (!part[i]) return NULL;
-    return wb_concat_array(n, part, a);
+    return wb_concat_array(a, n, part);
 }
 
 wb_tensor *wb_pad_with(wb_tensor *x, int axis, int64_t before, int64_t after,

@@ -156,22 +156,6 @@ wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
     return wb__node(WB__OP_slice, (wb_dtype)x->dtype, x->ndim, dims, 1, &x, 2 * x->ndim, attr);
 }
 
-wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop)
-{
-    int a = wb__axis("slice", x, axis);
-    if (a < 0) return NULL;
-    int64_t n = x->dims[a], from = start < 0 ? start + n : start, to = stop < 0 ? stop + n : stop;
-    if (from < 0 || to > n || from > to)
-        return wb__fail_null(WB_ERROR_SHAPE, "slice: %lld to %lld of axis %d of %s",
-                             (long long)start, (long long)stop, axis, wb_describe(x));
-    if (from == 0 && to == n) return wb__unchanged(x);
-    int64_t starts[WB_MAX_DIMS] = {0}, dims[WB_MAX_DIMS];
-    memcpy(dims, x->dims, sizeof dims);
-    starts[a] = from;
-    dims[a] = to - from;
-    return wb__slice_at(x, starts, dims, NULL);
-}
-
 wb_tensor *wb_flip(wb_tensor *x, int axis)
 {
     int a = wb__axis("flip", x, axis);

@@ -101,7 +101,7 @@ static wb_tensor *unfolded(wb_tensor *x, int64_t kd, int64_t out, const sliding 
         y = reshaped(y, 6, steps);
         ok = y && (parts[p] = wb_slice(y, 2, 0, 1));
     }
-    wb_tensor *y = ok ? wb_concat_array((int)kd, parts, 2) : NULL;
+    wb_tensor *y = ok ? wb_concat_array(2, (int)kd, parts) : NULL;
     wb__free(parts);
     return y;
 }
@@ -122,7 +122,8 @@ static wb_tensor *conv_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const slidin
                              (long long)s->pad[0], (long long)s->pad[1]);
     const int64_t out = over / s->stride[0] + 1;
     /* the slices of a stride end behind the last element */
-    wb_tensor *y = (wb_pad)(permuted(x, 5, exchange), 1, s->pad[0], s->pad[1] + s->stride[0] - 1);
+    wb_tensor *y = wb__pad_zeros(permuted(x, 5, exchange), 1, s->pad[0],
+                                 s->pad[1] + s->stride[0] - 1);
     y = y ? unfolded(y, k[2], out, s) : NULL;
     const int64_t apart[7] = {d[0], out, k[2], g, k[1], d[3], d[4]};
     y = permuted(reshaped(y, 7, apart), 7, (int64_t[]){0, 1, 3, 2, 4, 5, 6});
@@ -162,11 +163,11 @@ static wb_tensor *transpose_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const s
         const int64_t end = (d[2] - 1) * stride + 1;
         wb_tensor *part = wb_slice(y, 3, p, p + 1);         /* [N, D, K, 1, H', W'] */
         part = permuted(part, 6, (int64_t[]){0, 2, 1, 3, 4, 5});
-        part = part ? (wb_pad)(part, 3, 0, stride - 1) : NULL;
+        part = part ? wb__pad_zeros(part, 3, 0, stride - 1) : NULL;
         part = reshaped(part, 5, (int64_t[]){d[0], deep[1], d[2] * stride, h, across});
         part = part ? wb_slice(part, 2, 0, end) : NULL;
         const int64_t before = p * s->dilation[0];
-        part = part ? (wb_pad)(part, 2, before, full - end - before) : NULL;
+        part = part ? wb__pad_zeros(part, 2, before, full - end - before) : NULL;
         sum = !part ? NULL : sum ? wb_add(sum, part) : part;
         if (!sum) return NULL;
     }

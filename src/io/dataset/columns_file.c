@@ -63,9 +63,9 @@ static void put_columns(wb__text *t, const wb_columns *c)
     }
 }
 
-int wb_columns_save(const char *path, const wb_columns *c)
+int wb_save_columns(const char *path, const wb_columns *c)
 {
-    if (!wb__expect("columns_save", c, &wb__columns_class)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__expect("save_columns", c, &wb__columns_class)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (WB__NULL(path)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__plain_locale locale;
     wb__text t = {0};
@@ -216,7 +216,7 @@ static int read_file(file *f)
     return status;
 }
 
-wb_columns *wb_columns_load(const char *path)
+wb_columns *wb_load_columns(const char *path)
 {
     int64_t bytes;
     char *text = WB__NULL(path) ? NULL : wb__file_read(path, &bytes);

@@ -97,7 +97,7 @@ static void *copied(const header *h)
 
 /* If the file was read into memory (not mapped by the system), and its elements are aligned and
  * need no widening, the tensor takes that memory over; else it gets a copy. */
-wb_tensor *wb_read_idx(const char *path)
+wb_tensor *wb_load_idx_tensor(const char *path)
 {
     header h;
     wb__mapping *m = wb__map_begin(path);

@@ -315,7 +315,7 @@ static wb_layer *made(wb__flux_reading *x, const wb__flux_kind *kind)
     const wb__images images = kind->images;
     const bool projections = kind->projections;
     wb__flux_reader *r = x->r;
-    wb_initialiser *init = option(x, "init");
+    wb_initializer *init = option(x, "init");
     wb_dtype *dtype = option(x, "dtype");
     bool *bias = option(x, "bias");
     if (init) *init = wb_init_zeros;

@@ -567,7 +567,7 @@ wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
     const wb_Conv_options *o = l->options;
     if (!strcmp(type, "Flatten")) return function_named(s, "flatten");
     if (!strcmp(type, "Function")) return function_layer(s, l);
-    if (l->type->one_row)                       /* Recurrence, WeightNorm, LoRA, Quantised */
+    if (l->type->one_row)                       /* Recurrence, WeightNorm, LoRA, Quantized */
         return wb__flux_refuse(s, "%s", type);
     char *line = strstr(type, "1d");
     if (line && !line[2]) *line = 0;            /* Flux has one type for 1, 2 and 3 axes */

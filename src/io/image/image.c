@@ -1,4 +1,4 @@
-/* wb_image_load, wb_image_save and wb_image_resize. */
+/* wb_load_image, wb_save_image and wb_resize_image. */
 #include "io/image/image.h"
 
 #include "base/files/file.h"
@@ -62,17 +62,17 @@ int wb__image_load(const char *what, const char *path, int channels, bool exif, 
     return *planes ? 0 : WB_ERROR_MEMORY;
 }
 
-wb_tensor *wb_image_load_with(const char *path, const wb_image_load_options *given)
+wb_tensor *wb_load_image_with(const char *path, const wb_load_image_options *given)
 {
-    wb_image_load_options o;
-    if (WB__NULL(path) || !wb__read_options("image_load", wb_image_load_options, &o, given, NULL))
+    wb_load_image_options o;
+    if (WB__NULL(path) || !wb__read_options("load_image", wb_load_image_options, &o, given, NULL))
         return NULL;
     if (o.channels < 0 || o.channels > 4)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "image_load: %d channels; there are 1 to 4, or 0 "
+        return wb__fail_null(WB_ERROR_ARGUMENT, "load_image: %d channels; there are 1 to 4, or 0 "
                              "for those of the file", o.channels);
     int64_t dims[3];
     uint8_t *planes;
-    if (wb__image_load("image_load", path, o.channels, o.exif, dims, &planes)) return NULL;
+    if (wb__image_load("load_image", path, o.channels, o.exif, dims, &planes)) return NULL;
     const wb_device *was = wb__use_device(&wb__cpu);
     wb_tensor *x = wb__borrow_block(planes, WB_U8, 3, dims);
     wb__use_device(was);
@@ -87,18 +87,18 @@ static uint8_t byte_of(float x)
     return x >= 1 ? 255 : x > 0 ? (uint8_t)(x * 255 + 0.5f) : 0;
 }
 
-int wb_image_save(const char *path, wb_tensor *image)
+int wb_save_image(const char *path, wb_tensor *image)
 {
     WB__EDGE;
-    if (WB__NULL(path) || !wb__operand("image_save", image)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (WB__NULL(path) || !wb__operand("save_image", image)) return wb__error_or(WB_ERROR_ARGUMENT);
     const int nd = wb_ndim(image);
     const int64_t *d = wb_dims(image), channels = nd == 3 ? d[0] : 1;
     const wb_dtype t = wb_dtype_of(image);
     if (nd < 2 || nd > 3 || (t != WB_U8 && t != WB_F32) || channels < 1 || channels > 4 ||
         !wb_size(image) || wb_size(image) > WB__IMAGE_MOST)
-        return wb__fail(WB_ERROR_SHAPE, "image_save: %s is no image: u8 or f32, [H,W], or [C,H,W] "
+        return wb__fail(WB_ERROR_SHAPE, "save_image: %s is no image: u8 or f32, [H,W], or [C,H,W] "
                         "with C from 1 to 4", wb_describe(image));
-    if (wb__unrecordable("image_save", WB__READS)) return wb_error_code();
+    if (wb__unrecordable("save_image", WB__READS)) return wb_error_code();
     const void *planes = wb_data(image);
     wb__pixels p = {d[nd - 2], d[nd - 1], (int)channels, NULL};
     const int64_t n = p.height * p.width;
@@ -109,7 +109,7 @@ int wb_image_save(const char *path, wb_tensor *image)
             p.pixels[i * channels + c] = t == WB_U8 ? ((const uint8_t *)planes)[c * n + i]
                                                     : byte_of(((const float *)planes)[c * n + i]);
     int64_t bytes;
-    void *file = wb__png_write("image_save", &p, &bytes);
+    void *file = wb__png_write("save_image", &p, &bytes);
     const int status = file ? wb__file_write(path, file, bytes) : (int)wb_error_code();
     wb__free(file);
     wb__free(p.pixels);
@@ -187,18 +187,18 @@ static int resize_planes(const void *data, bool u8, int64_t planes, const int64_
     return status;
 }
 
-wb_tensor *wb_image_resize(wb_tensor *image, int64_t height, int64_t width)
+wb_tensor *wb_resize_image(wb_tensor *image, int64_t height, int64_t width)
 {
     WB__EDGE;
-    if (!wb__operand("image_resize", image)) return NULL;
+    if (!wb__operand("resize_image", image)) return NULL;
     const int nd = wb_ndim(image);
     const wb_dtype t = wb_dtype_of(image);
     if (nd < 2 || (t != WB_U8 && t != WB_F32) || !wb_size(image) || height < 1 || width < 1 ||
         height > WB__IMAGE_MOST / width)
-        return wb__fail_null(WB_ERROR_SHAPE, "image_resize: %s to %lld x %lld; images are u8 or "
+        return wb__fail_null(WB_ERROR_SHAPE, "resize_image: %s to %lld x %lld; images are u8 or "
                              "f32, [..., H, W], not empty, and so is the result",
                              wb_describe(image), (long long)height, (long long)width);
-    if (wb__unrecordable("image_resize", WB__READS)) return NULL;
+    if (wb__unrecordable("resize_image", WB__READS)) return NULL;
     int64_t dims[WB_MAX_DIMS], planes = 1, from[2], to[2] = {height, width};
     for (int i = 0; i < nd; i++) dims[i] = wb_dim(image, i);
     for (int i = 0; i < nd - 2; i++) planes *= dims[i];
@@ -207,7 +207,7 @@ wb_tensor *wb_image_resize(wb_tensor *image, int64_t height, int64_t width)
         dims[nd - 2 + i] = to[i];
     }
     if (planes > UINT32_MAX / (height * width))
-        return wb__fail_null(WB_ERROR_SHAPE, "image_resize: %s to %lld x %lld has 2^32 elements or "
+        return wb__fail_null(WB_ERROR_SHAPE, "resize_image: %s to %lld x %lld has 2^32 elements or "
                              "more", wb_describe(image), (long long)height, (long long)width);
     const void *data = wb_data(image);
     void *made = data ? wb__alloc_aligned((size_t)(planes * height * width) * wb__dtype_size(t))

@@ -13,7 +13,7 @@ void wb__image_planes(const wb__pixels *image, int channels, uint8_t *to);
 int wb__image_load(const char *what, const char *path, int channels, bool exif, int64_t dims[3],
                    uint8_t **planes);
 
-/* Resizes one plane [h, w] to [height, width] (wb_image_resize).  Returns 0 or an error code. */
+/* Resizes one plane [h, w] to [height, width] (wb_resize_image).  Returns 0 or an error code. */
 int wb__image_resize(const float *from, int64_t h, int64_t w, float *to, int64_t height,
                      int64_t width);
 

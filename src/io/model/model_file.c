@@ -89,7 +89,7 @@ static wb_tensor *composed(const wb__name_row *l)
     wb_tensor *parts[3];
     if (l->parts == 1) return l->x;
     for (int i = 0; i < l->parts; i++) parts[i] = l[i].x;
-    return wb_concat_array(l->parts, parts, 0);
+    return wb_concat_array(0, l->parts, parts);
 }
 
 /* Adds a model's tensors with PyTorch's names. The computed tensors belong to the current scope. */
@@ -275,7 +275,7 @@ static void *model_of_tensors(const char *path, wb__table *file, bool tree)
     if (wb__table_note(file, "weber_checkpoint"))
         return wb__fail_null(WB_ERROR_FORMAT,
                              "%s: is a checkpoint, which describes no model: make the model and "
-                             "use wb_checkpoint_load, or wb_load_state with .prefix = \"model.\"",
+                             "use wb_load_checkpoint, or wb_load_state with .prefix = \"model.\"",
                              path);
     if (wb__table_note(file, "weber_lora"))
         return wb__fail_null(WB_ERROR_FORMAT, "%s: has adapters alone: wb_load_lora puts them into "

@@ -210,7 +210,7 @@ static int read_options(const char *file, const wb__layer_type *type, const wb__
         if (!is_named(&type->options[i]) && !wb__json_get(object, type->options[i].name))
             return wb__fail(WB_ERROR_FORMAT, "%s: %s has no \"%s\", which this program's struct "
                             "has", file, type->name, type->options[i].name);
-    wb_initialiser empty = wb__init_empty;
+    wb_initializer empty = wb__init_empty;
     for (int i = 0; i < type->n_options; i++)
         if (type->options[i].kind == WB__OPTION_INITIALISER)
             memcpy(options + type->options[i].offset, &empty, sizeof empty);

@@ -5,7 +5,7 @@
  *        {"name": "0", "layer": "Dense", "options": {"in": 2, "out": 3}}, ...]}}
  *
  * A layer that makes its inner layers itself, such as MultiHeadAttention, has parts only for those
- * that wb_quantise or wb_add_lora has replaced. */
+ * that wb_quantize or wb_add_lora has replaced. */
 #ifndef WB__STRUCTURE_H
 #define WB__STRUCTURE_H
 

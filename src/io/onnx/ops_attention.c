@@ -242,8 +242,8 @@ static wb_tensor *angles(const wb__onnx_call *c, int i, const wb_tensor *x, int 
 static wb_tensor *rotated(wb_tensor *x, wb_tensor *cosine, wb_tensor *sine, bool pairs)
 {
     const int64_t n = x->dims[x->ndim - 1];
-    wb_tensor *a = pairs ? wb_slice_step(x, -1, 0, n, 2) : wb_slice(x, -1, 0, n / 2);
-    wb_tensor *b = pairs ? wb_slice_step(x, -1, 1, n, 2) : wb_slice(x, -1, n / 2, n);
+    wb_tensor *a = pairs ? wb_slice(x, -1, 0, n, 2) : wb_slice(x, -1, 0, n / 2);
+    wb_tensor *b = pairs ? wb_slice(x, -1, 1, n, 2) : wb_slice(x, -1, n / 2, n);
     wb_tensor *first = wb_sub(wb_mul(cosine, a), wb_mul(sine, b));
     wb_tensor *second = wb_add(wb_mul(sine, a), wb_mul(cosine, b));
     if (!first || !second) return NULL;

@@ -173,7 +173,7 @@ static wb_tensor *collected(wb__onnx_call *c, const loop *l, int i, wb__onnx_kno
         ok = list[k] != NULL;
     }
     if (*known != WB__ONNX_VARIES) wb__apart_begin(&a, &wb__cpu);
-    wb_tensor *x = ok ? wb_stack_array((int)l->done, list, 0) : NULL;
+    wb_tensor *x = ok ? wb_stack_array(0, (int)l->done, list) : NULL;
     if (*known != WB__ONNX_VARIES) wb__apart_end(&a);
     wb__free(list);
     return x;

@@ -82,7 +82,7 @@ bool wb__onnx_gather(wb__onnx_call *c)
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
     if (axis < 0 || !in_range(c, 1, &x->dims[axis])) return false;
     if (c->in[1]->size == 1 && wb__onnx_is_fixed(c, 1)) return gather_one(c, axis);
-    return wb__onnx_give(c, wb_take_axis(x, from_start(c->in[1], x->dims[axis]), axis));
+    return wb__onnx_give(c, wb_take(x, from_start(c->in[1], x->dims[axis]), axis));
 }
 
 /* Along the other axes the indices may have fewer elements than x, of which the first are used. */

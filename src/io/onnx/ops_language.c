@@ -58,7 +58,7 @@ bool wb__onnx_causal_conv_with_state(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "x is %s, the weight %s", wb_describe(x),
                                wb_describe(w));
     const int64_t k = w->dims[2];
-    x = state ? wb_concat(2, state, x) : (wb_pad)(x, 2, k - 1, 0);
+    x = state ? wb_concat(2, state, x) : wb_pad(x, 2, k - 1, 0);
     wb_conv_options o = WB__OPTIONS(wb_conv_options, .groups = w->dims[0]);
     wb_tensor *y = wb_conv_with(x, w, b ? b : WB_NONE, &o);
     if (y && swish) y = wb__as(wb_swish(wb__wide(y)), (wb_dtype)y->dtype);
@@ -155,7 +155,7 @@ bool wb__onnx_linear_attention(wb__onnx_call *c)
     wb_tensor **rows = wb__alloc((size_t)a.steps * sizeof *rows), *y = NULL;
     bool ok = rows != NULL;
     for (int64_t t = 0; ok && t < a.steps; t++) ok = (rows[t] = linear_step(&a, t)) != NULL;
-    if (ok) y = wb_concat_array((int)a.steps, rows, 2);
+    if (ok) y = wb_concat_array(2, (int)a.steps, rows);
     wb__free(rows);
     if (!y) return false;
     const int64_t dims[3] = {q->dims[0], a.steps, y->dims[1] * y->dims[3]};

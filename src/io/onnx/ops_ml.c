@@ -178,7 +178,7 @@ bool wb__onnx_array_feature_extractor(wb__onnx_call *c)
     if (!x->ndim || wb__dtype_float((wb_dtype)index->dtype) || index->dtype == WB_BOOL)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its inputs are %s and %s; they must be an array "
                                "and integers", wb_describe(x), wb_describe(index));
-    wb_tensor *y = wb_take_axis(x, wb_reshape_array(index, 1, &n), -1);
+    wb_tensor *y = wb_take(x, wb_reshape_array(index, 1, &n), -1);
     return wb__onnx_give(c, x->ndim == 1 ? wb_unsqueeze(y, 0) : y);
 }
 

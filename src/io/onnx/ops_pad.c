@@ -89,7 +89,7 @@ static wb_tensor *with_margins(wb_tensor *x, int axis, int64_t before, int64_t a
     if (before) part[n++] = margin(x, axis, before, value);
     part[n++] = x;
     if (after) part[n++] = margin(x, axis, after, value);
-    return wb_concat_array(n, part, axis);
+    return wb_concat_array(axis, n, part);
 }
 
 /* The elements mirrored at both ends, again and again if there are fewer than are added. */

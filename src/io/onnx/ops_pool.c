@@ -52,7 +52,7 @@ static wb_tensor *padded(wb_tensor *x, const wb__onnx_windows *s, double value)
 static wb_tensor *element(wb_tensor *x, const wb__onnx_windows *s, int i, int64_t p)
 {
     const int64_t start = p * s->dilation[i];
-    return wb_slice_step(x, 2 + i, start, start + (s->out[i] - 1) * s->stride[i] + 1, s->stride[i]);
+    return wb_slice(x, 2 + i, start, start + (s->out[i] - 1) * s->stride[i] + 1, s->stride[i]);
 }
 
 enum { WINDOW_MOST = 1 << 12 };         /* elements of a window, each of which is a node */
@@ -264,7 +264,7 @@ bool wb__onnx_max_unpool(wb__onnx_call *c)
             return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "output_shape has %lld along axis %d, "
                                    "which is below %lld", (long long)shape[i], i,
                                    (long long)dims[i]);
-        y = (wb_pad)(y, i, 0, shape[i] - dims[i]);
+        y = wb_pad(y, i, 0, shape[i] - dims[i]);
     }
     return wb__onnx_give(c, y);
 }

@@ -205,7 +205,7 @@ static wb_tensor *nearest(wb__onnx_call *c, wb_tensor *x, const resize *r, int k
         wb__free(at);
         return wb_repeat(x, r->axis[k], times);
     }
-    return wb_take_axis(x, wb__onnx_doubles(x, at, WB_I32, 1, &out), r->axis[k]);
+    return wb_take(x, wb__onnx_doubles(x, at, WB_I32, 1, &out), r->axis[k]);
 }
 
 /* ---- weighted sums --------------------------------------------------------------------------- */
@@ -312,7 +312,7 @@ static wb_tensor *by_index(wb_tensor *x, int axis, weights *w)
         list_taps(w, t, t + 1, &at, &weight);
         wb_tensor *index = wb__onnx_doubles(x, at, WB_I32, 1, &w->out);
         wb_tensor *factor = wb__onnx_along(x, weight, (wb_dtype)x->dtype, axis, w->out);
-        wb_tensor *part = wb_mul(wb_take_axis(x, index, axis), factor);
+        wb_tensor *part = wb_mul(wb_take(x, index, axis), factor);
         y = t ? wb_add(y, part) : part;
         if (!y) return NULL;
     }
@@ -333,7 +333,7 @@ static wb_tensor *by_sum(wb_tensor *x, int axis, weights *w)
     list_taps(w, 0, w->taps, &at, &weight);
     wb_tensor *index = wb__onnx_doubles(x, at, WB_I32, 1, &all);
     wb_tensor *factor = wb__onnx_doubles(x, weight, (wb_dtype)x->dtype, 4, factors);
-    x = wb_take_axis(x, index, axis);
+    x = wb_take(x, index, axis);
     x = x ? wb_mul(wb_reshape_array(x, 4, four), factor) : NULL;
     x = x ? wb__reduce(WB__OP_sum, x, 1u << 1, false) : NULL;
     return x ? wb_reshape_array(x, ndim, dims) : NULL;

@@ -39,7 +39,7 @@ bool wb__onnx_compress(wb__onnx_call *c)
     if (!fits)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the condition %s selects elements that axis %d "
                                "of %s has not", wb_describe(c->in[1]), axis, wb_describe(x));
-    return wb__onnx_give(c, at ? wb_take_axis(x, at, axis) : NULL);
+    return wb__onnx_give(c, at ? wb_take(x, at, axis) : NULL);
 }
 
 /* ---- NonZero --------------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ static void by_occurrence(int64_t n, unique *u, int64_t *at, int64_t *spare)
 static bool give_unique(wb__onnx_call *c, wb_tensor *x, int axis, int64_t n, const unique *u)
 {
     wb_tensor *first = wb__onnx_from(x, u->first, WB_I64, 1, &u->count);
-    c->out[0] = first ? wb_take_axis(x, first, axis) : NULL;
+    c->out[0] = first ? wb_take(x, first, axis) : NULL;
     if (c->n_out > 1) c->out[1] = first;
     if (c->n_out > 2) c->out[2] = wb__onnx_from(x, u->inverse, WB_I64, 1, &n);
     if (c->n_out > 3) c->out[3] = wb__onnx_from(x, u->number, WB_I64, 1, &u->count);

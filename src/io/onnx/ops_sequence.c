@@ -314,7 +314,7 @@ static bool run_pass(wb__onnx_call *c, const recurrent *r, int direction, wb_ten
     const bool ok = x && p.recurrent && outputs &&
                     wb__unroll(&steps, x, r->lengths, r->backwards || direction == 1, &n, states,
                                outputs);
-    *y = ok ? wb_stack_array((int)r->steps, outputs, 0) : NULL;
+    *y = ok ? wb_stack_array(0, (int)r->steps, outputs) : NULL;
     wb__free(outputs);
     return *y;
 }
@@ -327,14 +327,14 @@ static bool run(wb__onnx_call *c, const cell_kind *kind)
     for (int d = 0; d < r.directions; d++)
         if (!run_pass(c, &r, d, &y[d], states[d])) return false;
     if (wb__onnx_wants(c, 0)) {
-        wb_tensor *all = wb_stack_array(r.directions, y, 1);
+        wb_tensor *all = wb_stack_array(1, r.directions, y);
         if (r.batch_first && all) all = wb_permute_array(all, 4, (int64_t[]){2, 0, 1, 3});
         if (!wb__onnx_give(c, all)) return false;
     }
     for (int i = 0; i < kind->states; i++) {
         wb_tensor *last[2] = {states[0][i], states[r.directions - 1][i]};
         if (!wb__onnx_wants(c, 1 + i)) continue;
-        wb_tensor *all = wb_stack_array(r.directions, last, 0);
+        wb_tensor *all = wb_stack_array(0, r.directions, last);
         c->out[1 + i] = r.batch_first ? wb__steps_first(all) : all;
         if (!c->out[1 + i]) return false;
     }

@@ -142,7 +142,7 @@ bool wb__onnx_concat(wb__onnx_call *c)
     const wb__onnx_attr *given = wb__onnx_attribute(c, "axis");
     if (!given) return wb__onnx_refuse(c, WB_ERROR_FORMAT, "it has no axis");
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), c->in[0]->ndim);
-    return axis >= 0 && wb__onnx_give(c, wb_concat_array(c->n_in, c->in, axis));
+    return axis >= 0 && wb__onnx_give(c, wb_concat_array(axis, c->n_in, c->in));
 }
 
 /* Sets *sizes to the sizes of the parts, from the attribute or the input; their number, -1 if the

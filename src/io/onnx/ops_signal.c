@@ -108,7 +108,7 @@ static wb_tensor *resized(wb_tensor *x, int64_t n)
 {
     const int64_t has = x ? x->dims[x->ndim - 2] : 0;
     if (!x || has == n) return x;
-    return has > n ? wb_slice(x, -2, 0, n) : (wb_pad)(x, x->ndim - 2, 0, n - has);
+    return has > n ? wb_slice(x, -2, 0, n) : wb_pad(x, x->ndim - 2, 0, n - has);
 }
 
 /* Returns x with the axis exchanged with the one before the last. */

@@ -201,7 +201,7 @@ static bool read_transposed(const wb__onnx_call *c, wb__onnx_windows *s)
 static wb_tensor *extended(wb_tensor *y, const wb__onnx_windows *s, const int64_t *more,
                            wb_tensor *b)
 {
-    for (int i = 0; i < s->axes && y; i++) y = (wb_pad)(y, 2 + i, 0, more[i]);
+    for (int i = 0; i < s->axes && y; i++) y = wb_pad(y, 2 + i, 0, more[i]);
     if (!y || b == WB_NONE) return y;
     for (int i = 0; i < s->axes && b; i++) b = wb_unsqueeze(b, -1);
     return wb_add(y, b);

@@ -56,7 +56,7 @@ static bool is_sum(const wb__exporter *w, int i)
 }
 static bool is_normalised(const wb__exporter *w, int i)
 {
-    return op_of(w, i) == WB__OP_normalise && w->steps[i].uses == 1;
+    return op_of(w, i) == WB__OP_normalize && w->steps[i].uses == 1;
 }
 static bool is_mul(const wb__exporter *w, int i) { return op_of(w, i) == WB__OP_mul; }
 static bool is_rsqrt(const wb__exporter *w, int i) { return op_of(w, i) == WB__OP_rsqrt; }

@@ -198,7 +198,7 @@ static const char *write(wb__exporter *w, int step)
         return wb__export_cannot(w, "is an operation of the ranks of a communicator");
     if (op == WB__OP_linear_int8)
         return wb__export_cannot(w, "has i8 weights, which files of ONNX do not get: save the "
-                                 "model from which wb_quantise made this one");
+                                 "model from which wb_quantize made this one");
     return wb__export_cannot(w, "is an operation of gradients or of an optimiser, for which opset "
                              "17 has no operator");
 }

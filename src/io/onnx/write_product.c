@@ -241,7 +241,7 @@ const char *wb__export_write_product(wb__exporter *w, int step)
     case WB__OP_maxpool: case WB__OP_meanpool: return pool(w, step);
     case WB__OP_softmax: return over_last(w, "Softmax", wb__export_value(w, s->in[0]));
     case WB__OP_logsoftmax: return over_last(w, "LogSoftmax", wb__export_value(w, s->in[0]));
-    case WB__OP_normalise: return normalise(w, step);
+    case WB__OP_normalize: return normalise(w, step);
     case WB__OP_attention: return attention(w, step);
     default: return NULL;
     }

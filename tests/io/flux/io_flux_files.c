@@ -262,7 +262,7 @@ static double accuracy(wb_layer *model, const float *logits)
     char images[1024], labels[1024];
     if (!shared_file(images, sizeof images, "mnist-t10k/t10k-images-idx3-ubyte.gz") ||
         !shared_file(labels, sizeof labels, "mnist-t10k/t10k-labels-idx1-ubyte.gz")) skip();
-    wb_tensor *x = wb_read_idx(images), *y = wb_read_idx(labels);
+    wb_tensor *x = wb_load_idx_tensor(images), *y = wb_load_idx_tensor(labels);
     x = wb_div(wb_astype(wb_permute(x, 0, 2, 1), WB_F32), wb_scalar(255));
     x = wb_reshape(x, 10000, 1, 28, 28);
     int right = 0;

@@ -1,5 +1,5 @@
-# Turns a program for Weber 0.4 into one for 0.5:   sed -E -i.old -f rename-0.5.sed *.c *.h
-# (GNU sed; elsewhere: perl -p -i.old rename-0.5.sed).  CHANGELOG.md says what it cannot turn.
+# Turns a program for Weber 0.4 into one for 0.6:   sed -E -i.old -f rename-0.6.sed *.c *.h
+# (GNU sed; elsewhere: perl -p -i.old rename-0.6.sed).  CHANGELOG.md says what it cannot turn.
 
 # makers of layers and rules: wb_X_with takes wb_X_options
 s/\bwb_dense_(with|options)\b/wb_Dense_\1/g;
@@ -36,17 +36,22 @@ s/\bwb_conv_settings\b/wb_conv_options/g;
 s/\bwb_pool_settings\b/wb_pool_options/g;
 s/\bwb_csv_options\b/wb_load_csv_options/g;
 s/\bwb_loader_options\b/wb_dataloader_options/g;
-s/\bwb_keep_options\b/wb_checkpoint_keep_options/g;
+s/\bwb_keep_options\b/wb_keep_checkpoint_options/g;
 
 # lists of axes and lists of sizes have the same type
 s/\bWB_AXES\b/WB_INTS/g;
 s/\bwb_axes_of\b/wb_ints/g;
 s/\bwb_axes\b/wb_ints/g;
 
+# arguments in another order, where none is a call
+s/\bwb_(concat|stack)_of\(([^(),]*), ([^(),]*), ([^(),]*)\)/wb_\1_array(\4, \2, \3)/g;
+s/\bwb_splitobs\(([^,]*, [^(),]*), true, ([^(),]*, [^(),]*)\)/wb_splitobs(\1, \2, .shuffle = true)/g;
+s/\bwb_splitobs\(([^,]*, [^(),]*), false, /wb_splitobs(\1, /g;
+
 # functions that take an array, beside macros that take a list
 s/\bwb_chain_of\b/wb_Chain_array/g;
 s/\bwb_parallel_of\b/wb_Parallel_array/g;
-s/\bwb_rule_chain_of\b/wb_OptimiserChain_array/g;
+s/\bwb_rule_chain_of\b/wb_OptimizerChain_array/g;
 s/\bwb_(tuple|concat|stack|full|rand|randn)_of\b/wb_\1_array/g;
 s/\bwb_(reshape|permute|expand)_to\b/wb_\1_array/g;
 s/\bwb_at_index\b/wb_at_array/g;
@@ -57,6 +62,18 @@ s/\bwb_call_many\b/wb_call_array/g;
 s/\bwb_SkipConnection_of\b/wb_SkipConnection/g;
 s/\bwb_withgradient_ctx\b/wb_withgradient/g;
 s/\bwb_functional_part\b/wb_functional/g;
+
+# the verb before the object, and one spelling
+s/\bwb_checkpoint_(save|load|keep)\b/wb_\1_checkpoint/g;
+s/\bwb_checkpoint_keep_with\b/wb_keep_checkpoint_with/g;
+s/\bwb_checkpoint_(latest|best)\b/wb_load_\1_checkpoint/g;
+s/\bwb_memory_estimate\b/wb_estimate_memory/g;
+s/\bwb_svg_curves\b/wb_save_curves/g;
+s/\bwb_read_idx\b/wb_load_idx_tensor/g;
+s/\bwb_OptimiserChain\b/wb_OptimizerChain/g;
+s/\bwb_initialiser\b/wb_initializer/g;
+s/\bwb_normalise\b/wb_normalize/g;
+s/\bWB_KEEP\b/WB_DTYPE_KEEP/g;
 
 # functions that take any object
 s/\bwb_show_object\b/wb_object_show/g;
