@@ -151,9 +151,9 @@ static void *replace(void *branch, const char *path, void *ctx)
 
 void *wb_object_quantise(void *model, const wb_quantise_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_object_quantise, NULL);
     wb_quantise_options o;
-    if (!wb__is_model("quantise", model) || wb__unrecordable("quantise", WB__READS)) return NULL;
+    if (!wb__is_model("quantise", model)) return NULL;
     if (!wb__read_options("quantise", wb_quantise_options, &o, given, NULL)) return NULL;
     if (o.bits != BITS)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantise: .bits is %lld; it is %d",

@@ -192,7 +192,7 @@ static int keep(keeping *k, const wb_checkpoint *c, const wb_checkpoint_keep_opt
 int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
                             const wb_checkpoint_keep_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_checkpoint_keep_with, wb_error_code());
     keeping k;
     wb_checkpoint_keep_options o;
     if (!wb__read_options("checkpoint_keep", wb_checkpoint_keep_options, &o, given, NULL))
@@ -291,6 +291,7 @@ int wb__checkpoint_newest(const char *folder, const wb_checkpoint *c, int64_t *e
 
 int wb_checkpoint_latest(const char *folder, wb_checkpoint *c)
 {
+    WB__FIRST(wb_checkpoint_latest, wb_error_code());
     bool found;
     int status = wb__checkpoint_resume(folder, c, &found);
     if (status || found) return status;
@@ -300,6 +301,7 @@ int wb_checkpoint_latest(const char *folder, wb_checkpoint *c)
 
 int wb_checkpoint_best(const char *folder, wb_checkpoint *c)
 {
+    WB__FIRST(wb_checkpoint_best, wb_error_code());
     bool found;
     int status = load_from("checkpoint_best", folder, c, true, &found);
     if (status || found) return status;
