@@ -52,7 +52,7 @@ VENDORS = re.compile(
 VENDOR_FILES = (
     "src/backend/cuda/", "src/backend/amdgpu/", "src/backend/hip/", "src/backend/metal/",
     "src/backend/opencl/", "src/backend/nccl/", "src/dist/mpi", "src/dist/nccl", "src/dist/dist.h",
-    "src/cli/ranks.c", "src/base/environment.c",
+    "src/cli/ranks.c", "src/base/environment.c", "src/engine/public.def",
     "src/dist/place.",              # the variables that launchers set
     "src/device/registry",
     "src/backend/gpu/prelude.k",    # the only kernel texts that depend on the language
@@ -389,7 +389,7 @@ class Lint:
                 if function.startswith("wb__"):
                     bodies["", function] = place
         public = {at: place for at, place in bodies.items() if re.match(r"wb_(?!_)", at[1])}
-        edges = {at[1] for at, place in public.items() if "WB__EDGE" in place[2]}
+        edges = {at[1] for at, place in public.items() if {"WB__EDGE", "WB__PUBLIC"} & place[2]}
         for (name, function), place in public.items():
             seen, todo = set(), [] if function in edges | set(NO_EDGES) else [place]
             reached = set()

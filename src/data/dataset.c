@@ -147,7 +147,6 @@ static const char **copy_names(int n, const char *const *names)
 wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
                                   const char *const *names)
 {
-    if (wb__unrecordable(what, WB__READS)) return NULL;
     for (int k = 0; k < n; k++) {
         const char *name = names ? names[k] : k ? "y" : "x", *first = names ? names[X] : "x";
         if (k == Y && wb_is_none(x[k])) continue;
@@ -174,7 +173,7 @@ wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
 
 wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_dataset_of, NULL);
     if (WB__NULL(x) || WB__NULL(y)) return NULL;
     return wb__dataset_of_arrays("dataset_of", 2, (wb_tensor *[]){x, y}, NULL);
 }
@@ -208,7 +207,7 @@ static bool has_layer(const wb__branch *node)
 
 wb_dataset *wb_dataset_of_tree(wb_tree *arrays)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_dataset_of_tree, NULL);
     leaf_list l = {0};
     wb_dataset *d = NULL;
     if (WB__NULL(arrays)) return NULL;
@@ -441,20 +440,21 @@ int wb__dataset_all(const wb_dataset *d, wb_batch *batch)
     return status;
 }
 
-/* Returns field k of all observations. */
-static wb_tensor *whole(wb_dataset *d, int k, const char *what)
+/* Returns field k of all observations, for the public function f. */
+static wb_tensor *whole(wb_dataset *d, int k, wb__public f)
 {
     const wb_dataset *root = wb__dataset_root(d);
     if (!root->field[k].present && !wb__dataset_mapped(d)) return WB_NONE;
     if (d->kind == WB__DATA_ARRAYS) return wb__scope_give(wb__ref(d->tensor[k]));
-    if (wb__unrecordable(what, WB__READS)) return NULL;
+    if (wb__duty_fails(f)) return NULL;
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_batch batch;
     int status = wb__dataset_all(d, &batch);
     wb_tensor *result = status ? NULL : *wb__batch_at(&batch, k);
     if (!status && !result)
-        wb__fail(WB_ERROR_ARGUMENT, "%s: the maps leave no such tensor", what);
+        wb__fail(WB_ERROR_ARGUMENT, "%s: the maps leave no such tensor",
+                 wb__public_name(f));
     if (result) result = wb_object_keep(result);
     return wb_scope_close(s) ? NULL : result;
 }
@@ -462,12 +462,12 @@ static wb_tensor *whole(wb_dataset *d, int k, const char *what)
 wb_tensor *wb_dataset_x(wb_dataset *d)
 {
     WB__EDGE;
-    return wb__is_dataset(d, "dataset_x") ? whole(d, X, "dataset_x") : NULL;
+    return wb__is_dataset(d, "dataset_x") ? whole(d, X, WB__OF_wb_dataset_x) : NULL;
 }
 wb_tensor *wb_dataset_y(wb_dataset *d)
 {
     WB__EDGE;
-    return wb__is_dataset(d, "dataset_y") ? whole(d, Y, "dataset_y") : NULL;
+    return wb__is_dataset(d, "dataset_y") ? whole(d, Y, WB__OF_wb_dataset_y) : NULL;
 }
 
 /* Returns the field of this name, of n fields, of which the first n_named have names; -1 with the
@@ -507,7 +507,7 @@ wb_tensor *wb_dataset_get(wb_dataset *d, const char *name)
     const wb_dataset *root = wb__dataset_root(d);
     const int named = n_names(root->names);
     const int k = field_named("dataset_get", named ? named : 2, named, root->names, name);
-    return k < 0 ? NULL : whole(d, k, "dataset_get");
+    return k < 0 ? NULL : whole(d, k, WB__OF_wb_dataset_get);
 }
 
 wb_tensor *wb_batch_get(wb_batch batch, const char *name)

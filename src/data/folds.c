@@ -148,6 +148,7 @@ static int split_parts(wb_dataset *d, int n_at, const double *at, wb_dataset **p
         wb_dataset *from = o->shuffle ? wb_shuffleobs(d) : d;
         return from ? split_plain(from, n_at, at, parts) : (int)wb_error_code();
     }
+    WB__FIRST(wb_splitobs_array_with, wb_error_code());
     int status = too_many("splitobs", d);
     if (!status) status = wb__group_dataset("splitobs", d, o->labels, &g);
     if (status) return status;
@@ -276,6 +277,7 @@ static int fold_by(const char *what, wb_dataset *d, int64_t k, int64_t i, wb_dat
 {
     wb__grouping g;
     if (!o->stratified && !o->labels) return plain_fold(d, k, i, train, validation);
+    WB__FIRST(wb_kfolds_with, wb_error_code());
     int status = wb__group_dataset(what, d, o->labels, &g);
     if (status) return status;
     for (int64_t j = 0; !status && j < g.groups; j++)
@@ -391,7 +393,7 @@ static int read_resample(const char *what, wb_dataset *d, const wb_resample_opti
 
 wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_oversample_with, NULL);
     wb__grouping g;
     wb_resample_options o;
     if (read_resample("oversample", d, given, &o, &g)) return NULL;
@@ -405,7 +407,7 @@ wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *given)
 
 wb_dataset *wb_undersample_with(wb_dataset *d, const wb_resample_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_undersample_with, NULL);
     list l;
     wb__grouping g;
     wb_resample_options o;

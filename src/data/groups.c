@@ -60,7 +60,6 @@ static bool order_doubles(int64_t n, int64_t *bits)
 
 int wb__group_labels(const char *what, wb_tensor *labels, int64_t n, wb__grouping *g)
 {
-    if (wb__unrecordable(what, WB__READS)) return wb_error_code();
     if (!labels || wb_is_none(labels))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: there are no labels: give .labels", what);
     const int ndim = wb_ndim(labels);
@@ -108,7 +107,7 @@ static wb_tensor *values_of(wb_tensor *x, const wb__grouping *g)
 
 wb_tensor *wb_group_counts(wb_tensor *labels, wb_tensor **values)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_group_counts, NULL);
     wb__grouping g;
     if (values) *values = NULL;
     if (!wb__operand("group_counts", labels)) return NULL;
@@ -124,7 +123,7 @@ wb_tensor *wb_group_counts(wb_tensor *labels, wb_tensor **values)
 
 wb_tensor *wb_group_indices(wb_tensor *labels, double label)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_group_indices, NULL);
     wb__grouping g;
     if (!wb__operand("group_indices", labels)) return NULL;
     const int64_t n = wb_size(labels);

@@ -82,10 +82,9 @@ static bool is_loader(const wb_loader *l, const char *what)
 }
 
 /* A map or collate function must not advance or stop the loader that calls it, because the loader
- * would wait for itself. A function that wb_compile records must not advance or stop any loader. */
+ * would wait for itself. */
 static int check_outside(const wb_loader *l, const char *what)
 {
-    if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
     if (!wb__prefetcher_prepares(l->prefetcher)) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: called by a map or .collate function of this loader, "
                     "which is preparing one of its batches", what);
@@ -357,6 +356,7 @@ bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {
     WB__EDGE;
     if (batch) *batch = (wb_batch){0};
+    WB__FIRST(wb_loader_next, false);
     if (!is_loader(l, "loader_next") || WB__NULL(batch) || check_outside(l, "loader_next"))
         return false;
     wb__ref(l);
@@ -377,6 +377,7 @@ static int stop(wb_loader *l, bool report_later)
 
 int wb_loader_stop(wb_loader *l)
 {
+    WB__FIRST(wb_loader_stop, wb_error_code());
     if (!is_loader(l, "loader_stop")) return WB_ERROR_ARGUMENT;
     int status = check_outside(l, "loader_stop");
     return status ? status : stop(l, false);
@@ -384,7 +385,7 @@ int wb_loader_stop(wb_loader *l)
 
 wb_batch wb_loader_begin(wb_loader *l)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_loader_begin, (wb_batch){0});
     if (is_loader(l, "loader_begin") && !check_outside(l, "loader_begin")) stop(l, true);
     return (wb_batch){0};
 }

@@ -46,7 +46,7 @@ static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype reques
 {
     const int go = must_move(root, d, requested);
     if (go <= 0) return go ? NULL : root;
-    if (wb__unrecordable("to", WB__READS)) return NULL;
+    WB__FIRST(wb_object_to, NULL);
     if (root->kind == WB__DATA_STREAM)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "to: a stream cannot be moved as a whole; move "
                              "its loader, which uploads each batch");

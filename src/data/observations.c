@@ -104,9 +104,8 @@ static int visit_chunk(wb_dataset *d, int64_t first, int64_t n, visitor visit, v
 
 /* Calls visit for each observation of d, as a batch of one on the CPU. Returns 0 or the first code
  * that is not 0. */
-static int visit_all(const char *what, wb_dataset *d, visitor visit, void *ctx)
+static int visit_all(wb_dataset *d, visitor visit, void *ctx)
 {
-    if (wb__unrecordable(what, WB__READS)) return wb_error_code();
     const wb_device *was = wb__use_device(&wb__cpu);
     int status = 0;
     for (int64_t first = 0; !status && first < d->n; first += CHUNK) {
@@ -166,14 +165,14 @@ static int group_one(wb_batch observation, int64_t i, void *ctx)
 
 wb_dataset *wb_filterobs(wb_dataset *d, wb_obs_test f, void *ctx)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_filterobs, NULL);
     if (!wb__is_dataset(d, "filterobs")) return NULL;
     if (!f || d->n > UINT32_MAX)
         return wb__fail_null(WB_ERROR_ARGUMENT, "filterobs: %s, %lld observations",
                              f ? "a function" : "no function", (long long)d->n);
     search s = {.test = f, .ctx = ctx, .order = wb__alloc((size_t)d->n * sizeof *s.order + 1)};
     uint32_t *kept = NULL;          /* the list, as long as it has to be */
-    if (s.order && !visit_all("filterobs", d, keep_one, &s))
+    if (s.order && !visit_all(d, keep_one, &s))
         kept = wb__realloc(s.order, (size_t)s.n * sizeof *kept + 1);
     if (!kept) wb__free(s.order);
     return wb__dataset_ordered(d, s.n, kept);
@@ -206,7 +205,7 @@ static int find_groups(wb_dataset *d, wb_obs_group f, void *ctx, wb__grouping *g
     }
     search s = {.group = f, .ctx = ctx, .keys = wb__alloc_zero((size_t)d->n + 1, sizeof *s.keys)};
     if (!s.keys) return WB_ERROR_MEMORY;
-    const int status = visit_all("groupobs", d, group_one, &s);
+    const int status = visit_all(d, group_one, &s);
     if (!status) return wb__group_keys(d->n, s.keys, g);
     wb__free(s.keys);
     return status;
@@ -216,8 +215,9 @@ int64_t wb_groupobs(wb_dataset *d, wb_obs_group f, void *ctx, int64_t most, int6
                     wb_dataset **parts)
 {
     WB__EDGE;
-    wb__grouping g;
     for (int64_t k = 0; parts && k < most; k++) parts[k] = NULL;
+    WB__FIRST(wb_groupobs, -1);
+    wb__grouping g;
     if (!wb__is_dataset(d, "groupobs")) return -1;
     if (!parts || most < 0)
         return wb__fail(WB_ERROR_ARGUMENT, "groupobs: no place for the groups"), -1;

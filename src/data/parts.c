@@ -35,6 +35,7 @@ static bool same_fields(const wb_dataset *a, const wb_dataset *b)
 /* Copies the observations of all parts, which are on a device, to arrays there. */
 static wb_dataset *join_arrays(int n, wb_dataset *const *parts, const wb_dataset *root)
 {
+    WB__FIRST(wb_joinobs_array, NULL);
     wb_tensor *x[WB__FIELDS];
     wb_scope *s = wb_scope_open();
     wb_tensor **all = wb__alloc((size_t)(n * root->n_fields) * sizeof *all);

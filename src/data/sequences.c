@@ -218,9 +218,8 @@ static int find_numbers(int64_t n, const double *x, int64_t n_labels, const doub
 
 wb_tensor *wb_number_classes(wb_tensor *x, int64_t n_labels, const double *labels, int64_t other)
 {
-    WB__EDGE;
-    if (WB__NULL(x) || WB__NULL(labels) || wb__unrecordable("number_classes", WB__READS))
-        return NULL;
+    WB__PUBLIC(wb_number_classes, NULL);
+    if (WB__NULL(x) || WB__NULL(labels)) return NULL;
     if (n_labels < 1 || n_labels > INT32_MAX || other < -1 || other >= n_labels)
         return wb__fail_null(WB_ERROR_ARGUMENT, "number_classes: %lld labels, other %lld",
                              (long long)n_labels, (long long)other);

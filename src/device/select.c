@@ -305,8 +305,7 @@ void wb_device_trim(const wb_device *d)
 
 int wb_synchronize(const wb_device *d)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_synchronize, wb_error_code());
     if (!given_device(d, "synchronize")) return wb_error_code();
-    const int status = d->backend->wait(d);
-    return status ? status : wb__guard_confirm();
+    return d->backend->wait(d);
 }

@@ -175,7 +175,7 @@ int wb_distributed_initialize_with(const wb_distributed_backend *b,
 
 int wb_distributed_finalize(void)
 {
-    if (wb__unrecordable("distributed_finalize", WB__ACTS)) return wb_error_code();
+    WB__FIRST(wb_distributed_finalize, wb_error_code());
     if (wb__ranks_running())
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_finalize: wb_distributed_run has not"
                         " returned");
@@ -221,8 +221,8 @@ int wb_distributed_local_rank(void)
 
 int wb_distributed_barrier(void)
 {
+    WB__FIRST(wb_distributed_barrier, wb_error_code());
     const wb__collective c = {.communicator = wb__world(), .kind = WB__COLLECT_BARRIER};
-    if (wb__unrecordable("distributed_barrier", WB__ACTS)) return wb_error_code();
     const int status = wb__end_pending_exchange();
     if (status || !c.communicator) return status;
     return wb__collective_end(wb__collective_begin(&c));

@@ -261,13 +261,12 @@ static int share(const contents *c, int root)
 
 int wb_distributed_synchronize_with(void *object, const wb_distributed_synchronize_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_distributed_synchronize_with, wb_error_code());
     wb_distributed_synchronize_options o;
     contents c = {0};
     if (WB__NULL(object)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (!wb__read_options(what, wb_distributed_synchronize_options, &o, given, NULL))
         return wb_error_code();
-    if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
     if (o.root < 0 || o.root >= wb_distributed_size())
         return wb__fail(WB_ERROR_ARGUMENT, "%s: there is no rank %d of %d", what, o.root,
                         wb_distributed_size());

@@ -188,7 +188,7 @@ static wb_tensor *perform_on_device(const char *what, const wb_tensor *from, wb_
 /* Performs *c for the values of x.  The result has the shape of x.  NULL: failed. */
 static wb_tensor *perform(const char *what, wb_tensor *x, wb__collective *c)
 {
-    if (wb__unrecordable(what, WB__ACTS) || !settled(x)) return NULL;
+    if (!settled(x)) return NULL;
     c->communicator = wb__world();
     c->dtype = (wb_dtype)x->dtype;
     c->n = x->size;
@@ -220,6 +220,7 @@ wb_tensor *wb_distributed_broadcast(wb_tensor *x, int root)
     static const char what[] = "distributed_broadcast";
     if (!wb__operand(what, x) || !known(what, WB_RANKS_SUM, root)) return NULL;
     if (!wb__world()) return x;
+    WB__FIRST(wb_distributed_broadcast, NULL);
     return perform(what, x, &(wb__collective){.kind = WB__COLLECT_BROADCAST, .root = root});
 }
 
@@ -229,6 +230,7 @@ wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root)
     static const char what[] = "distributed_reduce";
     if (!wb__operand(what, x) || !known(what, how, root) || !reducible(what, x, how)) return NULL;
     if (!wb__world()) return x;
+    WB__FIRST(wb_distributed_reduce, NULL);
     wb__collective c = {.kind = WB__COLLECT_REDUCE, .op = op_of(how), .root = root}, max = c;
     max.op = WB__RANKS_MAX;
     wb_tensor *wide = widened(x, how);

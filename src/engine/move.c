@@ -121,7 +121,7 @@ wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
     if (!t) return NULL;
     if (there && t == (wb_dtype)x->dtype) return x;
     if (there) return wb_astype(x, t);
-    if (wb__unrecordable("to", WB__READS)) return NULL;
+    WB__FIRST(wb_object_to, NULL);
     const wb_device *was = wb__use_device(x->device ? x->device : d);
     wb_tensor *narrow = wb__converted(x, t, d);
     const bool arrived = narrow && x->device && narrow->device == d;
@@ -172,7 +172,6 @@ int wb__take_memory(wb_tensor *v)
 
 int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
 {
-    if (wb__unrecordable("load", WB__ACTS)) return wb_error_code();
     if (bytes != (size_t)v->size * wb__dtype_size((wb_dtype)v->dtype))
         return wb__fail(WB_ERROR_SHAPE, "%zu bytes for %s", bytes, wb_describe(v));
     if (wb__guard_confirm()) return wb_error_code();

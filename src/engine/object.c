@@ -107,6 +107,7 @@ void (*wb__before_shutdown)(void), (*wb__at_shutdown)(void);
 
 void wb_shutdown(void)
 {
+    WB__FIRST(wb_shutdown, );
     wb__thread *t = wb__thread_now;
     if (t) close_all(t);
     if (wb__before_shutdown) wb__before_shutdown();

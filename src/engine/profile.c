@@ -14,7 +14,7 @@ static _Thread_local int thread;        /* number of this thread, from 1; 0: non
 
 int wb_profile_begin(void)
 {
-    if (wb__unrecordable("profile_begin", WB__ACTS)) return wb_error_code();
+    WB__FIRST(wb_profile_begin, wb_error_code());
     wb__mutex_lock(&lock);
     const bool already = wb__profiling;
     if (!already) begun = wb__now();

@@ -16,7 +16,6 @@ void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
 static wb_tensor *evaluated(const char *what, wb_tensor *x)
 {
     wb_tensor *bound = wb__bind(x);
-    if (wb__unrecordable(what, WB__READS)) return NULL;
     if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
     if (!bound->storage)
         return wb__fail_null(WB_ERROR_INTERNAL, "%s: %s has no value", what, wb_describe(x));
@@ -34,18 +33,17 @@ wb_tensor *wb__value_begin(const char *what, wb_tensor *x, wb__value_read *r)
 
 int wb_eval_array(int n, wb_tensor *const *tensors)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_eval_array, wb_error_code());
     if (n < 0 || (n && !tensors)) return wb__fail(WB_ERROR_ARGUMENT, "eval: %d tensors", n);
     for (int i = 0; i < n; i++)
         if (!wb__operand("eval", tensors[i]))
             return wb__error_or(WB_ERROR_ARGUMENT);
-    if (wb__unrecordable("eval", WB__READS)) return wb_error_code();
     return wb__evaluate(n, tensors, NULL);
 }
 
 const void *wb_data(wb_tensor *x)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_data, NULL);
     wb__value_read r;
     wb_tensor *bound = wb__value_begin("data", x, &r);
     if (!bound) return NULL;
@@ -108,13 +106,13 @@ double wb__item(wb_tensor *x)
 
 double wb_item(wb_tensor *x)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_item, NAN);
     return wb__item(x);
 }
 
 double wb_at_array(wb_tensor *x, int n, const int64_t *index)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_at_array, NAN);
     if (!wb__operand("at", x)) return NAN;
     int64_t at = 0;
     if (n != x->ndim) {
@@ -143,7 +141,7 @@ double wb_at_array(wb_tensor *x, int n, const int64_t *index)
 
 int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_copy_out, wb_error_code());
     wb__value_read r;
     const wb_tensor *from = wb__value_begin("copy_out", x, &r);
     if (!from) return wb__error_or(WB_ERROR_ARGUMENT);

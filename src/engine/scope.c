@@ -153,7 +153,7 @@ void *wb_object_keep(void *object)
         if (add_object(s->outer, object)) return wb__ref(object);
         return NULL;
     }
-    if (recorded_in(s) && wb__unrecordable("keep", WB__ACTS)) return NULL;
+    if (recorded_in(s)) WB__FIRST(wb_object_keep, NULL);
     if (!add_object(s->outer, object)) return NULL;
     leave_hole(s, entry);
     return object;
@@ -390,8 +390,7 @@ int wb_scope_close(wb_scope *scope)
     int status = 0;
     wb_scope *open = t->scope;
     while (open && open != scope && !recorded_in(open)) open = open->outer;
-    if (open && recorded_in(open) && wb__unrecordable("scope_close", WB__ACTS))
-        return wb_error_code();
+    if (open && recorded_in(open)) WB__FIRST(wb_scope_close, wb_error_code());
     if (!open) return wb__fail(WB_ERROR_ARGUMENT, "scope_close: not an open scope of this thread");
     while (t->scope != scope) {
         int inner = wb_scope_close(t->scope);

@@ -4,7 +4,7 @@
 
 wb_tensor *wb_variable(wb_tensor *x)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_variable, NULL);
     if (!wb__operand("variable", x)) return NULL;
     return wb__variable_on(x, wb__device_of(x));
 }
@@ -28,7 +28,6 @@ static wb_tensor *variable_of(wb_tensor *version, const wb_device *d)
 
 wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d)
 {
-    if (wb__unrecordable("variable", WB__ACTS)) return NULL;
     wb_tensor *v = variable_of(wb__copied(x, d), d);
     if (v) v->flags |= wb__kept_flags(x);
     return v;

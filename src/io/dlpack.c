@@ -104,6 +104,7 @@ static lent *lend_value(wb_tensor *x, bool versioned)
 
 struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x)
 {
+    WB__FIRST(wb_to_dlpack, NULL);
     lent *l = lend_value(x, true);
     if (!l) return NULL;
     struct DLManagedTensorVersioned *m = &l->as.versioned;
@@ -117,6 +118,7 @@ struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x)
 
 struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x)
 {
+    WB__FIRST(wb_to_dlpack_unversioned, NULL);
     lent *l = lend_value(x, false);
     if (!l) return NULL;
     struct DLManagedTensor *m = &l->as.unversioned;

@@ -2,6 +2,7 @@
 #include "engine/profile.h"
 
 #include "base/files/file.h"
+#include "engine/compiled/recording.h"
 #include "io/json.h"
 
 #include <stdlib.h>
@@ -90,6 +91,7 @@ static int write_trace(const char *path, const wb__profile *p)
 
 char *wb_profile_end(const char *trace)
 {
+    WB__FIRST(wb_profile_end, NULL);
     wb__profile p;
     if (!wb__profile_take(&p)) return NULL;
     const int status = trace ? write_trace(trace, &p) : 0;

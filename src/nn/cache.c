@@ -99,12 +99,11 @@ static bool find_device(const wb_layer *l, void *ctx)
 
 wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_attention_cache, NULL);
     if (!wb__expect("attention_cache", model, &wb__layer_class)) return NULL;
     if (batch < 1 || length < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "attention_cache: sizes are positive, got a batch "
                              "of %lld and a length of %lld", (long long)batch, (long long)length);
-    if (wb__unrecordable("attention_cache", WB__ACTS)) return NULL;
     plan p = {batch, length, 0, NULL, NULL};
     int n = 0;
     const wb_device *device = NULL;

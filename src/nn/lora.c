@@ -204,10 +204,9 @@ static lora_options options_of(int64_t rank, double alpha, double dropout)
 
 wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_LoRA_with, NULL);
     wb_LoRA_options o;
     if (!wb__expect("LoRA", layer, &wb__layer_class)) return NULL;
-    if (wb__unrecordable("LoRA", WB__ACTS)) return NULL;
     if (!wb__read_options("LoRA", wb_LoRA_options, &o, given, NULL)) return NULL;
     const lora_options made = options_of(o.rank, o.alpha, o.dropout);
     layer = wb__layer_unnamed(layer, NULL);
@@ -275,9 +274,9 @@ static void *adapt(void *branch, const char *path, void *ctx)
 
 void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_object_add_lora, NULL);
     wb_add_lora_options o;
-    if (!wb__is_model("add_lora", model) || wb__unrecordable("add_lora", WB__ACTS)) return NULL;
+    if (!wb__is_model("add_lora", model)) return NULL;
     if (!wb__read_options("add_lora", wb_add_lora_options, &o, given, NULL)) return NULL;
     if (!wb__each_matches("add_lora: .layers", o.layers, model) ||
         !wb__each_matches("add_lora: .train", o.train, model))
@@ -342,8 +341,8 @@ static void *without_lora(void *branch, const char *path, void *ctx)
 
 void *wb_object_merge_lora(void *model)
 {
-    WB__EDGE;
-    if (!wb__is_model("merge_lora", model) || wb__unrecordable("merge_lora", WB__ACTS)) return NULL;
+    WB__PUBLIC(wb_object_merge_lora, NULL);
+    if (!wb__is_model("merge_lora", model)) return NULL;
     merging t = {0};
     void *made = wb__fmap_replacing(model, without_lora, &t);
     wb__free(t.done);

@@ -274,13 +274,12 @@ wb_layer *wb__own_assemble(const wb__layer_type *type, const void *value, void *
 
 wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_layer_typed, NULL);
     if (!wb__struct_type_is_whole("layer_of", type)) return NULL;
     if (!value) return wb__fail_null(WB_ERROR_ARGUMENT, "layer_of: no value");
     if (!type->call)
         return wb__fail_null(WB_ERROR_ARGUMENT, "layer_of: WB_FUNCTOR declares %s, which has no "
                              "function: WB_LAYER declares a struct with one", type->name);
-    if (wb__unrecordable("layer_of", WB__ACTS)) return NULL;
     own_type *own = registered("layer_of", type);
     void **objects = own ? wb__alloc(sizeof *objects * (size_t)WB__MAX(own->n_objects, 1)) : NULL;
     if (!objects) return NULL;

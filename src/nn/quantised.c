@@ -151,9 +151,9 @@ static void *replace(void *branch, const char *path, void *ctx)
 
 void *wb_object_quantize(void *model, const wb_quantize_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_object_quantize, NULL);
     wb_quantize_options o;
-    if (!wb__is_model("quantize", model) || wb__unrecordable("quantize", WB__READS)) return NULL;
+    if (!wb__is_model("quantize", model)) return NULL;
     if (!wb__read_options("quantize", wb_quantize_options, &o, given, NULL)) return NULL;
     if (o.bits != BITS)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantize: .bits is %lld; it is %d",

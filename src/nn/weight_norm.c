@@ -183,10 +183,9 @@ const wb__layer_type wb__weightnorm_type = {
 
 wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_WeightNorm_with, NULL);
     wb_WeightNorm_options o;
     if (!wb__expect("WeightNorm", layer, &wb__layer_class)) return NULL;
-    if (wb__unrecordable("WeightNorm", WB__ACTS)) return NULL;
     if (!wb__read_options("WeightNorm", wb_WeightNorm_options, &o, given, NULL)) return NULL;
     norm_options made = {.size = sizeof made, .dim = o.dim, .whole = o.whole};
     const int length = snprintf(made.name, sizeof made.name, "%s", o.name ? o.name : "weight");
@@ -232,9 +231,8 @@ static void *without_norm(void *branch, const char *path, void *ctx)
 
 void *wb_object_remove_weight_norms(void *model)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_object_remove_weight_norms, NULL);
     if (!wb__is_model("remove_weight_norms", model)) return NULL;
-    if (wb__unrecordable("remove_weight_norms", WB__ACTS)) return NULL;
     removal r = {0};
     void *made = wb__fmap_replacing(model, without_norm, &r);
     wb__free(r.done);

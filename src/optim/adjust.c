@@ -121,8 +121,7 @@ static int read_numbers(const char *what, const wb_opt_state *s, const wb_Rule_o
 {
     const int status = is_state(what, s);
     if (status) return status;
-    if (wb__unrecordable(what, WB__ACTS) || !wb__rule_read(what, NULL, o, given))
-        return wb_error_code();
+    if (!wb__rule_read(what, NULL, o, given)) return wb_error_code();
     if (o->centered)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .centered cannot be changed, since the state "
                         "has other moments: call wb_setup with a rule that has it", what);
@@ -131,7 +130,7 @@ static int read_numbers(const char *what, const wb_opt_state *s, const wb_Rule_o
 
 int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_adjust_with, wb_error_code());
     wb_Rule_options o;
     int status = read_numbers("adjust", s, given, &o);
     if (!status) status = check("adjust", s, &o, NULL);
@@ -147,7 +146,7 @@ int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
 
 int wb_adjust_at_with(wb_opt_state *s, const char *path, const wb_Rule_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_adjust_at_with, wb_error_code());
     static const char what[] = "adjust_at";
     wb_Rule_options o;
     int status = read_numbers(what, s, given, &o);
@@ -178,12 +177,11 @@ int wb__rule_follows(const char *what, const wb_rule *rule, const char *by)
 
 int wb_set_schedule(wb_opt_state *s, const char *path, wb_schedule *schedule)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_set_schedule, wb_error_code());
     static const char what[] = "set_schedule";
     int status = is_state(what, s);
     if (status) return status;
     if (!wb__schedule_given(what, schedule)) return no_object();
-    if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
     status = wb__rule_follows(what, s->rule, "a schedule");
     if (status) return status;
     bool *below = slots_below(what, s, path);

@@ -97,7 +97,7 @@ void *wb__opt_to(void *state, const wb_device *d, wb_dtype requested)
     wb_opt_state *s = state;
     const int go = must_move(s, d, requested);
     if (go <= 0) return go ? NULL : s;
-    if (wb__unrecordable("to", WB__READS)) return NULL;
+    WB__FIRST(wb_object_to, NULL);
     int status = wb__evaluate_pending();
     if (!status) status = wb__guard_confirm();
     wb_opt_state *made = status ? NULL : wb__object_new(&wb__opt_state_class, sizeof *made);

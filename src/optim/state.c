@@ -162,11 +162,11 @@ static int begin_mixed(wb_opt_state *s, void *model)
 
 wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_setup_with, NULL);
     wb_setup_options o;
     if (!wb__expect("setup", rule, &wb__rule_class) || WB__NULL(model)) return NULL;
     if (!wb__read_options("setup", wb_setup_options, &o, given, NULL)) return NULL;
-    if (wb__unrecordable("setup", WB__ACTS) || check_mixed(o.mixed)) return NULL;
+    if (check_mixed(o.mixed)) return NULL;
     if (!rule->n)
         return wb__fail_null(WB_ERROR_ARGUMENT, "setup: AccumGrad is no rule for parameters: chain "
                              "it, as in wb_OptimizerChain(wb_AccumGrad(%lld), wb_Adam())",

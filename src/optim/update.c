@@ -563,11 +563,10 @@ static int evaluate(const update *u, wb_tree *grads)
 
 wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_update_new, NULL);
     update u = {.what = "update_new"};
     wb_layer *made = NULL;
     if (!accepts(&u, state, model, grads) || !wb__is_model("update_new", model)) return NULL;
-    if (wb__unrecordable("update_new", WB__ACTS) || wb__guard_confirm()) return NULL;
     if (!begin(&u, state, model, grads) && !evaluate(&u, grads))
         made = wb__fmap(model, replacement, &u);
     const int pending = wb__pending_count();

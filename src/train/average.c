@@ -137,9 +137,8 @@ static wb_tensor *copy(wb_tensor *x, const char *path, void *ctx)
 
 void *wb_object_average_of(void *model)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_object_average_of, NULL);
     if (!wb__is_model("average_of", model)) return NULL;
-    if (wb__unrecordable("average_of", WB__ACTS)) return NULL;
     void *average = wb__fmap_plain(model, copy, NULL);
     if (average) note_target(average);
     return average;

@@ -83,7 +83,7 @@ static int add_moments(wb__saving *list, const wb_opt_state *s, divided *own)
 
 int wb_save_checkpoint(const char *path, const wb_checkpoint *c)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_save_checkpoint, wb_error_code());
     if (!path || !c)
         return wb__fail(WB_ERROR_ARGUMENT, "save_checkpoint: no %s", path ? "checkpoint" : "path");
     int status = c->name ? wb__checkpoint_name("save_checkpoint", c->name) : 0;
@@ -106,7 +106,6 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     static const char what[] = "save_checkpoint";
     wb__saving list = {0};
     const wb_opt_state *s = c->state;
-    if (wb__unrecordable(what, WB__READS)) return wb_error_code();
     if (!has_objects(c)) return wb_error_code();
     const size_t n = s ? (size_t)s->n * (size_t)s->n_moments : 0;
     divided *moments = wb__alloc((n + 1) * sizeof *moments);
@@ -479,8 +478,7 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
     wb__checkpoint_about about;
     restoring r = {.path = path};
     *whole = false;
-    if (wb__unrecordable("load_checkpoint", WB__ACTS)) return wb_error_code();
-    if (!has_objects(c) || wb__guard_confirm()) return wb_error_code();
+    if (!has_objects(c)) return wb_error_code();
     int status = load(path, true, &r.file);
     if (!status) status = open_checkpoint(&r, &about);
     *whole = !status;
@@ -502,7 +500,7 @@ int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about)
 
 int wb_load_checkpoint(const char *path, wb_checkpoint *c)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_load_checkpoint, wb_error_code());
     bool whole;
     if (!path || !c)
         return wb__fail(WB_ERROR_ARGUMENT, "load_checkpoint: no %s", path ? "checkpoint" : "path");

@@ -192,7 +192,7 @@ static int keep(keeping *k, const wb_checkpoint *c, const wb_keep_checkpoint_opt
 int wb_keep_checkpoint_with(const char *folder, const wb_checkpoint *c,
                             const wb_keep_checkpoint_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_keep_checkpoint_with, wb_error_code());
     keeping k;
     wb_keep_checkpoint_options o;
     if (!wb__read_options("keep_checkpoint", wb_keep_checkpoint_options, &o, given, NULL))
@@ -291,6 +291,7 @@ int wb__checkpoint_newest(const char *folder, const wb_checkpoint *c, int64_t *e
 
 int wb_load_latest_checkpoint(const char *folder, wb_checkpoint *c)
 {
+    WB__FIRST(wb_load_latest_checkpoint, wb_error_code());
     bool found;
     int status = wb__checkpoint_resume(folder, c, &found);
     if (status || found) return status;
@@ -300,6 +301,7 @@ int wb_load_latest_checkpoint(const char *folder, wb_checkpoint *c)
 
 int wb_load_best_checkpoint(const char *folder, wb_checkpoint *c)
 {
+    WB__FIRST(wb_load_best_checkpoint, wb_error_code());
     bool found;
     int status = load_from("load_best_checkpoint", folder, c, true, &found);
     if (status || found) return status;

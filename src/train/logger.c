@@ -14,7 +14,7 @@
 #include "base/files/file.h"
 #include "base/mutex.h"
 #include "base/text.h"
-#include "engine/object.h"
+#include "engine/compiled/recording.h"
 #include "io/protobuf.h"
 
 #include <math.h>
@@ -324,6 +324,7 @@ static bool begin(const char *what, wb_logger *l)
 
 int wb_log_scalar(wb_logger *log, const char *tag, double value, int64_t step)
 {
+    WB__FIRST(wb_log_scalar, wb_error_code());
     if (!tag || !*tag || strlen(tag) > TAG_MOST || !wb__is_utf8(tag))
         return wb__fail(WB_ERROR_ARGUMENT, "log_scalar: %s; it is UTF-8 of 1 to %d bytes",
                         tag && *tag ? "the tag is too long or not UTF-8" : "no tag", TAG_MOST);

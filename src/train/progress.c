@@ -201,7 +201,7 @@ void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
     WB__EDGE;
     if (!p || !wb__expect("progress_step", p, &wb__progress_class) || p->ended) return;
     if (value && !wb__expect("progress_step", value, &wb__tensor_class)) return;
-    if (wb__unrecordable("progress_step", WB__READS)) return;
+    WB__FIRST(wb_progress_step, );
     metric *m = name ? metric_of(p, name) : NULL;
     if (name && !m) return;
     if (m) {
@@ -232,6 +232,7 @@ static void finish(wb_progress *p)
 void wb_progress_end(wb_progress *p)
 {
     if (!p || !wb__expect("progress_end", p, &wb__progress_class) || p->ended) return;
+    WB__FIRST(wb_progress_end, );
     for (int i = 0; i < p->n_metrics; i++) read_held(&p->metrics[i]);
     finish(p);
 }

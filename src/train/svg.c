@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/files/file.h"
 #include "base/text.h"
+#include "engine/compiled/recording.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -133,6 +134,7 @@ static void curve(wb__text *to, axis x, axis y, const wb_series *s, const char *
 int wb_save_curves(const char *path, const char *title, const char *x_label, const char *y_label,
                    int n_series, const wb_series *series)
 {
+    WB__FIRST(wb_save_curves, wb_error_code());
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save_curves: no path");
     if (n_series < 1 || !series)
         return wb__fail(WB_ERROR_ARGUMENT, "save_curves: %d series%s", n_series,

@@ -529,12 +529,11 @@ static int compare_options(training *t)
 int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state,
                   const wb_train_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_train_with, wb_error_code());
     if (!wb__is_model("train", model) || !wb__expect("train", data, &wb__loader_class) ||
         !wb__expect("train", state, &wb__opt_state_class))
         return wb__error_or(WB_ERROR_ARGUMENT);
     if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
-    if (wb__unrecordable("train", WB__READS)) return wb_error_code();
     training t = {.loss = loss, .model = model, .data = data, .state = state};
     if (!wb__read_options("train", wb_train_options, &t.o, given, NULL))
         return wb_error_code();
@@ -552,7 +551,6 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     int status = objects_fit(&t.o) ? wb__check_saving(&t.o) : (int)wb_error_code();
     if (!status) status = wb__claim_model(model, &claimed);
     if (!status) status = check_watching(&t);
-    if (!status) status = wb__guard_confirm();       /* of a step before the training */
     state->keeps_loss = distributed(&t) || state->loss_sum;
     if (!status) status = wb__end_pending_exchange();
     if (!status) status = compare_options(&t);

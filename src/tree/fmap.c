@@ -126,7 +126,7 @@ wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx)
 static wb__child *tensor_at(const char *what, wb_layer *layer, const char *path,
                                wb__branch **of)
 {
-    if (!wb__is_model(what, layer) || wb__unrecordable(what, WB__ACTS)) return NULL;
+    if (!wb__is_model(what, layer)) return NULL;
     if (!path || !*path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
     wb__child *child = wb__child_at(what, layer, path, of);
     if (!child) return NULL;
@@ -170,7 +170,7 @@ static int replace(const char *what, wb__branch *of, wb__child *child, wb_tensor
 
 int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_set, wb_error_code());
     if (WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__branch *of;
     wb__mutex_lock(&wb__replacing);
@@ -188,6 +188,7 @@ int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 
 int wb_tie(wb_layer *layer, const char *path, const char *same_as)
 {
+    WB__FIRST(wb_tie, wb_error_code());
     wb__branch *of;
     wb__mutex_lock(&wb__replacing);
     wb__child *child = tensor_at("tie", layer, path, &of),

@@ -56,7 +56,7 @@ void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype)
     moving m = {d, dtype};
     int status = wb__walk("to", object, NULL, WB__DISTINCT, must_move, &m);
     if (!status) return object;
-    if (wb__unrecordable("to", WB__READS)) return NULL;
+    WB__FIRST(wb_object_to, NULL);
     return wb__fmap(object, move_leaf, &m);
 }
 

@@ -76,8 +76,8 @@ char *wb__format_tree(void *tree)
 
 char *wb_object_format(void *object)
 {
-    WB__EDGE;
-    if (!wb__alive("show", object) || wb__unrecordable("show", WB__READS)) return NULL;
+    WB__PUBLIC(wb_object_format, NULL);
+    if (!wb__alive("show", object)) return NULL;
     const wb__class *class = ((const wb__object *)object)->class;
     if (class->format) return class->format(object);
     if (class == &wb__tensor_class) return wb__format_tensor(object);
@@ -86,7 +86,7 @@ char *wb_object_format(void *object)
 
 void wb_object_show(void *object)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_object_show, );
     char *text = wb_object_format(object);
     if (!text) return;
     size_t n = strlen(text);

@@ -227,7 +227,7 @@ TEST_IN_SCOPE(recordings_of_what_is_no_operation)
     for (int i = 0; i < 2; i++) {
         bool to_one = i > 0;
         FAILS(wb_call_compiled(wb_compile(reduces, &to_one), 1, &x, 1, &y), WB_ERROR_ARGUMENT,
-              to_one ? "distributed_reduce" : "distributed_broadcast");
+              to_one ? "distributed_reduce:" : "distributed_broadcast:", "wb_call_compiled");
     }
     wb_clear_error();
 }

@@ -329,8 +329,8 @@ static int record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *
     const int status = call_function(c, n_in, in, n, out);
     r->base = rng.counter;
     r->blocks = wb__rng_get_state().counter - rng.counter;
-    if (wb__rng_seedings() != seedings) wb__unrecordable("seed", WB__ACTS);
-    if (t->device != device) wb__unrecordable("set_default_device", WB__ACTS);
+    if (wb__rng_seedings() != seedings) wb__duty_fails(WB__OF_wb_seed);
+    if (t->device != device) wb__duty_fails(WB__OF_wb_set_default_device);
     wb__rng_set_state(rng); /* the first replay draws the random numbers that f would have drawn */
     t->device = device;
     return status;

@@ -7,7 +7,7 @@
  * address of the setting. */
 static _Thread_local wb__pointer_map numbers;
 
-/* ---- calls that cannot be recorded ----------------------------------------------------------- */
+/* ---- what public functions do first ---------------------------------------------------------- */
 
 void wb__recording_fail(wb__recording *r, int code)
 {
@@ -16,11 +16,11 @@ void wb__recording_fail(wb__recording *r, int code)
     r->reason = wb__strdup(wb_error());
 }
 
-bool wb__unrecordable(const char *call, wb__unrecordable_call kind)
+bool wb__unrecordable(const char *call, wb__duty duty)
 {
     wb__recording *r = wb__this_thread()->recording;
-    if (wb__likely(!r)) return false;
-    const char *cure = kind == WB__READS
+    if (wb__likely(!r) || duty == WB__CONFIRMS) return false;
+    const char *cure = duty & WB__READS
         ? "no value exists yet; make what is read a result of the function and read it after "
           "wb_call_compiled (wb_where chooses between values)"
         : "replays would not repeat it; call it before or after wb_call_compiled";
@@ -28,6 +28,19 @@ bool wb__unrecordable(const char *call, wb__unrecordable_call kind)
                                    "%s: called inside a function that wb_compile is recording: %s",
                                    call, cure));
     return true;
+}
+
+#define ROW(f, called, duty) {#called, WB__##duty},
+static const struct { const char *name; wb__duty duty; } duties[] = {
+#include "engine/public.def"
+};
+
+const char *wb__public_name(wb__public f) { return duties[f].name + strlen("wb_"); }
+
+bool wb__duty_fails(wb__public f)
+{
+    if (wb__unrecordable(wb__public_name(f), duties[f].duty)) return true;
+    return duties[f].duty & WB__CONFIRMS && wb__guard_confirm();
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */

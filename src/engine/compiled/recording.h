@@ -5,16 +5,45 @@
 
 #include "engine/object.h"
 
-/* ---- calls that cannot be recorded ----------------------------------------------------------- */
+/* ---- what public functions do first ---------------------------------------------------------- */
 
 typedef enum {
-    WB__READS,              /* the call needs a value, and none exists before the first replay */
-    WB__ACTS                /* the call has an effect at once, which a replay would not repeat */
-} wb__unrecordable_call;
-/* Called by functions that cannot be recorded.  If this thread records, sets an error that names
- * the call and the remedy, makes the recording fail with it, and returns true.  Otherwise returns
- * false. */
-bool wb__unrecordable(const char *call, wb__unrecordable_call kind);
+    WB__READS = 1,          /* the call needs a value, and none exists before the first replay */
+    WB__ACTS = 2,           /* the call has an effect at once, which a replay would not repeat */
+    WB__CONFIRMS = 4,       /* the guard of the last step is read first (wb__guard_confirm) */
+    WB__READS_CONFIRMS = 5,
+    WB__ACTS_CONFIRMS = 6
+} wb__duty;
+
+/* The functions of public.def with a duty: WB__OF_wb_save_with. */
+#define ROW(f, called, duty) WB__OF_##f,
+typedef enum {
+#include "engine/public.def"
+} wb__public;
+
+/* The head of a public function that has a row in public.def and is also an edge (WB__EDGE): it
+ * returns `failed`, with the error set, if what the row demands fails.  WB__FIRST: of one that is
+ * no edge. */
+#define WB__PUBLIC(f, failed) \
+    WB__EDGE; \
+    WB__FIRST(f, failed)
+#define WB__FIRST(f, failed) \
+    do { \
+        if (wb__unlikely(wb__has_duties()) && wb__duty_fails(WB__OF_##f)) return failed; \
+    } while (0)
+static inline bool wb__has_duties(void)
+{
+    const wb__thread *t = wb__thread_now;
+    return t && (t->recording || t->late.guard);
+}
+/* If this thread records and the function READS or ACTS, sets an error that names the function and
+ * the cure, makes the recording fail with it, and returns true.  Also returns true if the function
+ * CONFIRMS and the guard is not finite. */
+bool wb__duty_fails(wb__public f);
+/* The name of a function in messages. */
+const char *wb__public_name(wb__public f);
+/* For the engine's own calls, named `call`: the same with READS or ACTS. */
+bool wb__unrecordable(const char *call, wb__duty duty);
 
 /* ---- settings -------------------------------------------------------------------------------- */
 

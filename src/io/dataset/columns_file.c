@@ -16,6 +16,7 @@
 #include "io/dataset/columns.h"
 
 #include "base/files/file.h"
+#include "engine/compiled/recording.h"
 
 #include <stdio.h>
 
@@ -65,6 +66,7 @@ static void put_columns(wb__text *t, const wb_columns *c)
 
 int wb_save_columns(const char *path, const wb_columns *c)
 {
+    WB__FIRST(wb_save_columns, wb_error_code());
     if (!wb__expect("save_columns", c, &wb__columns_class)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (WB__NULL(path)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__plain_locale locale;

@@ -89,7 +89,7 @@ static uint8_t byte_of(float x)
 
 int wb_save_image(const char *path, wb_tensor *image)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_save_image, wb_error_code());
     if (WB__NULL(path) || !wb__operand("save_image", image)) return wb__error_or(WB_ERROR_ARGUMENT);
     const int nd = wb_ndim(image);
     const int64_t *d = wb_dims(image), channels = nd == 3 ? d[0] : 1;
@@ -98,7 +98,6 @@ int wb_save_image(const char *path, wb_tensor *image)
         !wb_size(image) || wb_size(image) > WB__IMAGE_MOST)
         return wb__fail(WB_ERROR_SHAPE, "save_image: %s is no image: u8 or f32, [H,W], or [C,H,W] "
                         "with C from 1 to 4", wb_describe(image));
-    if (wb__unrecordable("save_image", WB__READS)) return wb_error_code();
     const void *planes = wb_data(image);
     wb__pixels p = {d[nd - 2], d[nd - 1], (int)channels, NULL};
     const int64_t n = p.height * p.width;
@@ -189,7 +188,7 @@ static int resize_planes(const void *data, bool u8, int64_t planes, const int64_
 
 wb_tensor *wb_resize_image(wb_tensor *image, int64_t height, int64_t width)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_resize_image, NULL);
     if (!wb__operand("resize_image", image)) return NULL;
     const int nd = wb_ndim(image);
     const wb_dtype t = wb_dtype_of(image);
@@ -198,7 +197,6 @@ wb_tensor *wb_resize_image(wb_tensor *image, int64_t height, int64_t width)
         return wb__fail_null(WB_ERROR_SHAPE, "resize_image: %s to %lld x %lld; images are u8 or "
                              "f32, [..., H, W], not empty, and so is the result",
                              wb_describe(image), (long long)height, (long long)width);
-    if (wb__unrecordable("resize_image", WB__READS)) return NULL;
     int64_t dims[WB_MAX_DIMS], planes = 1, from[2], to[2] = {height, width};
     for (int i = 0; i < nd; i++) dims[i] = wb_dim(image, i);
     for (int i = 0; i < nd - 2; i++) planes *= dims[i];

@@ -103,9 +103,8 @@ static int save(const char *path, void *model)
 
 int wb_save_lora(const char *path, void *model)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_save_lora, wb_error_code());
     if (!wb__is_model("save_lora", model)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (wb__unrecordable("save_lora", WB__READS)) return wb_error_code();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save_lora: no path");
     if (wb__format_named(path) != WB__FORMAT_SAFETENSORS)
         return wb__fail(WB_ERROR_ARGUMENT, "save_lora: %s: adapters go into a .safetensors file",
@@ -243,10 +242,9 @@ static void *load(loading *t, void *model)
 
 void *wb_object_load_lora(const char *path, void *model)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_object_load_lora, NULL);
     loading t = {.path = path};
     if (!wb__is_model("load_lora", model)) return NULL;
-    if (wb__unrecordable("load_lora", WB__ACTS)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load_lora: no path");
     if (wb__table_load(path, NULL, true, &t.file)) return NULL;
     void *made = load(&t, model);

@@ -131,14 +131,13 @@ int wb__saving_write_model(const char *path, void *model, wb__saving *list, bool
 
 int wb_save_with(const char *path, void *model, const wb_save_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_save_with, wb_error_code());
     wb_save_options o;
     wb__given g;
     if (!wb__read_options("save", wb_save_options, &o, given, &g) ||
         !wb__ints_read("save", &g, "batch_axes", -1, o.batch_axes, WB_MAX_DIMS))
         return wb_error_code();
     if (!wb__is_model("save", model)) return swapped("save", path, model);
-    if (wb__unrecordable("save", WB__READS)) return wb_error_code();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__format format = wb__format_named(path);
@@ -179,10 +178,9 @@ static bool ends_in_star(const char *name)
 
 int wb_load_state_with(const char *path, void *model, const wb_load_state_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_load_state_with, wb_error_code());
     if (!wb__is_model("load_state", model)) return swapped("load_state", path, model);
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "load_state: no path");
-    if (wb__unrecordable("load_state", WB__ACTS)) return wb_error_code();
     wb_load_state_options o;
     if (!wb__read_options("load_state", wb_load_state_options, &o, given, NULL))
         return wb_error_code();
@@ -297,11 +295,10 @@ static void *model_of_tensors(const char *path, wb__table *file, bool tree)
 
 wb_layer *wb_load_with(const char *path, const wb_load_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_load_with, NULL);
     wb_load_options o;
     if (!wb__read_options("load", wb_load_options, &o, given, NULL)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
-    if (wb__unrecordable("load", WB__ACTS)) return NULL;
     if (wb__is_folder(path))
         return wb__fail_null(WB_ERROR_FILE, "%s: is a folder: wb_load_pretrained makes the model "
                              "of a hub's folder", path);
@@ -323,9 +320,8 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
 
 wb_tree *wb_load_tree(const char *path)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_load_tree, NULL);
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load_tree: no path");
-    if (wb__unrecordable("load_tree", WB__ACTS)) return NULL;
     wb__mapping *m = wb__map(path);
     if (!m) return NULL;
     wb_tree *tree = NULL;

@@ -141,6 +141,7 @@ static wb_layer *load(const char *folder, const wb__hub_config *c)
 
 wb_layer *wb_load_pretrained_with(const char *folder, const wb_load_pretrained_options *given)
 {
+    WB__FIRST(wb_load_pretrained_with, NULL);
     wb_load_pretrained_options o;
     wb__hub_config c = {.pooling = WB__TOKENS_KINDS};
     char *base = NULL;
@@ -150,7 +151,6 @@ wb_layer *wb_load_pretrained_with(const char *folder, const wb_load_pretrained_o
     if (o.output < 0 || o.output > WB_PRETRAINED_SENTENCES)
         return wb__fail_null(WB_ERROR_ARGUMENT, "load_pretrained: .output is %lld; it is "
                              "WB_PRETRAINED_TOKENS, _POOLED or _SENTENCES", (long long)o.output);
-    if (wb__unrecordable("load_pretrained", WB__ACTS)) return NULL;
     const wb__frame f = wb__frame_begin();
     int status = o.output == WB_PRETRAINED_SENTENCES ? wb__hub_sentences_read(folder, &base, &c)
                                                      : wb__hub_config_read(folder, &c);

@@ -314,7 +314,7 @@ const char *wb_decoder_end(wb_decoder *d)
 
 char *wb_decode_with(const wb_tokenizer *t, wb_tensor *ids, const wb_decode_options *given)
 {
-    WB__EDGE;
+    WB__PUBLIC(wb_decode_with, NULL);
     wb_decode_options o;
     if (!wb__expect("decode", t, &wb__tokenizer_class) || !wb__operand("decode", ids) ||
         !wb__read_options("decode", wb_decode_options, &o, given, NULL))
@@ -323,7 +323,6 @@ char *wb_decode_with(const wb_tokenizer *t, wb_tensor *ids, const wb_decode_opti
     if (type != WB_I32 && type != WB_I64)
         return wb__fail_null(WB_ERROR_DTYPE, "decode: ids are i32 or i64, not %s",
                              wb_describe(ids));
-    if (wb__unrecordable("decode", WB__READS)) return NULL;
     const void *values = wb_data(ids);
     if (!values && wb_size(ids)) return NULL;
     wb__decoding d = {.keep_special = o.keep_special};
