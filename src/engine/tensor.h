@@ -423,6 +423,8 @@ wb_tensor *wb__wide(wb_tensor *x);
 /* Operations for the engine and for layers.  They take plain arguments instead of a struct of
  * options. */
 wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep);
+/* A row WB_UNARY, WB_TEST, WB_BINARY or WB_COMPARE of ops.def, of one or two operands. */
+wb_tensor *wb__elementwise(wb__op op, wb_tensor *const *x);
 wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
 /* Returns g summed to the shape `dims`, which broadcasts to the shape of g. */
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);

@@ -1,12 +1,41 @@
 /* What each operator has in each opset: the rows of ops.def and ops_ml.def against the schemas of
- * the Python package onnx.  forms.py compares them and writes models of one node, which the reader
- * must accept if they are right, and refuse if they are not.  Skipped without the package. */
+ * the Python package onnx, and against docs/onnx.md.  forms.py compares them and writes models of
+ * one node, which the reader must accept if they are right, and refuse if they are not.  Without
+ * the package only the page is compared. */
 #include "test.h"
 
 #include "io/onnx/frame.h"
 #include "python.h"
 
+#include <sys/stat.h>
+
 static const char *folder = "onnx-forms";
+
+/* Writes the rows as lines of words, separated by tabs, in the file of this name in the folder. */
+static void write_rows(void)
+{
+    char path[1100];
+    int n;
+    const wb__onnx_operator *o = wb__onnx_operators(&n);
+    snprintf(path, sizeof path, "%s/rows", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (; n--; o++) {
+        fprintf(f, "operator\t%s\t%s\t%d\t%s\n", o->name, o->domain, o->removed,
+                o->op ? wb__ops[o->op].name : "");
+        for (const wb__onnx_ports *p = o->ports; p < o->ports + WB__ONNX_PORTS && p->since; p++)
+            fprintf(f, "ports\t%d\t%d\t%d\t%d\t%d\n", p->since, p->in[0], p->in[1], p->out[0],
+                    p->out[1]);
+        for (const wb__onnx_attr_row *a = o->attributes; a && a->type; a++) {
+            fprintf(f, "attribute\t%s\t%s\t%d\t%d\t%d\t", a->name,
+                    wb__onnx_attr_type_name(a->type), a->is_needed, a->from, a->before);
+            if (a->words) fprintf(f, "%s\n", a->words);
+            else if (a->has_default) fprintf(f, "%.9g\n", a->number);
+            else fprintf(f, "\n");
+        }
+    }
+    assert_int_equal(fclose(f), 0);
+}
 
 /* Reads a model and checks its nodes; its name is for messages. */
 static int read_model(const char *name, const void *data, size_t bytes)
@@ -43,6 +72,9 @@ TEST(forms_of_operators)
 {
     int counts[2] = {0, 0}, failed = 0;
     char path[1100];
+    mkdir(folder, 0777);
+    write_rows();
+    if (python_script("onnx/forms.py check", folder)) fail_msg("docs/onnx.md is not of ops.def");
     if (!python_has("onnx")) skip();
     if (python_script("onnx/forms.py write", folder)) fail_msg("a row of ops.def is wrong");
     snprintf(path, sizeof path, "%s/models", folder);

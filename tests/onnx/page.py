@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/onnx.md"
-OPERATORS = Path(__file__).resolve().parents[2] / "src/io/onnx"
 RESULTS = ("passed", "unsupported", "failed")
 
 
@@ -93,17 +92,6 @@ def section(folder, name):
     return version, "\n".join(lines) + "\n"
 
 
-def operators():
-    """The operators of ops.def and ops_ml.def, with their first opsets"""
-    texts = []
-    for file, of in (("ops.def", ""), ("ops_ml.def", " of `ai.onnx.ml`")):
-        table = (OPERATORS / file).read_text(encoding="utf-8")
-        rows = re.findall(r"^ONNX_OP\((\w+), \w+,\s*\{\{(\d+),", table, re.M)
-        words = (f"{name} {first}" for name, first in sorted(rows, key=lambda r: r[0].lower()))
-        texts.append(f"{len(rows)} operators{of}, each with the first opset: {', '.join(words)}.\n")
-    return "\n".join(texts)
-
-
 def parts_of(page, name):
     """The page before a table, the table, and the page after it"""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
@@ -113,20 +101,13 @@ def parts_of(page, name):
 
 
 def main(action, folder, name):
-    """Compares ("check") or replaces ("page") the table and the list of operators; returns the exit
-    status."""
+    """Compares ("check") or replaces ("page") the table; returns the exit status."""
     version, new = section(Path(folder), name)
     page = PAGE.read_text(encoding="utf-8")
     if action == "page":
-        for part, text in (("operators", operators()), (name, new)):
-            head, _, tail = parts_of(page, part)
-            page = head + text + tail
-        PAGE.write_text(page, encoding="utf-8")
+        head, _, tail = parts_of(page, name)
+        PAGE.write_text(head + new + tail, encoding="utf-8")
         return 0
-    if parts_of(page, "operators")[1] != operators():
-        print(f"{PAGE.name} lacks an operator of ops.def or ops_ml.def: tests/onnx/{name}.py page "
-              f"{folder}")
-        return 1
     old = parts_of(page, name)[1]
     made_with = re.search(r" cases made with (.*?): ", old)
     if made_with and made_with.group(1) != version:

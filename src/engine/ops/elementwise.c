@@ -88,6 +88,14 @@ static wb_tensor *binary(wb__op op, wb_tensor *x, wb_tensor *y, bool compare)
     wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, true); }
 #include "ops/ops.def"
 
+wb_tensor *wb__elementwise(wb__op op, wb_tensor *const *x)
+{
+    const wb__op_class class = wb__ops[op].class;
+    return class == WB__UNARY || class == WB__TEST
+               ? unary(op, x[0], class == WB__TEST)
+               : binary(op, x[0], x[1], class == WB__COMPARE);
+}
+
 wb_tensor *wb_identity(wb_tensor *x) { return x; }
 
 wb_tensor *(wb_where)(wb_tensor *condition, wb_tensor *x, wb_tensor *y)

@@ -1,23 +1,9 @@
-/* The table of the operators of ONNX, and the operators of the nodes of a model. */
+/* The operators of the nodes of a model. */
 #include "base/text.h"
 #include "io/onnx/frame.h"
 #include "io/onnx/read.h"
 
 #include <string.h>
-
-enum { ANY = WB__ONNX_ANY };
-/* The bits of the inputs first .. last, and of one input */
-#define INPUTS(first, last) ((2u << (last)) - (1u << (first)))
-#define INPUT(i) INPUTS(i, i)
-#define ONNX_OP(operator, call, ...) \
-    {.name = #operator, .domain = DOMAIN, .function = wb__onnx_##call, .forms = __VA_ARGS__},
-static const wb__onnx_operator operators[] = {
-#define DOMAIN ""
-#include "io/onnx/ops.def"
-#undef DOMAIN
-#define DOMAIN WB__ONNX_ML
-#include "io/onnx/ops_ml.def"
-};
 
 static bool is_onnx(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
 
@@ -25,16 +11,17 @@ static bool is_onnx(const char *domain) { return !*domain || !strcmp(domain, "ai
 static const wb__onnx_operator *find_any(const char *domain, const char *op)
 {
     const char *of = is_onnx(domain) ? "" : domain;
-    for (size_t i = 0; i < WB__COUNT(operators); i++)
-        if (!strcmp(operators[i].name, op) && !strcmp(operators[i].domain, of))
-            return &operators[i];
+    int n;
+    const wb__onnx_operator *list = wb__onnx_operators(&n);
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i].name, op) && !strcmp(list[i].domain, of)) return &list[i];
     return NULL;
 }
 
 const wb__onnx_operator *wb__onnx_find(const char *domain, const char *op, int64_t opset)
 {
     const wb__onnx_operator *o = find_any(domain, op);
-    if (!o || o->forms[0].since > opset) return NULL;
+    if (!o || o->ports[0].since > opset) return NULL;
     return o->removed && opset >= o->removed ? NULL : o;
 }
 
@@ -105,7 +92,7 @@ static void add_clause(wb__text *t, const missing *o)
     if (o->other && o->other->removed && first->opset >= o->other->removed)
         wb__text_add(t, "; opset %d and later do not have it", o->other->removed);
     else if (o->other)
-        wb__text_add(t, "; Weber has it from opset %d on", o->other->forms[0].since);
+        wb__text_add(t, "; Weber has it from opset %d on", o->other->ports[0].since);
     wb__text_add(t, ")");
 }
 

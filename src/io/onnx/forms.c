@@ -1,4 +1,4 @@
-/* What the operator of a node has in the node's opset: inputs, outputs and attributes, by the forms
+/* What the operator of a node has in the node's opset: inputs, outputs and attributes, by the rows
  * of ops.def.  What it does not have would be ignored, and the results be wrong: Clip has bounds as
  * attributes before opset 11, and as inputs from it on.  ONNX Runtime refuses the same, and lets
  * attributes pass whose names begin with two underscores. */
@@ -10,32 +10,35 @@
 
 enum { TEXT = 500 };
 
-/* The form of the opset.  find.c has found that there is one. */
-static const wb__onnx_form *form_of(const wb__onnx_operator *o, int64_t opset)
+/* The ports in the opset.  find.c has found that there are some. */
+static const wb__onnx_ports *ports_of(const wb__onnx_operator *o, int64_t opset)
 {
-    const wb__onnx_form *f = o->forms;
-    while (f + 1 < o->forms + WB__ONNX_FORMS && f[1].since && f[1].since <= opset) f++;
-    return f;
+    const wb__onnx_ports *p = o->ports;
+    while (p + 1 < o->ports + WB__ONNX_PORTS && p[1].since && p[1].since <= opset) p++;
+    return p;
 }
 
-/* Goes to the next name of a list.  Sets *name, *n, and whether the attribute is needed. */
-static bool next_name(const char **list, const char **name, size_t *n, bool *needed)
+const wb__onnx_attr_row *wb__onnx_attr_row_of(const wb__onnx_operator *o, const char *name,
+                                              int64_t opset)
 {
-    *name = *list + strspn(*list, " ");
-    *n = strcspn(*name, " !");
-    *needed = (*name)[*n] == '!';
-    *list = *name + *n + *needed;
-    return *n > 0;
+    const wb__onnx_attr_row *other = NULL;
+    for (const wb__onnx_attr_row *a = o->attributes; a && a->type; a++) {
+        if (strcmp(a->name, name)) continue;
+        if (wb__onnx_in_opset(a, opset)) return a;
+        other = a;
+    }
+    return other;
 }
 
-static bool has_name(const wb__onnx_form *f, const char *attribute)
+int wb__onnx_word_in(const char *words, const char *text)
 {
-    const char *list = f->attributes, *name;
-    size_t n;
-    bool needed;
-    while (next_name(&list, &name, &n, &needed))
-        if (strlen(attribute) == n && !memcmp(attribute, name, n)) return true;
-    return false;
+    int word = 0;
+    for (const char *at = words; *at; word += *at == ' ', at += *at != 0) {
+        const size_t n = strcspn(at, " =");
+        if (!strncmp(text, at, n) && !text[n]) return word;
+        at += n;
+    }
+    return -1;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -67,27 +70,27 @@ static int fail(const wb__onnx_model *m, const wb__onnx_node *n, int since, cons
 /* The first opset in which the operator has so many inputs or outputs, or 0 */
 static int since_ports(const wb__onnx_operator *o, bool is_in, int count)
 {
-    for (int i = 0; i < WB__ONNX_FORMS && o->forms[i].since; i++) {
-        const int most = (is_in ? o->forms[i].in : o->forms[i].out)[1];
-        if (count <= most || most == WB__ONNX_ANY) return o->forms[i].since;
+    for (int i = 0; i < WB__ONNX_PORTS && o->ports[i].since; i++) {
+        const int most = (is_in ? o->ports[i].in : o->ports[i].out)[1];
+        if (count <= most || most == WB__ONNX_ANY) return o->ports[i].since;
     }
     return 0;
 }
 
-static int check_most(const wb__onnx_model *m, const wb__onnx_node *n, const wb__onnx_form *f,
+static int check_most(const wb__onnx_model *m, const wb__onnx_node *n, const wb__onnx_ports *p,
                       bool is_in)
 {
-    const int most = (is_in ? f->in : f->out)[1], count = is_in ? n->n_in : n->n_out;
+    const int most = (is_in ? p->in : p->out)[1], count = is_in ? n->n_in : n->n_out;
     if (count <= most || most == WB__ONNX_ANY) return 0;
     return fail(m, n, since_ports(n->operator, is_in, count), "has %d %s%s, which %s of opset %lld "
                 "does not take: it has %d at most", count, is_in ? "input" : "output",
                 count > 1 ? "s" : "", n->op, (long long)n->opset, most);
 }
 
-static int check_least(const wb__onnx_model *m, const wb__onnx_node *n, const wb__onnx_form *f,
+static int check_least(const wb__onnx_model *m, const wb__onnx_node *n, const wb__onnx_ports *p,
                        bool is_in)
 {
-    const int least = (is_in ? f->in : f->out)[0], count = is_in ? n->n_in : n->n_out;
+    const int least = (is_in ? p->in : p->out)[0], count = is_in ? n->n_in : n->n_out;
     const int *list = is_in ? n->in : n->out;
     for (int i = 0; i < least; i++)
         if (i >= count || list[i] < 0)
@@ -99,42 +102,49 @@ static int check_least(const wb__onnx_model *m, const wb__onnx_node *n, const wb
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
-/* The first opset in which the operator has the attribute, or 0 */
-static int since_attribute(const wb__onnx_operator *o, const char *attribute)
-{
-    for (int i = 0; i < WB__ONNX_FORMS && o->forms[i].since; i++)
-        if (has_name(&o->forms[i], attribute)) return o->forms[i].since;
-    return 0;
-}
-
-static const wb__onnx_attr *attribute_of(const wb__onnx_node *n, const char *name, size_t length)
+static const wb__onnx_attr *attribute_of(const wb__onnx_node *n, const char *name)
 {
     for (int i = 0; i < n->n_attrs; i++)
-        if (strlen(n->attrs[i].name) == length && !memcmp(n->attrs[i].name, name, length))
-            return &n->attrs[i];
+        if (!strcmp(n->attrs[i].name, name)) return &n->attrs[i];
     return NULL;
 }
 
-static int check_given(const wb__onnx_model *m, const wb__onnx_node *n, const wb__onnx_form *f)
+/* Checks the type of an attribute, and its word. */
+static int check_value(const wb__onnx_model *m, const wb__onnx_node *n, const wb__onnx_attr *a,
+                       const wb__onnx_attr_row *row)
 {
-    for (int i = 0; i < n->n_attrs; i++) {
-        const char *given = n->attrs[i].name;
-        if (!wb__begins(given, "__") && !has_name(f, given))
-            return fail(m, n, since_attribute(n->operator, given), "has the attribute '%.100s', "
-                        "which %s of opset %lld does not have", given, n->op, (long long)n->opset);
-    }
-    return 0;
+    char known[160];
+    if (a->type != row->type)
+        return fail(m, n, 0, "its attribute '%.100s' is of type %s, which in %s of opset %lld is "
+                    "of type %s", a->name, wb__onnx_attr_type_name(a->type), n->op,
+                    (long long)n->opset, wb__onnx_attr_type_name(row->type));
+    if (!row->words || wb__onnx_word_in(row->words, a->s) >= 0) return 0;
+    wb__list_words(known, sizeof known, row->words);
+    return fail(m, n, 0, "its attribute '%.100s' is \"%.60s\"; it is %s", a->name, a->s, known);
 }
 
-static int check_needed(const wb__onnx_model *m, const wb__onnx_node *n, const wb__onnx_form *f)
+static int check_given(const wb__onnx_model *m, const wb__onnx_node *n)
 {
-    const char *list = f->attributes, *name;
-    size_t length;
-    bool needed;
-    while (next_name(&list, &name, &length, &needed))
-        if (needed && !attribute_of(n, name, length))
-            return fail(m, n, 0, "has no attribute '%.*s', which %s of opset %lld needs",
-                        (int)length, name, n->op, (long long)n->opset);
+    int status = 0;
+    for (int i = 0; !status && i < n->n_attrs; i++) {
+        const wb__onnx_attr *a = &n->attrs[i];
+        const wb__onnx_attr_row *row = wb__onnx_attr_row_of(n->operator, a->name, n->opset);
+        if (wb__begins(a->name, "__")) continue;
+        if (!row || !wb__onnx_in_opset(row, n->opset))
+            return fail(m, n, row ? WB__MAX(row->from, n->operator->ports[0].since) : 0,
+                        "has the attribute '%.100s', which %s of opset %lld does not have", a->name,
+                        n->op, (long long)n->opset);
+        status = check_value(m, n, a, row);
+    }
+    return status;
+}
+
+static int check_needed(const wb__onnx_model *m, const wb__onnx_node *n)
+{
+    for (const wb__onnx_attr_row *a = n->operator->attributes; a && a->type; a++)
+        if (a->is_needed && wb__onnx_in_opset(a, n->opset) && !attribute_of(n, a->name))
+            return fail(m, n, 0, "has no attribute '%s', which %s of opset %lld needs", a->name,
+                        n->op, (long long)n->opset);
     return 0;
 }
 
@@ -144,7 +154,7 @@ static int check_type(const wb__onnx_model *m, const wb__onnx_graph *g, const wb
     static const char *const names[] = {"to", "dtype", "output_datatype", "output_dtype"};
     const wb__onnx_value *v = n->n_out && n->out[0] >= 0 ? &g->values[n->out[0]] : NULL;
     for (size_t i = 0; v && v->type && i < WB__COUNT(names); i++) {
-        const wb__onnx_attr *a = attribute_of(n, names[i], strlen(names[i]));
+        const wb__onnx_attr *a = attribute_of(n, names[i]);
         if (a && a->type == WB__ONNX_IS_INT && a->i && a->i != (int64_t)v->type)
             return fail(m, n, 0, "its attribute '%s' says that \"%.200s\" is %s, and the graph "
                         "that it is %s", names[i], v->name,
@@ -155,12 +165,12 @@ static int check_type(const wb__onnx_model *m, const wb__onnx_graph *g, const wb
 
 int wb__onnx_check_form(const wb__onnx_model *m, const wb__onnx_graph *g, const wb__onnx_node *n)
 {
-    const wb__onnx_form *f = form_of(n->operator, n->opset);
-    int status = check_most(m, n, f, true);
-    if (!status) status = check_most(m, n, f, false);
-    if (!status) status = check_given(m, n, f);
-    if (!status) status = check_least(m, n, f, true);
-    if (!status) status = check_least(m, n, f, false);
-    if (!status) status = check_needed(m, n, f);
+    const wb__onnx_ports *p = ports_of(n->operator, n->opset);
+    int status = check_most(m, n, p, true);
+    if (!status) status = check_most(m, n, p, false);
+    if (!status) status = check_given(m, n);
+    if (!status) status = check_least(m, n, p, true);
+    if (!status) status = check_least(m, n, p, false);
+    if (!status) status = check_needed(m, n);
     return status ? status : check_type(m, g, n);
 }

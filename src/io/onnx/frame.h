@@ -110,7 +110,6 @@ typedef struct wb__onnx_run {
     wb__onnx_known *out_known;          /* of the outputs of the node that is called; If and Loop
                                            set it */
     int iterations;                     /* of all loops */
-    const wb__onnx_attr *mistyped;      /* an attribute that was read as another type, or NULL */
     void **blocks;                      /* freed when the call ends */
     int n_blocks, blocks_capacity;
 } wb__onnx_run;
@@ -141,7 +140,7 @@ wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor
  * that are not supported, with their nodes. */
 int wb__onnx_find_operators(const wb__onnx_model *m);
 /* forms.c: checks inputs, outputs and attributes of a node of g, whose operator is found, against
- * the form that the operator has in the node's opset.  Returns 0 or an error code. */
+ * what the operator has in the node's opset.  Returns 0 or an error code. */
 int wb__onnx_check_form(const wb__onnx_model *m, const wb__onnx_graph *g, const wb__onnx_node *n);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct {
 /* Returns x [N, T, heads d] as [N, heads, T, d]; x itself if it has four axes. */
 static wb_tensor *with_heads(const wb__onnx_call *c, wb_tensor *x, const char *name)
 {
-    const int64_t heads = wb__onnx_int(c, name, 0);
+    const int64_t heads = wb__onnx_int(c, name);
     if (x->ndim == 4) return x;
     if (heads < 1 || x->dims[2] % heads) {
         wb__onnx_refuse(c, WB_ERROR_SHAPE, "%s is %lld, of %s", name, (long long)heads,
@@ -44,7 +44,7 @@ static wb_tensor *behind(const wb__onnx_call *c, int i, wb_tensor *x)
 static bool read_inputs(wb__onnx_call *c, attention *a)
 {
     const wb_tensor *q = c->in[0];
-    *a = (attention){.packed = q->ndim == 3, .softcap = wb__onnx_real(c, "softcap", 0)};
+    *a = (attention){.packed = q->ndim == 3, .softcap = wb__onnx_real(c, "softcap")};
     for (int i = 0; i < 3; i++)
         if (!wb__onnx_floating(c, i) || c->in[i]->ndim != q->ndim || (q->ndim != 3 && q->ndim != 4))
             return wb__onnx_refuse(c, WB_ERROR_SHAPE, "input %d is %s", i, wb_describe(c->in[i]));
@@ -63,7 +63,8 @@ static bool read_inputs(wb__onnx_call *c, attention *a)
     a->queries = a->q->dims[2];
     a->keys = a->k->dims[2];
     a->past = wb__onnx_in(c, 4) ? wb_dim(c->in[4], 2) : 0;
-    a->scale = wb__onnx_real(c, "scale", 1 / sqrt((double)a->q->dims[3]));
+    a->scale = wb__onnx_attribute(c, "scale") ? wb__onnx_real(c, "scale")
+                                              : 1 / sqrt((double)a->q->dims[3]);
     const int64_t heads = a->q->dims[1], of_keys = a->k->dims[1];
     if (of_keys < 1 || heads % of_keys || a->v->dims[1] != of_keys || a->v->dims[2] != a->keys ||
         !(a->scale > 0))
@@ -105,9 +106,9 @@ static wb_tensor *distances(const wb__onnx_call *c, const attention *a)
 
 static bool read_places(const wb__onnx_call *c, attention *a)
 {
-    const int64_t left = wb__onnx_int(c, "left_window_size", -1);
-    const int64_t right = wb__onnx_int(c, "right_window_size", -1);
-    const bool causal = wb__onnx_int(c, "is_causal", 0);
+    const int64_t left = wb__onnx_int(c, "left_window_size");
+    const int64_t right = wb__onnx_int(c, "right_window_size");
+    const bool causal = wb__onnx_int(c, "is_causal");
     wb_tensor *zero = wb__literal(0, WB_I64);
     if (left < -1 || right < -1 || left > INT32_MAX || right > INT32_MAX)
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "windows of %lld and %lld", (long long)left,
@@ -155,7 +156,7 @@ static wb_tensor *masked(const attention *a, wb_tensor *x)
 static wb_tensor *weights(const wb__onnx_call *c, const attention *a, wb_tensor *scores)
 {
     const wb_dtype t = (wb_dtype)a->q->dtype;
-    const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, "softmax_precision", 0);
+    const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, "softmax_precision");
     const wb_dtype given = type ? wb__onnx_dtype(type) : t;
     const wb_dtype precision = wb__computed_in(given);
     if (!given || !wb__dtype_float(given)) {
@@ -176,7 +177,7 @@ static wb_tensor *weights(const wb__onnx_call *c, const attention *a, wb_tensor 
 /* Computes the steps, and output 3 if the node has it: the scores, or the weights. */
 static wb_tensor *steps_of(wb__onnx_call *c, const attention *a)
 {
-    const int64_t mode = wb__onnx_int(c, "qk_matmul_output_mode", 0);
+    const int64_t mode = wb__onnx_int(c, "qk_matmul_output_mode");
     wb_tensor *root = wb__literal(sqrt(a->scale), (wb_dtype)a->q->dtype), *stage[4];
     if (mode < 0 || mode > 3) {
         wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "qk_matmul_output_mode is %lld", (long long)mode);
@@ -198,7 +199,7 @@ static wb_tensor *steps_of(wb__onnx_call *c, const attention *a)
 bool wb__onnx_attention(wb__onnx_call *c)
 {
     attention a;
-    if (!wb__onnx_has(c, 3) || !read_inputs(c, &a) || !read_mask(c, &a) || !read_places(c, &a))
+    if (!read_inputs(c, &a) || !read_mask(c, &a) || !read_places(c, &a))
         return false;
     const wb_dtype t = (wb_dtype)a.q->dtype;
     const bool is_plain = !a.bias && a.softcap == 0 && !wb__onnx_wants(c, 3) &&
@@ -255,16 +256,16 @@ static wb_tensor *rotated(wb_tensor *x, wb_tensor *cosine, wb_tensor *sine, bool
 /* x is [N, heads, T, d], or [N, T, heads d] with num_heads. */
 bool wb__onnx_rotary_embedding(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 3) || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     wb_tensor *x = c->in[0], *y = x;
-    const int64_t heads = wb__onnx_int(c, "num_heads", 0);
+    const int64_t heads = wb__onnx_int(c, "num_heads");
     const int axis = x->ndim == 4 ? 1 : 2;
     if (x->ndim == 3 && heads >= 1 && x->dims[2] % heads == 0)
         y = wb_reshape_array(x, 4, (int64_t[]){x->dims[0], x->dims[1], heads, x->dims[2] / heads});
     if (!y || y->ndim != 4)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s, with num_heads %lld",
                                wb_describe(x), (long long)heads);
-    int64_t n = wb__onnx_int(c, "rotary_embedding_dim", 0);
+    int64_t n = wb__onnx_int(c, "rotary_embedding_dim");
     const int64_t all = y->dims[3];
     if (!n) n = all;
     if (n < 2 || n % 2 || n > all)
@@ -273,7 +274,7 @@ bool wb__onnx_rotary_embedding(wb__onnx_call *c)
     wb_tensor *cosine = angles(c, 1, y, axis, n / 2), *sine = angles(c, 2, y, axis, n / 2);
     wb_tensor *part = n < all ? wb_slice(y, 3, 0, n) : y;
     if (!cosine || !sine || !part) return false;
-    part = rotated(part, cosine, sine, wb__onnx_int(c, "interleaved", 0));
+    part = rotated(part, cosine, sine, wb__onnx_int(c, "interleaved"));
     if (part && n < all) part = wb_concat(3, part, wb_slice(y, 3, n, all));
     return wb__onnx_give(c, part ? wb_reshape_array(part, x->ndim, x->dims) : NULL);
 }

@@ -101,14 +101,13 @@ OF_TWO(bitwise_xor, bits_xor)
 bool wb__onnx_bitwise_not(wb__onnx_call *c)
 {
     static const integer_op op = {bits_not, NULL};
-    return wb__onnx_has(c, 1) && integers(c, &op, 1, c->in);
+    return integers(c, &op, 1, c->in);
 }
 
 bool wb__onnx_bit_shift(wb__onnx_call *c)
 {
     static const integer_op left = {shift_left, NULL}, right = {shift_right, NULL};
-    const int direction = wb__onnx_word(c, "direction", " LEFT RIGHT");
-    return direction >= 0 && of_two(c, direction ? &right : &left);
+    return of_two(c, wb__onnx_word(c, "direction") ? &right : &left);
 }
 
 /* ---- powers ---------------------------------------------------------------------------------- */
@@ -191,7 +190,7 @@ bool wb__onnx_mod(wb__onnx_call *c)
     static const char yes = 1;
     wb_tensor *xy[2];
     if (!both(c, xy)) return false;
-    const bool of_x = wb__onnx_int(c, "fmod", 0) != 0;
+    const bool of_x = wb__onnx_int(c, "fmod") != 0;
     wb_tensor *x = xy[0], *y = xy[1];
     if (!wb__dtype_float((wb_dtype)x->dtype)) {
         wb_tensor *r = wb_sub(x, wb_mul(wb_div(x, y), y)), *zero = wb__number_of(0);

@@ -45,27 +45,9 @@ wb_tensor *wb__onnx_number(const wb__onnx_call *c, int i)
     return wb_reshape_array(x, 0, NULL);
 }
 
-int wb__onnx_word(const wb__onnx_call *c, const char *name, const char *words)
-{
-    const char *text = wb__onnx_text(c, name, *words == ' ' ? "" : NULL);
-    if (!text) return 0;
-    words += *words == ' ';
-    int word = 0;
-    for (const char *at = words; *at; word += *at == ' ', at += *at != 0) {
-        const size_t n = strcspn(at, " =");
-        if (!strncmp(text, at, n) && !text[n]) return word;
-        at += n;
-    }
-    char known[128];
-    wb__list_words(known, sizeof known, words);
-    wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its attribute '%s' is \"%.60s\"; it is %s", name,
-                    text, known);
-    return -1;
-}
-
 wb_dtype wb__onnx_dtype_in(const wb__onnx_call *c, const char *name, wb_dtype otherwise)
 {
-    const int64_t type = wb__onnx_int(c, name, WB__ONNX_UNDEFINED);
+    const int64_t type = wb__onnx_int(c, name);
     if (!wb__onnx_attribute(c, name) && otherwise) return otherwise;
     const bool is_type = type > 0 && type <= UINT8_MAX;
     const wb_dtype dtype = is_type ? wb__onnx_dtype((wb__onnx_type)type) : 0;

@@ -4,19 +4,17 @@
 
 #include "io/onnx/run.h"
 
-/* Whether input i is given and floating; else sets the error. */
+/* Whether input i is floating; else sets the error. */
 static inline bool wb__onnx_floating(const wb__onnx_call *c, int i)
 {
-    if (!wb__onnx_has(c, i + 1)) return false;
     if (wb__dtype_float((wb_dtype)c->in[i]->dtype)) return true;
     return wb__onnx_refuse(c, WB_ERROR_DTYPE, "input %d is %s; it must be floating", i,
                            wb_describe(c->in[i]));
 }
 
-/* Whether inputs 0 and i are given and have one dtype; else sets the error. */
+/* Whether inputs 0 and i have one dtype; else sets the error. */
 static inline bool wb__onnx_alike(const wb__onnx_call *c, int i)
 {
-    if (!wb__onnx_has(c, 1) || !wb__onnx_in(c, i)) return wb__onnx_has(c, i + 1);
     if (c->in[0]->dtype == c->in[i]->dtype) return true;
     return wb__onnx_refuse(c, WB_ERROR_DTYPE, "inputs 0 and %d have different dtypes: %s, %s", i,
                            wb_describe(c->in[0]), wb_describe(c->in[i]));
@@ -36,11 +34,6 @@ bool wb__onnx_is_fixed(const wb__onnx_call *c, int i);
  * a literal, so that the plan need not read it, if the input is fixed and a double has its value.
  * NULL with the error set. */
 wb_tensor *wb__onnx_number(const wb__onnx_call *c, int i);
-
-/* Returns which of `words` an attribute is, counted from 0; without the attribute the first.
- * Blanks separate the words, '=' those that mean the same: "linear=bilinear nearest"; with a blank
- * before the first word the attribute is needed.  -1 with the error set: another word, or none. */
-int wb__onnx_word(const wb__onnx_call *c, const char *name, const char *words);
 
 /* Returns Weber's dtype for the type in an attribute, or `otherwise` without the attribute (0: it
  * is needed); 0 with the error set. */

@@ -35,7 +35,7 @@ static const wb__onnx_graph *graph_of(wb__onnx_call *c, const char *name)
 bool wb__onnx_if(wb__onnx_call *c)
 {
     int64_t yes = 0;
-    if (!wb__onnx_has(c, 1) || !wb__onnx_input_int(c, 0, &yes)) return false;
+    if (!wb__onnx_input_int(c, 0, &yes)) return false;
     const wb__onnx_graph *g = graph_of(c, yes ? "then_branch" : "else_branch");
     if (!g) return false;
     if (g->n_outputs != c->n_out)
@@ -252,7 +252,6 @@ bool wb__onnx_constant_node(wb__onnx_call *c)
 bool wb__onnx_constant_of_shape(wb__onnx_call *c)
 {
     const int64_t *dims;
-    if (!wb__onnx_has(c, 1)) return false;
     const wb__onnx_attr *a = wb__onnx_attribute(c, "value");
     const wb__onnx_tensor *t = a ? a->t : NULL;
     if (a && (!t || t->size != 1))
@@ -279,14 +278,13 @@ bool wb__onnx_constant_of_shape(wb__onnx_call *c)
 
 bool wb__onnx_identity(wb__onnx_call *c)
 {
-    return wb__onnx_has(c, 1) && wb__onnx_give(c, c->in[0]);
+    return wb__onnx_give(c, c->in[0]);
 }
 
 bool wb__onnx_shape(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     const int64_t ndim = c->in[0]->ndim;
-    int64_t start = wb__onnx_int(c, "start", 0), end = wb__onnx_int(c, "end", ndim);
+    int64_t start = wb__onnx_int(c, "start"), end = wb__onnx_int_or(c, "end", ndim);
     start = WB__MIN(WB__MAX(start < 0 ? start + ndim : start, 0), ndim);
     end = WB__MIN(WB__MAX(end < 0 ? end + ndim : end, 0), ndim);
     const int64_t n = WB__MAX(end - start, 0);
@@ -295,7 +293,7 @@ bool wb__onnx_shape(wb__onnx_call *c)
 
 bool wb__onnx_size(wb__onnx_call *c)
 {
-    return wb__onnx_has(c, 1) && wb__onnx_give(c, wb_from(&c->in[0]->size, WB_I64, 0, NULL));
+    return wb__onnx_give(c, wb_from(&c->in[0]->size, WB_I64, 0, NULL));
 }
 
 /* ---- Cast ------------------------------------------------------------------------------------ */
@@ -310,13 +308,11 @@ static bool cast(wb__onnx_call *c, wb_dtype dtype)
 /* The attributes `saturate` and `round_mode` are about float8, which Weber lacks. */
 bool wb__onnx_cast(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     return cast(c, wb__onnx_dtype_in(c, "to", 0));
 }
 
 bool wb__onnx_cast_like(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2)) return false;
     return cast(c, (wb_dtype)c->in[1]->dtype);
 }
 
@@ -339,8 +335,7 @@ static bool range_of_reals(wb__onnx_call *c, wb_dtype dtype)
 bool wb__onnx_range(wb__onnx_call *c)
 {
     int64_t v[3] = {0};
-    if (!wb__onnx_has(c, 3)) return false;
-    if (wb__onnx_int(c, "stash_type", WB__ONNX_FLOAT) != WB__ONNX_FLOAT)
+    if (wb__onnx_int(c, "stash_type") != WB__ONNX_FLOAT)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "stash_type is not float32");
     const wb_dtype dtype = (wb_dtype)c->in[0]->dtype;
     if (wb__dtype_float(dtype)) return range_of_reals(c, dtype);
@@ -363,10 +358,9 @@ bool wb__onnx_range(wb__onnx_call *c)
 
 bool wb__onnx_eye_like(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     const wb_tensor *x = c->in[0];
     const wb_dtype dtype = wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype);
-    const int64_t k = wb__onnx_int(c, "k", 0);
+    const int64_t k = wb__onnx_int(c, "k");
     if (!dtype) return false;
     if (x->ndim != 2)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s; it must have 2 dimensions",

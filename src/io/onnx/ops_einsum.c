@@ -48,7 +48,7 @@ static bool read_terms(const wb__onnx_call *c, const char *text, ellipsis *e, te
         text += terms[i].length;
         if (i + 1 < c->n_in ? *text != ',' : *text == ',')
             return wb__onnx_refuse(c, WB_ERROR_FORMAT, "the equation \"%s\" is not for %d inputs",
-                                   wb__onnx_text(c, "equation", ""), c->n_in);
+                                   wb__onnx_text(c, "equation"), c->n_in);
         if (*text == ',') text++;
     }
     *rest = text;
@@ -155,7 +155,7 @@ bool wb__onnx_einsum(wb__onnx_call *c)
 {
     wb_tensor *operands[OPERANDS];
     if (!wb__onnx_has(c, WB__MAX(c->n_in, 1))) return false;
-    const char *text = wb__onnx_text(c, "equation", "");
+    const char *text = wb__onnx_text(c, "equation");
     if (!strchr(text, '.')) return wb__onnx_give(c, wb_einsum_array(text, c->n_in, c->in));
     if (c->n_in > OPERANDS)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%d inputs; Einsum has at most %d here",

@@ -122,12 +122,10 @@ static wb_tensor *sampled(const sampler *s, int i, int *t)
 static bool read_sampler(const wb__onnx_call *c, sampler *s)
 {
     const wb_tensor *x = c->in[0], *grid = c->in[1];
-    const int mode = wb__onnx_word(c, "mode", "linear=bilinear nearest cubic=bicubic");
-    const int padding = wb__onnx_word(c, "padding_mode", "zeros border reflection");
-    if (mode < 0 || padding < 0) return false;
     *s = (sampler){.axes = x->ndim - 2, .batch = x->ndim ? x->dims[0] : 0,
-                   .mode = (interpolation)mode, .padding = (outside)padding,
-                   .corners = wb__onnx_int(c, "align_corners", 0)};
+                   .mode = (interpolation)wb__onnx_word(c, "mode"),
+                   .padding = (outside)wb__onnx_word(c, "padding_mode"),
+                   .corners = wb__onnx_int(c, "align_corners")};
     if (s->axes < 1 || s->axes > 3 || grid->ndim != x->ndim || !x->size ||
         grid->dims[0] != x->dims[0] || grid->dims[grid->ndim - 1] != s->axes)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s, its grid %s", wb_describe(x),
@@ -185,7 +183,7 @@ bool wb__onnx_affine_grid(wb__onnx_call *c)
 {
     const int64_t *size;
     int64_t dims[WB_MAX_DIMS], all = 1;
-    if (!wb__onnx_has(c, 2) || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     wb_tensor *theta = c->in[0];
     const int n = wb__onnx_input_ints(c, 1, &size), axes = n - 2;
     if (n < -1) return false;
@@ -201,7 +199,7 @@ bool wb__onnx_affine_grid(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "theta is %s, and size has %d numbers; they are "
                                "[N,2,3] and N,C,H,W, or [N,3,4] and N,C,D,H,W",
                                wb_describe(theta), n);
-    const bool corners = wb__onnx_int(c, "align_corners", 0);
+    const bool corners = wb__onnx_int(c, "align_corners");
     wb_tensor *from = all_positions(theta, size + 2, axes, corners, all);
     wb_tensor *y = from ? wb__matmul(from, theta, false, true) : NULL;
     dims[0] = theta->dims[0];

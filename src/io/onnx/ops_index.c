@@ -12,10 +12,9 @@ static wb_dtype places_in(int64_t n) { return n > INT32_MAX ? WB_I64 : WB_I32; }
 
 static wb_tensor *number(int64_t v, wb_dtype t) { return wb__literal((double)v, t); }
 
-/* Whether input i is given and of integers; else sets the error. */
+/* Whether input i is of integers; else sets the error. */
 static bool has_index(const wb__onnx_call *c, int i)
 {
-    if (!wb__onnx_has(c, i + 1)) return false;
     const wb_dtype t = (wb_dtype)c->in[i]->dtype;
     if (!wb__dtype_float(t) && t != WB_BOOL) return true;
     return wb__onnx_refuse(c, WB_ERROR_DTYPE, "the indices are %s; they must be integers",
@@ -79,7 +78,7 @@ bool wb__onnx_gather(wb__onnx_call *c)
 {
     if (!has_index(c, 1)) return false;
     wb_tensor *x = c->in[0];
-    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     if (axis < 0 || !in_range(c, 1, &x->dims[axis])) return false;
     if (c->in[1]->size == 1 && wb__onnx_is_fixed(c, 1)) return gather_one(c, axis);
     return wb__onnx_give(c, wb_take(x, from_start(c->in[1], x->dims[axis]), axis));
@@ -90,7 +89,7 @@ bool wb__onnx_gather_elements(wb__onnx_call *c)
 {
     if (!has_index(c, 1)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1];
-    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     if (axis < 0) return false;
     int64_t start[WB_MAX_DIMS] = {0}, dims[WB_MAX_DIMS];
     bool fits = index->ndim == x->ndim;
@@ -165,7 +164,7 @@ bool wb__onnx_gather_nd(wb__onnx_call *c)
 {
     rows_of r;
     if (!has_index(c, 1)) return false;
-    const int64_t first = wb__onnx_int(c, "batch_dims", 0);
+    const int64_t first = wb__onnx_int(c, "batch_dims");
     if (!read_rows(c, (int)WB__MAX(WB__MIN(first, WB_MAX_DIMS), -1), &r)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1];
     int64_t dims[2 * WB_MAX_DIMS];
@@ -178,17 +177,12 @@ bool wb__onnx_gather_nd(wb__onnx_call *c)
 
 /* ---- Scatter --------------------------------------------------------------------------------- */
 
-/* Reads how elements with one index are combined. */
-static bool read_reduction(const wb__onnx_call *c, wb_scatter_options *o)
+/* How elements with one index are combined. */
+static wb_scatter_options reduction_of(const wb__onnx_call *c)
 {
     static const wb_scatter_reduce modes[] = {WB_SCATTER_SET, WB_SCATTER_ADD, WB_SCATTER_MUL,
                                               WB_SCATTER_MAX, WB_SCATTER_MIN};
-    const int64_t opset = c->node->opset;
-    const int mode = wb__onnx_word(c, "reduction", opset >= 18   ? "none add mul max min"
-                                                   : opset >= 16 ? "none add mul" : "none");
-    *o = WB__OPTIONS(wb_scatter_options);
-    o->reduce = modes[WB__MAX(mode, 0)];
-    return mode >= 0;
+    return WB__OPTIONS(wb_scatter_options, .reduce = modes[wb__onnx_word(c, "reduction")]);
 }
 
 /* Returns, for each element of the index, its place in x flattened, where the index counts along
@@ -211,10 +205,10 @@ static wb_tensor *element_places(const wb_tensor *x, wb_tensor *index, int axis)
 
 bool wb__onnx_scatter_elements(wb__onnx_call *c)
 {
-    wb_scatter_options o;
-    if (!has_index(c, 1) || !wb__onnx_alike(c, 2) || !read_reduction(c, &o)) return false;
+    const wb_scatter_options o = reduction_of(c);
+    if (!has_index(c, 1) || !wb__onnx_alike(c, 2)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1], *updates = c->in[2];
-    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     if (axis < 0) return false;
     bool fits = index->ndim == x->ndim && wb__same_dims(index, updates);
     for (int i = 0; fits && i < x->ndim; i++) fits = i == axis || index->dims[i] <= x->dims[i];
@@ -233,10 +227,9 @@ bool wb__onnx_scatter_elements(wb__onnx_call *c)
 
 bool wb__onnx_scatter_nd(wb__onnx_call *c)
 {
-    wb_scatter_options o;
+    const wb_scatter_options o = reduction_of(c);
     rows_of r;
-    if (!has_index(c, 1) || !wb__onnx_alike(c, 2) || !read_reduction(c, &o) || !read_rows(c, 0, &r))
-        return false;
+    if (!has_index(c, 1) || !wb__onnx_alike(c, 2) || !read_rows(c, 0, &r)) return false;
     wb_tensor *x = c->in[0], *updates = c->in[2];
     const wb_tensor *index = c->in[1];
     const int leading = index->ndim - 1;
@@ -260,9 +253,9 @@ bool wb__onnx_one_hot(wb__onnx_call *c)
 {
     double real_depth = 0;
     int64_t depth, dims[WB_MAX_DIMS];
-    if (!wb__onnx_has(c, 3) || !wb__onnx_input_real(c, 1, &real_depth)) return false;
+    if (!wb__onnx_input_real(c, 1, &real_depth)) return false;
     wb_tensor *index = c->in[0], *values = c->in[2];
-    const int ndim = index->ndim + 1, axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -1), ndim);
+    const int ndim = index->ndim + 1, axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), ndim);
     if (axis < 0) return false;
     if (!(real_depth >= 1) || real_depth > (double)WB__MAX_DIM || index->dtype == WB_BOOL ||
         ndim > WB_MAX_DIMS || values->ndim != 1 || values->dims[0] != 2)

@@ -21,11 +21,8 @@ static wb_tensor *written_places(wb__onnx_call *c, int64_t batch, int64_t rows, 
 /* past_cache with the rows of `update` along an axis, from the place of each sequence on. */
 bool wb__onnx_tensor_scatter(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *cache = c->in[0], *update = c->in[1], *first = wb__onnx_in(c, 2);
-    const int circular = wb__onnx_word(c, "mode", "linear circular");
-    if (circular < 0) return false;
-    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -2), cache->ndim);
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), cache->ndim);
     if (axis < 0) return false;
     bool fits = axis > 0 && update->ndim == cache->ndim && cache->size &&
                 (!first || (first->ndim == 1 && first->dims[0] == cache->dims[0]));
@@ -35,7 +32,8 @@ bool wb__onnx_tensor_scatter(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its cache is %s, and the update along axis %d "
                                "%s", wb_describe(cache), axis, wb_describe(update));
     const int64_t batch = cache->dims[0], rows = update->dims[axis];
-    wb_tensor *at = written_places(c, batch, rows, cache->dims[axis], circular);
+    wb_tensor *at = written_places(c, batch, rows, cache->dims[axis],
+                                   wb__onnx_word(c, "mode"));
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < cache->ndim; i++) dims[i] = i == 0 ? batch : i == axis ? rows : 1;
     at = at ? wb_reshape_array(at, cache->ndim, dims) : NULL;
@@ -49,10 +47,8 @@ bool wb__onnx_tensor_scatter(wb__onnx_call *c)
  * are the last k - 1 elements of the call before, or zeros. */
 bool wb__onnx_causal_conv_with_state(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2) || !wb__onnx_floating(c, 0)) return false;
+    if (!wb__onnx_floating(c, 0)) return false;
     wb_tensor *x = c->in[0], *w = c->in[1], *b = wb__onnx_in(c, 2), *state = wb__onnx_in(c, 3);
-    const int swish = wb__onnx_word(c, "activation", "none silu=swish");
-    if (swish < 0) return false;
     if (x->ndim != 3 || w->ndim != 3 || w->dims[0] != x->dims[1] || w->dims[1] != 1 ||
         w->dims[2] < 1)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "x is %s, the weight %s", wb_describe(x),
@@ -61,7 +57,7 @@ bool wb__onnx_causal_conv_with_state(wb__onnx_call *c)
     x = state ? wb_concat(2, state, x) : wb_pad(x, 2, k - 1, 0);
     wb_conv_options o = WB__OPTIONS(wb_conv_options, .groups = w->dims[0]);
     wb_tensor *y = wb_conv_with(x, w, b ? b : WB_NONE, &o);
-    if (y && swish) y = wb__as(wb_swish(wb__wide(y)), (wb_dtype)y->dtype);
+    if (y && wb__onnx_word(c, "activation")) y = wb__as(wb_swish(wb__wide(y)), (wb_dtype)y->dtype);
     if (y && wb__onnx_wants(c, 1)) {
         c->out[1] = wb_slice(x, 2, x->dims[2] - (k - 1), x->dims[2]);
         if (!c->out[1]) return false;
@@ -90,20 +86,20 @@ static wb_tensor *heads_of(wb_tensor *x, int64_t heads)
 /* Sets *decays and *corrects to what the update rule has. */
 static bool read_rule(const wb__onnx_call *c, bool *decays, bool *corrects)
 {
-    const int rule = wb__onnx_word(c, "update_rule", "gated_delta gated delta linear");
+    const int rule = wb__onnx_word(c, "update_rule");
     *decays = rule < 2;
     *corrects = rule != 1 && rule != 3;
-    if (rule < 0) return false;
     if (*decays == !!wb__onnx_in(c, 4) && *corrects == !!wb__onnx_in(c, 5)) return true;
-    return wb__onnx_refuse(c, WB_ERROR_FORMAT, "update_rule \"%s\" %s decay and %s beta",
-                           wb__onnx_text(c, "update_rule", "gated_delta"),
-                           *decays ? "has" : "has no", *corrects ? "has" : "has no");
+    return wb__onnx_refuse(c, WB_ERROR_FORMAT, "update_rule \"%s%s\" %s decay and %s beta",
+                           *decays ? "gated" : *corrects ? "delta" : "linear",
+                           *decays && *corrects ? "_delta" : "", *decays ? "has" : "has no",
+                           *corrects ? "has" : "has no");
 }
 
 static bool read_linear(const wb__onnx_call *c, linear *a)
 {
-    const int64_t heads = wb__onnx_int(c, "q_num_heads", 0);
-    const int64_t of_keys = wb__onnx_int(c, "kv_num_heads", 0);
+    const int64_t heads = wb__onnx_int(c, "q_num_heads");
+    const int64_t of_keys = wb__onnx_int(c, "kv_num_heads");
     const wb_tensor *q = c->in[0];
     bool decays, corrects, fits = heads >= 1 && of_keys >= 1 && heads % of_keys == 0;
     if (!read_rule(c, &decays, &corrects)) return false;
@@ -122,7 +118,7 @@ static bool read_linear(const wb__onnx_call *c, linear *a)
     *a = (linear){heads_of(c->in[0], heads), heads_of(c->in[1], of_keys),
                   heads_of(c->in[2], of_keys), decays ? heads_of(c->in[4], of_keys) : NULL,
                   corrects ? heads_of(c->in[5], beta) : NULL, wb__onnx_in(c, 3), q->dims[1],
-                  heads / of_keys, wb__onnx_real(c, "scale", 0)};
+                  heads / of_keys, wb__onnx_real(c, "scale")};
     if (!a->q || !a->k || !a->v || (decays && !a->decay) || (corrects && !a->beta)) return false;
     if (a->scale == 0) a->scale = 1 / sqrt((double)a->q->dims[3]);
     const int64_t dims[4] = {q->dims[0], of_keys, a->k->dims[3], a->v->dims[3]};
@@ -150,7 +146,7 @@ static wb_tensor *linear_step(linear *a, int64_t t)
 bool wb__onnx_linear_attention(wb__onnx_call *c)
 {
     linear a = {.steps = 0};
-    if (!wb__onnx_has(c, 3) || !read_linear(c, &a)) return false;
+    if (!read_linear(c, &a)) return false;
     const wb_tensor *q = c->in[0], *past = wb__onnx_in(c, 3);
     wb_tensor **rows = wb__alloc((size_t)a.steps * sizeof *rows), *y = NULL;
     bool ok = rows != NULL;
@@ -172,12 +168,12 @@ bool wb__onnx_linear_attention(wb__onnx_call *c)
 /* a sigmoid(alpha a) b */
 bool wb__onnx_swiglu(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2) || !wb__onnx_floating(c, 0) || !wb__onnx_alike(c, 1)) return false;
+    if (!wb__onnx_floating(c, 0) || !wb__onnx_alike(c, 1)) return false;
     wb_tensor *a = c->in[0], *b = c->in[1], *wide = wb__wide(a);
     if (!wb__same_dims(a, b))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its inputs are %s and %s", wb_describe(a),
                                wb_describe(b));
-    wb_tensor *gate = wb_sigmoid(wb_mul(wide, wb__number_of(wb__onnx_real(c, "alpha", 1))));
+    wb_tensor *gate = wb_sigmoid(wb_mul(wide, wb__number_of(wb__onnx_real(c, "alpha"))));
     wb_tensor *y = wb_mul(wb_mul(wide, gate), wb__wide(b));
     return wb__onnx_give(c, wb__as(y, (wb_dtype)a->dtype));
 }

@@ -11,10 +11,9 @@ typedef wb_tensor *over_axis(wb_tensor *x, int axis);
  * the elements of this axis and of all behind it. */
 static bool apply(wb__onnx_call *c, over_axis *f)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
     const bool flat = c->node->opset < 13;
-    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", flat ? 1 : -1), x->ndim);
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     int64_t two[2] = {1, 1};
     if (axis < 0) return false;
     if (!flat || axis == x->ndim - 1) return wb__onnx_give(c, f(x, axis));
@@ -44,13 +43,6 @@ bool wb__onnx_hardmax(wb__onnx_call *c) { return apply(c, hardmax); }
 
 typedef enum { MEAN, NONE, SUM } reduction;
 
-static bool read_reduction(const wb__onnx_call *c, reduction *r)
-{
-    const int word = wb__onnx_word(c, "reduction", "mean none sum");
-    *r = (reduction)word;
-    return word >= 0;
-}
-
 /* Whether `target` has an integer for each row of x, [N, C, ...], and `weight` a number for each
  * class. */
 static bool loss_fits(const wb__onnx_call *c, const wb_tensor *x, const wb_tensor *target,
@@ -75,10 +67,10 @@ static wb_tensor *sum_of(wb_tensor *x)
  * times their weights.  The mean is weighted too.  Elements of ignore_index have the weight 0. */
 static bool give_loss(wb__onnx_call *c, wb_tensor *x, wb_tensor *target, wb_tensor *weight)
 {
-    reduction r = MEAN;
-    if (!x || !read_reduction(c, &r) || !loss_fits(c, x, target, weight)) return false;
+    const reduction r = (reduction)wb__onnx_word(c, "reduction");
+    if (!x || !loss_fits(c, x, target, weight)) return false;
     const wb_dtype t = (wb_dtype)x->dtype, index = (wb_dtype)target->dtype;
-    const double ignore = (double)wb__onnx_int(c, "ignore_index", 0);
+    const double ignore = (double)wb__onnx_int(c, "ignore_index");
     wb_tensor *ignored = NULL, *factor = NULL, *zero = wb__literal(0, t);
     if (wb__onnx_attribute(c, "ignore_index") && wb__holds(index, ignore)) {
         ignored = wb_eq(target, wb__literal(ignore, index));
@@ -99,13 +91,11 @@ static bool give_loss(wb__onnx_call *c, wb_tensor *x, wb_tensor *target, wb_tens
 
 bool wb__onnx_negative_log_likelihood_loss(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2)) return false;
     return give_loss(c, c->in[0], c->in[1], wb__onnx_in(c, 2));
 }
 
 bool wb__onnx_softmax_cross_entropy_loss(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0];
     if (x->ndim < 2) return wb__onnx_refuse(c, WB_ERROR_SHAPE, "scores %s", wb_describe(x));
     wb_tensor *y = wb_logsoftmax_over(x, 1);

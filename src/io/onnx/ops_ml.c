@@ -71,7 +71,6 @@ static bool give_f32(wb__onnx_call *c, wb_tensor *y) { return wb__onnx_give(c, w
 /* Whether input 0 is [N, F] or [F]; else sets the error. */
 static bool has_features(const wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     if (c->in[0]->ndim == 1 || c->in[0]->ndim == 2) return true;
     return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s; it must be [N,F] or [F]",
                            wb_describe(c->in[0]));
@@ -85,7 +84,6 @@ static int64_t features(const wb_tensor *x) { return x->ndim ? x->dims[x->ndim -
 bool wb__onnx_scaler(wb__onnx_call *c)
 {
     wb_tensor *offset, *scale;
-    if (!wb__onnx_has(c, 1)) return false;
     const wb_dtype t = real_dtype(c->in[0]);
     const int64_t n = c->in[0]->ndim <= 2 ? features(c->in[0]) : 1;
     wb_tensor *y = wb__as(c->in[0], t);
@@ -100,8 +98,8 @@ bool wb__onnx_scaler(wb__onnx_call *c)
 /* Rows over their norm; rows with the norm 0 stay as they are. */
 bool wb__onnx_normalizer(wb__onnx_call *c)
 {
-    const int norm = wb__onnx_word(c, "norm", "MAX L1 L2");
-    if (norm < 0 || !has_features(c)) return false;
+    const int norm = wb__onnx_word(c, "norm");
+    if (!has_features(c)) return false;
     wb_tensor *x = wb__as(c->in[0], real_dtype(c->in[0]));
     if (!x) return false;
     const int axis = x->ndim - 1;
@@ -115,9 +113,8 @@ bool wb__onnx_normalizer(wb__onnx_call *c)
 /* 1 where x is greater than the threshold, else 0 */
 bool wb__onnx_binarizer(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
-    const double threshold = wb__onnx_real(c, "threshold", 0);
+    const double threshold = wb__onnx_real(c, "threshold");
     wb_tensor *y = wb_gt(wb__as(x, real_dtype(x)), wb__number_of(threshold));
     return wb__onnx_give(c, wb__as(y, (wb_dtype)x->dtype));
 }
@@ -126,7 +123,6 @@ bool wb__onnx_binarizer(wb__onnx_call *c)
  * feature, or the only imputed value. */
 bool wb__onnx_imputer(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0], *value = numbers_of(c, "imputed_value");
     const wb_dtype t = (wb_dtype)x->dtype;
     if (!value) return false;
@@ -137,8 +133,8 @@ bool wb__onnx_imputer(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_DTYPE, "its imputed values are %s, and its input is %s",
                                wb_dtype_name((wb_dtype)value->dtype), wb_describe(x));
     const double replaced = wb__dtype_float(t)
-                                ? wb__onnx_real(c, "replaced_value_float", 0)
-                                : (double)wb__onnx_int(c, "replaced_value_int64", 0);
+                                ? wb__onnx_real(c, "replaced_value_float")
+                                : (double)wb__onnx_int(c, "replaced_value_int64");
     if (!wb__dtype_float(t) && !wb__holds(t, replaced)) return wb__onnx_give(c, x);
     wb_tensor *here = isnan(replaced) ? wb_ne(x, x) : wb_eq(x, wb__literal(replaced, t));
     return wb__onnx_give(c, wb_where(here, wb__as(value, t), x));
@@ -172,7 +168,6 @@ bool wb__onnx_feature_vectorizer(wb__onnx_call *c)
 /* Elements of the last axis by index.  Those of a vector are one row. */
 bool wb__onnx_array_feature_extractor(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1];
     const int64_t n = index->size;
     if (!x->ndim || wb__dtype_float((wb_dtype)index->dtype) || index->dtype == WB_BOOL)
@@ -194,14 +189,13 @@ static wb_tensor *equal_keys(wb_tensor *x, wb_tensor *keys)
  * 0, y is NaN for an x that is no category. */
 bool wb__onnx_one_hot_encoder(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0], *cats = numbers_of(c, "cats");
     if (!cats) return false;
     x = wb_unsqueeze(x, -1);
     wb_tensor *here = wb_eq(wb__as(x, WB_I64), cats);
     if (wb__dtype_float((wb_dtype)c->in[0]->dtype)) here = wb_and(here, wb_isfinite(x));
     wb_tensor *y = wb__as(here, WB_F32);
-    if (y && !wb__onnx_int(c, "zeros", 1)) {
+    if (y && !wb__onnx_int(c, "zeros")) {
         wb_tensor *any = wb__reduce(WB__OP_max, y, 1u << (y->ndim - 1), true);
         y = wb_where(wb_eq(any, wb__number_of(0)), wb__number_of(NAN), y);
     }
@@ -215,15 +209,14 @@ static wb_tensor *default_of(const wb__onnx_call *c, const wb_tensor *values)
     const wb__onnx_attr *a = wb__onnx_attribute(c, "default_tensor");
     const wb_dtype t = (wb_dtype)values->dtype;
     if (a && a->t && wb__onnx_dtype(a->t->type) == t && a->t->size == 1) return numbers_in(c, a);
-    const double whole = (double)wb__onnx_int(c, "default_int64", -1);
-    const double real = wb__onnx_real(c, "default_float", -0.0);
+    const double whole = (double)wb__onnx_int(c, "default_int64");
+    const double real = wb__onnx_real(c, "default_float");
     return wb_full_array(wb__dtype_float(t) ? real : whole, t, 1, (int64_t[]){1});
 }
 
 /* The value for each element of x, which is a key.  The last one of equal keys counts. */
 bool wb__onnx_label_encoder(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0], *keys = numbers_of(c, "keys");
     wb_tensor *values = keys ? numbers_of(c, "values") : NULL;
     if (!values) return false;
@@ -294,19 +287,20 @@ static wb_tensor *probit(wb_tensor *x)
     return wb_mul(wb_mul(wb_sign(u), w), wb__number_of(sqrt(2)));
 }
 
+enum { LOGISTIC = 2 };
+
 /* Returns the scores after post_transform.  NULL with the error set. */
 static wb_tensor *transformed(const wb__onnx_call *c, wb_tensor *scores)
 {
     static wb_tensor *(*const transforms[])(wb_tensor *x) = {same, softmax, wb_sigmoid,
                                                              softmax_zero, probit};
-    const int i = wb__onnx_word(c, "post_transform", "NONE SOFTMAX LOGISTIC SOFTMAX_ZERO PROBIT");
-    return i < 0 ? NULL : transforms[i](scores);
+    return transforms[wb__onnx_word(c, "post_transform")](scores);
 }
 
 bool wb__onnx_linear_regressor(wb__onnx_call *c)
 {
     if (!has_features(c)) return false;
-    const int64_t n = wb__onnx_int(c, "targets", 1);
+    const int64_t n = wb__onnx_int(c, "targets");
     if (n < 1 || n > INT32_MAX)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has %lld targets", (long long)n);
     wb_tensor *y = linear(c, n);
@@ -325,7 +319,7 @@ bool wb__onnx_linear_classifier(wb__onnx_call *c)
     const wb__onnx_attr *w = wb__onnx_attribute(c, "coefficients");
     const int n = ints && ints->n ? ints->n : texts ? texts->n : 0;
     const bool one_row = w && w->n == features(c->in[0]);
-    if (n < 2 || (one_row && (n > 2 || strcmp(wb__onnx_text(c, "post_transform", ""), "LOGISTIC"))))
+    if (n < 2 || (one_row && (n > 2 || wb__onnx_word(c, "post_transform") != LOGISTIC)))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "has %d classes and %d coefficients for "
                                "%s; a row of coefficients for each of two or more classes is done, "
                                "and one for two classes with LOGISTIC", n, w ? w->n : 0,

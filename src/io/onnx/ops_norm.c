@@ -28,12 +28,12 @@ static bool has_channels(const wb__onnx_call *c, int i)
                            wb_describe(v), wb_describe(x), (long long)x->dims[1]);
 }
 
-static double epsilon(const wb__onnx_call *c) { return wb__onnx_real(c, "epsilon", 1e-5); }
+static double epsilon(const wb__onnx_call *c) { return wb__onnx_real(c, "epsilon"); }
 
 /* stash_type is the type of the statistics: 1, f32, or a wider one. */
 static bool is_stashed_wide(const wb__onnx_call *c)
 {
-    const int64_t type = wb__onnx_int(c, "stash_type", WB__ONNX_FLOAT);
+    const int64_t type = wb__onnx_int(c, "stash_type");
     if (type == WB__ONNX_FLOAT) return true;
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "stash_type is %s",
                            wb__onnx_type_name((wb__onnx_type)type));
@@ -45,11 +45,11 @@ static bool is_stashed_wide(const wb__onnx_call *c)
  * opset 7 is_test is needed; before opset 9 `spatial` may be 0, for statistics of each element. */
 bool wb__onnx_batch_normalization(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 5) || !is_input(c, 2)) return false;
-    if (!wb__onnx_int(c, "spatial", 1))
+    if (!is_input(c, 2)) return false;
+    if (!wb__onnx_int(c, "spatial"))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "spatial 0");
-    bool trains = wb__onnx_int(c, "training_mode", 0);
-    trains |= c->node->opset < 7 && !wb__onnx_int(c, "is_test", 0);
+    bool trains = wb__onnx_int(c, "training_mode");
+    trains |= c->node->opset < 7 && !wb__onnx_int(c, "is_test");
     for (int i = 1; i < c->node->n_out; i++) trains |= wb__onnx_wants(c, i);
     if (trains)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "training_mode: the model is exported for "
@@ -70,7 +70,7 @@ bool wb__onnx_batch_normalization(wb__onnx_call *c)
 
 bool wb__onnx_instance_normalization(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 3) || !is_input(c, 3) || !has_channels(c, 1) || !has_channels(c, 2))
+    if (!is_input(c, 3) || !has_channels(c, 1) || !has_channels(c, 2))
         return false;
     wb_tensor *x = c->in[0];
     wb_tensor *y = wb__normalise(x, ((1u << x->ndim) - 1) & ~3u, epsilon(c));
@@ -82,7 +82,7 @@ bool wb__onnx_instance_normalization(wb__onnx_call *c)
 static bool read_last_axes(wb__onnx_call *c, unsigned *mask)
 {
     const wb_tensor *x = c->in[0];
-    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -1), x->ndim);
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     *mask = axis < 0 ? 0 : ((1u << x->ndim) - 1) & ~((1u << axis) - 1);
     return axis >= 0;
 }
@@ -99,7 +99,7 @@ static bool give_as(wb__onnx_call *c, const wb_tensor *x, wb_tensor *y)
 bool wb__onnx_layer_normalization(wb__onnx_call *c)
 {
     unsigned mask;
-    if (!wb__onnx_has(c, 2) || !is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
+    if (!is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
         return false;
     wb_tensor *x = c->in[0], *bias = wb__onnx_in(c, 2);
     const double eps = epsilon(c);
@@ -117,7 +117,7 @@ bool wb__onnx_layer_normalization(wb__onnx_call *c)
 bool wb__onnx_rms_normalization(wb__onnx_call *c)
 {
     unsigned mask;
-    if (!wb__onnx_has(c, 2) || !is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
+    if (!is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
         return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
     wb_tensor *mean = wb__mean(wb_square(wide), mask, true);
@@ -128,9 +128,9 @@ bool wb__onnx_rms_normalization(wb__onnx_call *c)
 /* Scale and bias have a number for each group before opset 21, and for each channel since then. */
 bool wb__onnx_group_normalization(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 3) || !is_input(c, 2) || !is_stashed_wide(c)) return false;
+    if (!is_input(c, 2) || !is_stashed_wide(c)) return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *bias = c->in[2];
-    const int64_t groups = wb__onnx_int(c, "num_groups", 0), channels = x->dims[1];
+    const int64_t groups = wb__onnx_int(c, "num_groups"), channels = x->dims[1];
     const bool by_channel = c->node->opset >= 21;
     if (groups < 1 || channels % groups || !x->size)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%lld groups of the channels of %s",
@@ -159,7 +159,7 @@ bool wb__onnx_mean_variance_normalization(wb__onnx_call *c)
     static const int64_t otherwise[] = {0, 2, 3};
     const int64_t *axes = otherwise;
     unsigned mask = 0;
-    if (!wb__onnx_has(c, 1) || !is_input(c, 1)) return false;
+    if (!is_input(c, 1)) return false;
     wb_tensor *x = c->in[0];
     int n = wb__onnx_ints(c, "axes", &axes);
     if (n < 0) n = 3, axes = otherwise;
@@ -184,10 +184,10 @@ wb_tensor *wb__onnx_over_norm(wb_tensor *x, int p, int axis)
 
 bool wb__onnx_lp_normalization(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1) || !is_input(c, 1)) return false;
+    if (!is_input(c, 1)) return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
-    const int64_t p = wb__onnx_int(c, "p", 2);
-    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -1), x->ndim);
+    const int64_t p = wb__onnx_int(c, "p");
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     if (p != 1 && p != 2)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "p is %lld; it is 1 or 2", (long long)p);
     if (axis < 0) return false;
@@ -198,10 +198,10 @@ bool wb__onnx_lp_normalization(wb__onnx_call *c)
  * The channels are pooled as the rows of pictures, by windows that end where no channel is left. */
 bool wb__onnx_lrn(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1) || !is_input(c, 3)) return false;
+    if (!is_input(c, 3)) return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
-    const double alpha = wb__onnx_real(c, "alpha", 1e-4), beta = wb__onnx_real(c, "beta", 0.75);
-    const int64_t size = wb__onnx_int(c, "size", 0), channels = x->dims[1];
+    const double alpha = wb__onnx_real(c, "alpha"), beta = wb__onnx_real(c, "beta");
+    const int64_t size = wb__onnx_int(c, "size"), channels = x->dims[1];
     if (size < 1 || size > INT32_MAX || !x->size)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "size is %lld, of %s", (long long)size,
                                wb_describe(x));
@@ -217,7 +217,7 @@ bool wb__onnx_lrn(wb__onnx_call *c)
     wb_tensor *mean = wb_meanpool_with(squares, &o);
     const double share = (double)window / (double)size;
     wb_tensor *sum = wb_add(wb_mul(mean, wb__number_of(alpha * share)),
-                            wb__number_of(wb__onnx_real(c, "bias", 1)));
+                            wb__number_of(wb__onnx_real(c, "bias")));
     wb_tensor *factor = wb_pow(sum, wb__number_of(-beta));
     factor = factor ? wb_reshape_array(factor, x->ndim, x->dims) : NULL;
     return wb__onnx_give(c, wb__as(wb_mul(wide, factor), (wb_dtype)x->dtype));

@@ -53,7 +53,7 @@ static bool read_pads(wb__onnx_call *c, padding *p)
 static bool read_value(wb__onnx_call *c, padding *p)
 {
     if (c->node->opset < 11)
-        p->value = wb__literal(wb__onnx_real(c, "value", 0), (wb_dtype)c->in[0]->dtype);
+        p->value = wb__literal(wb__onnx_real(c, "value"), (wb_dtype)c->in[0]->dtype);
     else if (wb__onnx_in(c, 2))
         p->value = wb__onnx_number(c, 2);
     else
@@ -61,15 +61,6 @@ static bool read_value(wb__onnx_call *c, padding *p)
     if (!p->value) return false;
     if (p->value->op == WB__OP_literal && p->value->number[0].f == 0) p->value = NULL;
     return true;
-}
-
-/* Whether the mode is one of the operator's version. */
-static bool read_mode(wb__onnx_call *c, padding *p)
-{
-    const int mode = wb__onnx_word(c, "mode", c->node->opset < 19 ? "constant reflect edge"
-                                                                  : "constant reflect edge wrap");
-    p->mode = (padding_mode)mode;
-    return mode >= 0;
 }
 
 /* n copies of the value, in the shape of x but for the size along the axis. */
@@ -139,8 +130,8 @@ static wb_tensor *padded(const wb__onnx_call *c, const padding *p, wb_tensor *x,
 
 bool wb__onnx_pad(wb__onnx_call *c)
 {
-    padding p = {0};
-    if (!wb__onnx_has(c, 1) || !read_mode(c, &p) || !read_pads(c, &p)) return false;
+    padding p = {.mode = (padding_mode)wb__onnx_word(c, "mode")};
+    if (!read_pads(c, &p)) return false;
     const bool constant = p.mode == CONSTANT;
     if (constant && !read_value(c, &p)) return false;
     const bool zeros = constant && !p.value;
@@ -164,7 +155,6 @@ bool wb__onnx_center_crop_pad(wb__onnx_call *c)
     const int64_t *shape;
     int axes[WB_MAX_DIMS];
     int64_t start[WB_MAX_DIMS] = {0}, dims[WB_MAX_DIMS];
-    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0];
     const int m = wb__onnx_input_ints(c, 1, &shape);
     int n = m < 0 ? -2 : wb__onnx_axes(c, INT64_MAX, 0, x->ndim, axes);
@@ -270,7 +260,7 @@ static wb_tensor *window_places(const wb_tensor *x, const windows *w)
 bool wb__onnx_col2im(wb__onnx_call *c)
 {
     windows w;
-    if (!wb__onnx_has(c, 3) || !read_windows(c, &w)) return false;
+    if (!read_windows(c, &w)) return false;
     wb_tensor *x = c->in[0];
     if (x->ndim != 3 || x->dims[1] % w.elements || x->dims[2] != w.windows)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%s is not of %lld windows of %lld elements",

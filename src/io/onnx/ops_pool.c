@@ -194,7 +194,7 @@ static wb_tensor *places(wb_tensor *x, const wb__onnx_windows *s, bool columns)
 bool wb__onnx_max_pool(wb__onnx_call *c)
 {
     wb__onnx_windows s;
-    if (!wb__onnx_has(c, 1) || !read_pool(c, &s)) return false;
+    if (!read_pool(c, &s)) return false;
     wb_tensor *x = c->in[0];
     const wb_dtype t = (wb_dtype)x->dtype;
     if (!wb__dtype_float(t) && t != WB_I8 && t != WB_U8)
@@ -208,7 +208,7 @@ bool wb__onnx_max_pool(wb__onnx_call *c)
         for (int i = 0; i < s.axes; i++)
             if (!is_near(c, &s, i)) return false;
         if (!is_few(c, n)) return false;
-        wb_tensor *at = places(wb_stop_gradient(x), &s, wb__onnx_int(c, "storage_order", 0));
+        wb_tensor *at = places(wb_stop_gradient(x), &s, wb__onnx_int(c, "storage_order"));
         if (!at) return false;
         c->out[1] = wb_expand_array(at, y->ndim, y->dims);
         if (!c->out[1]) return false;
@@ -244,7 +244,6 @@ bool wb__onnx_max_unpool(wb__onnx_call *c)
 {
     int64_t dims[WB_MAX_DIMS], size;
     const int64_t *shape;
-    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *at = c->in[1];
     if (!wb__same_dims(x, at))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s, with places %s", wb_describe(x),
@@ -314,8 +313,8 @@ static wb_tensor *over_count(wb_tensor *y, const wb__onnx_windows *s, int i, boo
 bool wb__onnx_average_pool(wb__onnx_call *c)
 {
     wb__onnx_windows s;
-    if (!wb__onnx_has(c, 1) || !read_pool(c, &s)) return false;
-    const bool padding = wb__onnx_int(c, "count_include_pad", 0);
+    if (!read_pool(c, &s)) return false;
+    const bool padding = wb__onnx_int(c, "count_include_pad");
     wb_tensor *x = c->in[0];
     if (!wb__floating("AveragePool", x)) return false;
     wb_tensor *y = mean_of_all(c, wb__wide(x), &s);
@@ -337,7 +336,7 @@ static wb_tensor *root_of(wb_tensor *x, int64_t p)
 
 static bool read_p(const wb__onnx_call *c, int64_t *p)
 {
-    *p = wb__onnx_int(c, "p", 2);
+    *p = wb__onnx_int(c, "p");
     if (*p >= 1 && *p <= INT32_MAX) return true;
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "p is %lld; it is at least 1", (long long)*p);
 }
@@ -347,7 +346,7 @@ bool wb__onnx_lp_pool(wb__onnx_call *c)
     wb__onnx_windows s;
     int64_t p;
     double n = 1;
-    if (!wb__onnx_has(c, 1) || !read_pool(c, &s) || !read_p(c, &p)) return false;
+    if (!read_pool(c, &s) || !read_p(c, &p)) return false;
     for (int i = 0; i < s.axes; i++) n *= (double)s.kernel[i];
     wb_tensor *x = c->in[0];
     if (!wb__floating("LpPool", x)) return false;
@@ -361,7 +360,6 @@ bool wb__onnx_lp_pool(wb__onnx_call *c)
 /* Returns x, and sets *mask to its axes of space; NULL with the error set. */
 static wb_tensor *whole(const wb__onnx_call *c, unsigned *mask)
 {
-    if (!wb__onnx_has(c, 1)) return NULL;
     wb_tensor *x = c->in[0];
     *mask = ((1u << x->ndim) - 1) & ~3u;
     if (x->ndim >= 3 && x->size && wb__dtype_float((wb_dtype)x->dtype)) return x;

@@ -31,7 +31,6 @@ static wb_tensor *product(const wb__onnx_call *c, wb_tensor *a, wb_tensor *b)
 
 bool wb__onnx_mat_mul(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2)) return false;
     return wb__onnx_give(c, product(c, c->in[0], c->in[1]));
 }
 
@@ -48,10 +47,9 @@ static wb_tensor *times(const wb__onnx_call *c, wb_tensor *x, double factor)
 /* alpha a'·b' + beta c.  Before opset 7 `broadcast` is 1 if c has another shape. */
 bool wb__onnx_gemm(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *a = c->in[0], *b = c->in[1], *sum = wb__onnx_in(c, 2);
-    const double alpha = wb__onnx_real(c, "alpha", 1), beta = wb__onnx_real(c, "beta", 1);
-    const bool ta = wb__onnx_int(c, "transA", 0), tb = wb__onnx_int(c, "transB", 0);
+    const double alpha = wb__onnx_real(c, "alpha"), beta = wb__onnx_real(c, "beta");
+    const bool ta = wb__onnx_int(c, "transA"), tb = wb__onnx_int(c, "transB");
     if (a->ndim != 2 || b->ndim != 2)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%s · %s; matrices have two axes", wb_describe(a),
                                wb_describe(b));
@@ -74,6 +72,5 @@ bool wb__onnx_gemm(wb__onnx_call *c)
 
 bool wb__onnx_det(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     return wb__onnx_give(c, wb_determinant(c->in[0]));
 }

@@ -35,13 +35,13 @@ typedef struct { int axis; int64_t block; } granularity;
 static bool read_granularity(const wb__onnx_call *c, granularity *g)
 {
     const wb_tensor *x = c->in[0], *scale = c->in[1], *zero = wb__onnx_in(c, 2);
-    *g = (granularity){0, wb__onnx_int(c, "block_size", 0)};
+    *g = (granularity){0, wb__onnx_int(c, "block_size")};
     if (zero && (zero->ndim != scale->ndim || !wb__same_dims(zero, scale)) &&
         (zero->size != 1 || scale->size != 1))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its scale is %s, its zero point %s",
                                wb_describe(scale), wb_describe(zero));
     if (scale->size == 1 && !g->block) return true;
-    g->axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 1), x->ndim);
+    g->axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     if (g->axis < 0) return false;
     bool fits = g->block >= 0 && g->block <= INT32_MAX && scale->ndim == (g->block ? x->ndim : 1);
     if (fits && !g->block) fits = scale->dims[0] == x->dims[g->axis];
@@ -71,7 +71,7 @@ static wb_tensor *spread(wb_tensor *v, const wb_tensor *x, const granularity *g)
 static bool read_byte_type(const wb__onnx_call *c, wb_dtype *t)
 {
     const wb_tensor *zero = wb__onnx_in(c, 2);
-    const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, "output_dtype", WB__ONNX_UNDEFINED);
+    const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, "output_dtype");
     *t = zero ? (wb_dtype)zero->dtype : type ? wb__onnx_dtype(type) : WB_U8;
     if ((*t == WB_U8 || *t == WB_I8) && (!type || wb__onnx_dtype(type) == *t)) return true;
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "a result of %s; u8 and i8 are done",
@@ -81,7 +81,7 @@ static bool read_byte_type(const wb__onnx_call *c, wb_dtype *t)
 /* Sets *t to the type of an attribute, or leaves it. */
 static bool read_float_type(const wb__onnx_call *c, const char *name, wb_dtype *t)
 {
-    const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, name, WB__ONNX_UNDEFINED);
+    const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, name);
     if (type == WB__ONNX_UNDEFINED) return true;
     *t = wb__onnx_dtype(type);
     if (*t && wb__dtype_float(*t)) return true;
@@ -94,7 +94,7 @@ bool wb__onnx_quantize_linear(wb__onnx_call *c)
 {
     granularity g;
     wb_dtype t;
-    if (!wb__onnx_has(c, 2) || !read_byte_type(c, &t) || !read_granularity(c, &g)) return false;
+    if (!read_byte_type(c, &t) || !read_granularity(c, &g)) return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *zero = wb__onnx_in(c, 2);
     wb_dtype in = (wb_dtype)scale->dtype;
     if (!read_float_type(c, "precision", &in)) return false;
@@ -110,7 +110,7 @@ bool wb__onnx_quantize_linear(wb__onnx_call *c)
 bool wb__onnx_dequantize_linear(wb__onnx_call *c)
 {
     granularity g;
-    if (!wb__onnx_has(c, 2) || !read_granularity(c, &g)) return false;
+    if (!read_granularity(c, &g)) return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *zero = wb__onnx_in(c, 2);
     if (!is_byte(x) && x->dtype != WB_I32)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s; u8, i8 and i32 are done",
@@ -129,7 +129,6 @@ bool wb__onnx_dequantize_linear(wb__onnx_call *c)
  * in x it is NaN, so that what is computed with it shows the fault; ONNX Runtime leaves NaN out. */
 bool wb__onnx_dynamic_quantize_linear(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0], *zero = wb__number_of(0), *most = wb__number_of(255);
     if (x->dtype != WB_F32 || !x->size)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s; it is f32 with elements",
@@ -179,7 +178,7 @@ static wb_tensor *byte_product(const wb__onnx_call *c, wb_tensor *a, wb_tensor *
 
 bool wb__onnx_mat_mul_integer(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2) || !has_bytes(c, 0) || !has_bytes(c, 1)) return false;
+    if (!has_bytes(c, 0) || !has_bytes(c, 1)) return false;
     wb_tensor *y = byte_product(c, c->in[0], wb__onnx_in(c, 2), c->in[1], wb__onnx_in(c, 3));
     return wb__onnx_give(c, y ? wb_astype(y, WB_I32) : NULL);
 }
@@ -215,7 +214,7 @@ static bool give_rescaled(wb__onnx_call *c, wb_tensor *y, int first, int axis)
  * zero of the result. */
 static bool has_operands(const wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 8) || !has_bytes(c, 0) || !has_bytes(c, 3) || !has_bytes(c, 7))
+    if (!has_bytes(c, 0) || !has_bytes(c, 3) || !has_bytes(c, 7))
         return false;
     for (int i = 1; i < 8; i += i == 1 ? 3 : 2)
         if (!wb__dtype_float((wb_dtype)c->in[i]->dtype))
@@ -246,7 +245,7 @@ static wb_tensor *byte_conv(const wb__onnx_call *c, int x, int x_zero, int w, in
 
 bool wb__onnx_conv_integer(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2) || !has_bytes(c, 0) || !has_bytes(c, 1)) return false;
+    if (!has_bytes(c, 0) || !has_bytes(c, 1)) return false;
     const wb_tensor *zero = wb__onnx_in(c, 2);
     if (zero && zero->size != 1)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the zero point of x is %s", wb_describe(zero));

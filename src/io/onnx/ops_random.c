@@ -21,13 +21,13 @@ static wb_tensor *scaled(wb_tensor *x, double scale, double shift)
 
 static bool normal(wb__onnx_call *c, wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    const double mean = wb__onnx_real(c, "mean", 0), scale = wb__onnx_real(c, "scale", 1);
+    const double mean = wb__onnx_real(c, "mean"), scale = wb__onnx_real(c, "scale");
     return dtype && wb__onnx_give(c, scaled(wb_randn_array(dtype, ndim, dims), scale, mean));
 }
 
 static bool uniform(wb__onnx_call *c, wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    const double low = wb__onnx_real(c, "low", 0), high = wb__onnx_real(c, "high", 1);
+    const double low = wb__onnx_real(c, "low"), high = wb__onnx_real(c, "high");
     return dtype && wb__onnx_give(c, scaled(wb_rand_array(dtype, ndim, dims), high - low, low));
 }
 
@@ -59,21 +59,21 @@ bool wb__onnx_random_uniform(wb__onnx_call *c)
 
 bool wb__onnx_random_normal_like(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1) || !without_seed(c)) return false;
+    if (!without_seed(c)) return false;
     const wb_tensor *x = c->in[0];
     return normal(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim, x->dims);
 }
 
 bool wb__onnx_random_uniform_like(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1) || !without_seed(c)) return false;
+    if (!without_seed(c)) return false;
     const wb_tensor *x = c->in[0];
     return uniform(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim, x->dims);
 }
 
 bool wb__onnx_bernoulli(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1) || !without_seed(c)) return false;
+    if (!without_seed(c)) return false;
     const wb_dtype dtype = wb__onnx_dtype_in(c, "dtype", (wb_dtype)c->in[0]->dtype);
     wb_tensor *y = dtype ? wb_bernoulli(c->in[0]) : NULL;
     return wb__onnx_give(c, y ? wb__as(y, dtype) : NULL);
@@ -100,8 +100,7 @@ bool wb__onnx_dropout(wb__onnx_call *c)
 {
     const int64_t opset = c->node->opset, *training = NULL;
     double p = 0.5;
-    if (!wb__onnx_has(c, 1)) return false;
-    (void)wb__onnx_real(c, "ratio", 0.5);       /* has no effect without training */
+    (void)wb__onnx_real(c, "ratio");       /* has no effect without training */
     const int n = opset >= 12 ? wb__onnx_input_ints(c, 2, &training) : -1;
     if (n == -2) return false;
     const bool trains = n > 0 && *training;

@@ -127,16 +127,15 @@ static wb_tensor *reduced(const wb__onnx_call *c, reduction kind, wb_tensor *x, 
 static bool reduce(wb__onnx_call *c, reduction kind)
 {
     const int64_t since = kind == SUM ? 13 : 18;
-    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
     int axes[WB_MAX_DIMS];
     const int n = wb__onnx_axes(c, since, 1, x->ndim, axes);
     if (n == -2) return false;
     unsigned mask = 0;
     for (int i = 0; i < n; i++) mask |= 1u << axes[i];
-    if (n <= 0 && !wb__onnx_int(c, "noop_with_empty_axes", 0))
+    if (n <= 0 && !wb__onnx_int(c, "noop_with_empty_axes"))
         mask = (1u << x->ndim) - 1;
-    wb_tensor *y = reduced(c, kind, x, mask, wb__onnx_int(c, "keepdims", 1) != 0);
+    wb_tensor *y = reduced(c, kind, x, mask, wb__onnx_int(c, "keepdims") != 0);
     return wb__onnx_give(c, y == x ? wb__unchanged(x) : y);
 }
 
@@ -156,14 +155,13 @@ bool wb__onnx_reduce_sum_square(wb__onnx_call *c) { return reduce(c, SUM_SQUARE)
 /* Weber takes the first of equal extremes; the last one is the first of the reversed axis. */
 static bool extreme_place(wb__onnx_call *c, wb_tensor *(*place)(wb_tensor *, int))
 {
-    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
-    const bool last = wb__onnx_int(c, "select_last_index", 0) != 0;
-    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
+    const bool last = wb__onnx_int(c, "select_last_index") != 0;
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     if (axis < 0) return false;
     wb_tensor *y = wb__as(place(last ? wb_flip(x, axis) : x, axis), WB_I64);
     if (last) y = wb_sub(wb__literal((double)x->dims[axis] - 1, WB_I64), y);
-    if (wb__onnx_int(c, "keepdims", 1)) y = wb_unsqueeze(y, axis);
+    if (wb__onnx_int(c, "keepdims")) y = wb_unsqueeze(y, axis);
     return wb__onnx_give(c, y);
 }
 
@@ -175,16 +173,15 @@ bool wb__onnx_arg_min(wb__onnx_call *c) { return extreme_place(c, wb_argmin); }
 bool wb__onnx_top_k(wb__onnx_call *c)
 {
     const int64_t opset = c->node->opset;
-    if (!wb__onnx_has(c, opset < 10 ? 1 : 2)) return false;
     wb_tensor *x = c->in[0], *place = NULL;
-    int64_t k = wb__onnx_int(c, "k", -1);
-    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", -1), x->ndim);
+    int64_t k = wb__onnx_int(c, "k");
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     if (axis < 0 || (opset >= 10 && !wb__onnx_input_int(c, 1, &k))) return false;
     if (k < 0 || k > x->dims[axis])
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "k is %lld; it is 0 to the size of axis %d of %s",
                                (long long)k, axis, wb_describe(x));
     const wb_topk_options o = WB__OPTIONS(wb_topk_options,
-                                          .smallest = !wb__onnx_int(c, "largest", 1));
+                                          .smallest = !wb__onnx_int(c, "largest"));
     wb_tensor *y = wb_topk_with(x, k, axis, &place, &o);
     if (wb__onnx_wants(c, 1) && !(c->out[1] = wb__as(place, WB_I64))) return false;
     return wb__onnx_give(c, y);
@@ -197,9 +194,9 @@ bool wb__onnx_top_k(wb__onnx_call *c)
 static int read_cumulative(wb__onnx_call *c, bool *exclusive, bool *reverse)
 {
     int64_t given = 0;
-    if (!wb__onnx_has(c, 2) || !wb__onnx_input_int(c, 1, &given)) return -1;
-    *exclusive = wb__onnx_int(c, "exclusive", 0) != 0;
-    *reverse = wb__onnx_int(c, "reverse", 0) != 0;
+    if (!wb__onnx_input_int(c, 1, &given)) return -1;
+    *exclusive = wb__onnx_int(c, "exclusive") != 0;
+    *reverse = wb__onnx_int(c, "reverse") != 0;
     return wb__onnx_axis(c, given, c->in[0]->ndim);
 }
 

@@ -29,28 +29,16 @@ typedef struct {
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
-static bool read_mode(const wb__onnx_call *c, resize *r)
-{
-    const int mode = wb__onnx_word(c, "mode", "nearest linear cubic");
-    r->mode = (interpolation)mode;
-    return mode >= 0;
-}
-
 static bool read_attributes(const wb__onnx_call *c, resize *r)
 {
-    const int where = wb__onnx_word(c, "coordinate_transformation_mode",
-                                    "half_pixel half_pixel_symmetric pytorch_half_pixel "
-                                    "align_corners asymmetric tf_crop_and_resize");
-    const int round = wb__onnx_word(c, "nearest_mode",
-                                    "round_prefer_floor round_prefer_ceil floor ceil");
-    if (where < 0 || round < 0 || !read_mode(c, r)) return false;
-    r->where = (transformation)where;
-    r->round = (rounding)round;
+    r->mode = (interpolation)wb__onnx_word(c, "mode");
+    r->where = (transformation)wb__onnx_word(c, "coordinate_transformation_mode");
+    r->round = (rounding)wb__onnx_word(c, "nearest_mode");
     r->of_pytorch = !strcmp(c->run->state->model->producer, "pytorch");
-    r->antialias = wb__onnx_int(c, "antialias", 0);
-    r->exclude_outside = wb__onnx_int(c, "exclude_outside", 0);
-    r->cubic_a = wb__onnx_real(c, "cubic_coeff_a", -0.75);
-    r->extrapolation = wb__onnx_real(c, "extrapolation_value", 0);
+    r->antialias = wb__onnx_int(c, "antialias");
+    r->exclude_outside = wb__onnx_int(c, "exclude_outside");
+    r->cubic_a = wb__onnx_real(c, "cubic_coeff_a");
+    r->extrapolation = wb__onnx_real(c, "extrapolation_value");
     if (r->mode == NEAREST && (r->antialias || r->exclude_outside))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s with mode nearest",
                                r->antialias ? "antialias" : "exclude_outside");
@@ -102,10 +90,9 @@ static bool take_scales(const wb__onnx_call *c, const wb_tensor *x, int count, c
 static bool take_sizes(const wb__onnx_call *c, const wb_tensor *x, int count, const int64_t *sizes,
                        resize *r)
 {
-    const int policy = wb__onnx_word(c, "keep_aspect_ratio_policy",
-                                     "stretch not_larger not_smaller");
+    const int policy = wb__onnx_word(c, "keep_aspect_ratio_policy");
     double common = 0;
-    if (policy < 0 || !count_fits(c, "sizes", count, r->n)) return false;
+    if (!count_fits(c, "sizes", count, r->n)) return false;
     for (int i = 0; i < r->n; i++) {
         const int64_t in = x->dims[r->axis[i]];
         if (sizes[i] < 1 || sizes[i] > INT32_MAX || in < 1)
@@ -404,9 +391,10 @@ static bool resized(wb__onnx_call *c, const resize *r)
 /* Upsample, and Resize of opset 10: the scales are input 1. */
 static bool resized_by_scales(wb__onnx_call *c)
 {
-    resize r = {.where = ASYMMETRIC, .round = FLOOR};
+    resize r = {.where = ASYMMETRIC, .round = FLOOR,
+                .mode = (interpolation)wb__onnx_word(c, "mode")};
     const double *scales;
-    if (!wb__onnx_has(c, 2) || !read_mode(c, &r) || !read_axes(c, c->in[0], &r)) return false;
+    if (!read_axes(c, c->in[0], &r)) return false;
     if (r.mode == CUBIC) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode is \"cubic\"");
     const int count = wb__onnx_input_reals(c, 1, &scales);
     return count >= 0 && take_scales(c, c->in[0], count, scales, &r) && resized(c, &r);
@@ -420,9 +408,7 @@ bool wb__onnx_resize(wb__onnx_call *c)
     const double *scales = NULL;
     const int64_t *sizes = NULL;
     if (c->node->opset < 11) return resized_by_scales(c);
-    if (!wb__onnx_has(c, 1) || !read_attributes(c, &r) || !read_axes(c, c->in[0], &r) ||
-        !read_roi(c, &r))
-        return false;
+    if (!read_attributes(c, &r) || !read_axes(c, c->in[0], &r) || !read_roi(c, &r)) return false;
     const int n_scales = wb__onnx_input_reals(c, 2, &scales);
     const int n_sizes = n_scales < -1 ? -2 : wb__onnx_input_ints(c, 3, &sizes);
     if (n_scales < -1 || n_sizes < -1) return false;

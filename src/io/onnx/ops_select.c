@@ -24,10 +24,9 @@ static void *values_of(const wb__onnx_call *c, wb_tensor *x, wb_dtype dtype)
 bool wb__onnx_compress(wb__onnx_call *c)
 {
     const int64_t *condition;
-    if (!wb__onnx_has(c, 2)) return false;
     const bool flat = !wb__onnx_attribute(c, "axis");
     wb_tensor *x = flat ? wb_reshape_array(c->in[0], 1, &c->in[0]->size) : c->in[0];
-    const int axis = x ? wb__onnx_axis(c, flat ? 0 : wb__onnx_int(c, "axis", 0), x->ndim) : -1;
+    const int axis = x ? wb__onnx_axis(c, flat ? 0 : wb__onnx_int(c, "axis"), x->ndim) : -1;
     const int n = axis < 0 ? -2 : wb__onnx_input_ints(c, 1, &condition);
     if (n < 0) return false;
     int64_t count = 0, *places = wb__alloc((size_t)n * sizeof *places + 1);
@@ -47,7 +46,6 @@ bool wb__onnx_compress(wb__onnx_call *c)
 /* [axes, elements]: column k has the place of the k-th element that is not 0. */
 bool wb__onnx_non_zero(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
     const int64_t size = x->size;
     uint8_t *truth = values_of(c, x, WB_BOOL);
@@ -162,10 +160,9 @@ static bool give_unique(wb__onnx_call *c, wb_tensor *x, int axis, int64_t n, con
 
 bool wb__onnx_unique(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     const bool flat = !wb__onnx_attribute(c, "axis");
     wb_tensor *x = flat ? wb_reshape_array(c->in[0], 1, &c->in[0]->size) : c->in[0];
-    const int axis = x ? wb__onnx_axis(c, flat ? 0 : wb__onnx_int(c, "axis", 0), x->ndim) : -1;
+    const int axis = x ? wb__onnx_axis(c, flat ? 0 : wb__onnx_int(c, "axis"), x->ndim) : -1;
     if (axis < 0) return false;
     int64_t order[WB_MAX_DIMS] = {axis};
     for (int i = 0, k = 1; i < x->ndim; i++)
@@ -180,7 +177,7 @@ bool wb__onnx_unique(wb__onnx_call *c)
         unique u = {0, block, block + n, block + 2 * n};
         sort_items(&t, block + 3 * n, block + 4 * n);
         find_unique(&t, block + 3 * n, &u);
-        if (!wb__onnx_int(c, "sorted", 1)) by_occurrence(n, &u, block + 3 * n, block + 4 * n);
+        if (!wb__onnx_int(c, "sorted")) by_occurrence(n, &u, block + 3 * n, block + 4 * n);
         ok = give_unique(c, x, axis, n, &u);
     }
     wb__free(block);

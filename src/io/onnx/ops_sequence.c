@@ -163,19 +163,11 @@ typedef struct {
     int64_t steps, batch, hidden;
 } recurrent;
 
-static bool read_direction(const wb__onnx_call *c, recurrent *r)
-{
-    const int direction = wb__onnx_word(c, "direction", "forward reverse bidirectional");
-    r->backwards = direction == 1;
-    r->directions = direction == 2 ? 2 : 1;
-    return direction >= 0;
-}
-
 static bool refuse_options(const wb__onnx_call *c)
 {
     if (wb__onnx_attribute(c, "clip")) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the "
                                                              "attribute clip is not done");
-    if (wb__onnx_int(c, "input_forget", 0))
+    if (wb__onnx_int(c, "input_forget"))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "input_forget 1 is not done");
     return true;
 }
@@ -195,10 +187,9 @@ static bool read_activations(const wb__onnx_call *c, const recurrent *r, int dir
     const wb__onnx_attr *beta = wb__onnx_attribute(c, "activation_beta");
     const int n = r->kind->functions, all = n * r->directions;
     int alphas = 0, betas = 0;
-    if ((names && (names->type != WB__ONNX_IS_STRINGS || (names->n && names->n != all))) ||
-        (alpha && alpha->type != WB__ONNX_IS_FLOATS) || (beta && beta->type != WB__ONNX_IS_FLOATS))
-        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "activations has %d names; it has %d here, with "
-                               "lists of numbers", names ? names->n : 0, all);
+    if (names && names->n && names->n != all)
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "activations has %d names; it has %d here",
+                               names->n, all);
     for (int i = 0; i < n * (direction + 1); i++) {
         const char *name = names && names->n ? names->strings[i] : r->kind->by_default[i % n];
         size_t k = 0;
@@ -238,19 +229,21 @@ static bool shapes_fit(const wb__onnx_call *c, const recurrent *r)
 
 static bool read_recurrent(wb__onnx_call *c, const cell_kind *kind, recurrent *r)
 {
-    *r = (recurrent){.kind = kind};
-    if (!wb__onnx_has(c, 3) || !read_direction(c, r) || !refuse_options(c)) return false;
+    const int direction = wb__onnx_word(c, "direction");
+    *r = (recurrent){.kind = kind, .backwards = direction == 1,
+                     .directions = direction == 2 ? 2 : 1};
+    if (!refuse_options(c)) return false;
     wb_tensor *x = c->in[0], *lengths = wb__onnx_in(c, 4);
     if (x->ndim != 3 || c->in[2]->ndim != 3 || !wb__dtype_float((wb_dtype)x->dtype))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "X is %s, and R is %s", wb_describe(x),
                                wb_describe(c->in[2]));
-    r->batch_first = wb__onnx_int(c, "layout", 0);
+    r->batch_first = wb__onnx_int(c, "layout");
     r->steps = x->dims[r->batch_first];
     r->batch = x->dims[!r->batch_first];
     r->hidden = c->in[2]->dims[2];
-    if (wb__onnx_int(c, "hidden_size", r->hidden) != r->hidden || r->steps < 1)
+    if (wb__onnx_int_or(c, "hidden_size", r->hidden) != r->hidden || r->steps < 1)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "hidden_size is %lld, R is %s, and X has %lld "
-                               "steps", (long long)wb__onnx_int(c, "hidden_size", r->hidden),
+                               "steps", (long long)wb__onnx_int_or(c, "hidden_size", r->hidden),
                                wb_describe(c->in[2]), (long long)r->steps);
     if (!shapes_fit(c, r)) return false;
     r->x = r->batch_first ? wb__steps_first(x) : x;
@@ -289,7 +282,7 @@ static bool run_pass(wb__onnx_call *c, const recurrent *r, int direction, wb_ten
     const wb_dtype t = (wb_dtype)r->x->dtype;
     wb_tensor *bias = part(wb__onnx_in(c, 3), direction), *weight = part(c->in[1], direction);
     pass p = {.hidden = r->hidden, .recurrent = part(c->in[2], direction)};
-    p.resets_product = r->kind == &gru_kind && wb__onnx_int(c, "linear_before_reset", 0);
+    p.resets_product = r->kind == &gru_kind && wb__onnx_int(c, "linear_before_reset");
     if (r->kind == &lstm_kind) p.peepholes = part(wb__onnx_in(c, 7), direction);
     if (!read_activations(c, r, direction, &p) || (wb__onnx_in(c, 3) && !bias) ||
         (r->kind == &lstm_kind && wb__onnx_in(c, 7) && !p.peepholes))

@@ -13,8 +13,7 @@ bool wb__onnx_reshape(wb__onnx_call *c)
     const int64_t *given;
     int64_t dims[WB_MAX_DIMS];
     bool zero = false, rest = false;
-    if (!wb__onnx_has(c, 2)) return false;
-    const bool allowed = wb__onnx_int(c, "allowzero", 0) != 0;
+    const bool allowed = wb__onnx_int(c, "allowzero") != 0;
     const int n = wb__onnx_input_ints(c, 1, &given);
     const wb_tensor *x = c->in[0];
     if (n < 0) return false;
@@ -41,7 +40,6 @@ bool wb__onnx_transpose(wb__onnx_call *c)
 {
     const int64_t *given;
     int64_t order[WB_MAX_DIMS];
-    if (!wb__onnx_has(c, 1)) return false;
     const int n = wb__onnx_ints(c, "perm", &given), ndim = c->in[0]->ndim;
     if (n > 0) return wb__onnx_give(c, wb_permute_array(c->in[0], n, given));
     for (int i = 0; i < ndim; i++) order[i] = ndim - 1 - i;
@@ -51,9 +49,8 @@ bool wb__onnx_transpose(wb__onnx_call *c)
 /* The axes before `axis` become one, and those from it on. */
 bool wb__onnx_flatten(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 1)) return false;
     const wb_tensor *x = c->in[0];
-    int64_t axis = wb__onnx_int(c, "axis", 1), dims[2] = {1, 1};
+    int64_t axis = wb__onnx_int(c, "axis"), dims[2] = {1, 1};
     if (axis != x->ndim && (axis = wb__onnx_axis(c, axis, x->ndim)) < 0) return false;
     for (int i = 0; i < x->ndim; i++) dims[i >= axis] *= x->dims[i];
     return wb__onnx_give(c, wb_reshape_array(c->in[0], 2, dims));
@@ -63,7 +60,6 @@ bool wb__onnx_squeeze(wb__onnx_call *c)
 {
     int axes[WB_MAX_DIMS], ndim = 0;
     int64_t dims[WB_MAX_DIMS];
-    if (!wb__onnx_has(c, 1)) return false;
     const wb_tensor *x = c->in[0];
     const int n = wb__onnx_axes(c, 13, 1, x->ndim, axes);
     if (n == -2) return false;
@@ -87,7 +83,6 @@ bool wb__onnx_unsqueeze(wb__onnx_call *c)
     const int64_t *given;
     int axes[WB_MAX_DIMS], from = 0;
     int64_t dims[WB_MAX_DIMS];
-    if (!wb__onnx_has(c, by_input ? 2 : 1)) return false;
     const wb_tensor *x = c->in[0];
     const int n = by_input ? wb__onnx_input_ints(c, 1, &given) : wb__onnx_ints(c, "axes", &given);
     if (n == -2) return false;
@@ -106,7 +101,6 @@ bool wb__onnx_unsqueeze(wb__onnx_call *c)
 bool wb__onnx_expand_to(wb__onnx_call *c)
 {
     const int64_t *shape;
-    if (!wb__onnx_has(c, 2)) return false;
     const int n = wb__onnx_input_ints(c, 1, &shape);
     const wb_tensor *x = c->in[0];
     const int ndim = WB__MAX(n, x->ndim);
@@ -125,7 +119,6 @@ bool wb__onnx_expand_to(wb__onnx_call *c)
 bool wb__onnx_tile(wb__onnx_call *c)
 {
     const int64_t *counts;
-    if (!wb__onnx_has(c, 2)) return false;
     const int n = wb__onnx_input_ints(c, 1, &counts);
     if (n < 0) return false;
     if (n != c->in[0]->ndim)
@@ -139,9 +132,7 @@ bool wb__onnx_tile(wb__onnx_call *c)
 bool wb__onnx_concat(wb__onnx_call *c)
 {
     if (!wb__onnx_has(c, WB__MAX(c->n_in, 1))) return false;
-    const wb__onnx_attr *given = wb__onnx_attribute(c, "axis");
-    if (!given) return wb__onnx_refuse(c, WB_ERROR_FORMAT, "it has no axis");
-    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), c->in[0]->ndim);
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), c->in[0]->ndim);
     return axis >= 0 && wb__onnx_give(c, wb_concat_array(axis, c->n_in, c->in));
 }
 
@@ -157,11 +148,10 @@ static int split_sizes(wb__onnx_call *c, const int64_t **sizes)
 bool wb__onnx_split(wb__onnx_call *c)
 {
     const int64_t opset = c->node->opset, *sizes = NULL;
-    if (!wb__onnx_has(c, 1)) return false;
     wb_tensor *x = c->in[0];
-    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis", 0), x->ndim);
+    const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     const int n = axis < 0 ? -2 : split_sizes(c, &sizes);
-    const int64_t wanted = wb__onnx_int(c, "num_outputs", c->n_out);
+    const int64_t wanted = wb__onnx_int_or(c, "num_outputs", c->n_out);
     if (n == -2) return false;
     if ((n >= 0 && n != c->n_out) || wanted != c->n_out)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%lld parts and %d outputs",
@@ -243,7 +233,7 @@ bool wb__onnx_slice(wb__onnx_call *c)
 {
     slices s;
     int64_t from[WB_MAX_DIMS] = {0}, count[WB_MAX_DIMS], step[WB_MAX_DIMS];
-    if (!wb__onnx_has(c, 1) || !read_slices(c, &s)) return false;
+    if (!read_slices(c, &s)) return false;
     wb_tensor *x = c->in[0];
     unsigned seen = 0;
     bool cut = false;
@@ -269,8 +259,7 @@ bool wb__onnx_slice(wb__onnx_call *c)
 /* Reads blocksize, and whether it fits x [N, C, H, W].  0 with the error set. */
 static int64_t block_size(wb__onnx_call *c, bool of_space)
 {
-    const int64_t b = wb__onnx_int(c, "blocksize", 0);
-    if (!wb__onnx_has(c, 1)) return 0;
+    const int64_t b = wb__onnx_int(c, "blocksize");
     const wb_tensor *x = c->in[0];
     const bool sane = x->ndim == 4 && b > 0 && b <= INT16_MAX;
     if (sane && (of_space ? x->dims[2] % b == 0 && x->dims[3] % b == 0 : x->dims[1] % (b * b) == 0))
@@ -288,19 +277,9 @@ static wb_tensor *rearranged(wb_tensor *x, const int64_t six[6], const int64_t o
     return x ? wb_reshape_array(x, 4, four) : NULL;
 }
 
-/* Reads the mode: whether the channels are before the elements of a block, not behind them.
- * Returns false with the error set. */
-static bool read_block_mode(wb__onnx_call *c, bool *channels_first)
-{
-    const int mode = wb__onnx_word(c, "mode", "DCR CRD");
-    *channels_first = mode == 1;
-    return mode >= 0;
-}
-
 bool wb__onnx_depth_to_space(wb__onnx_call *c)
 {
-    bool channels_first;
-    if (!read_block_mode(c, &channels_first)) return false;
+    const bool channels_first = wb__onnx_word(c, "mode") == 1;
     const int64_t b = block_size(c, false);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, n = d[1] / (b * b);
@@ -315,8 +294,7 @@ bool wb__onnx_depth_to_space(wb__onnx_call *c)
 
 bool wb__onnx_space_to_depth(wb__onnx_call *c)
 {
-    bool channels_first;
-    if (!read_block_mode(c, &channels_first)) return false;
+    const bool channels_first = wb__onnx_word(c, "mode") == 1;
     const int64_t b = block_size(c, true);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, h = d[2] / b, w = d[3] / b;
@@ -331,8 +309,8 @@ bool wb__onnx_space_to_depth(wb__onnx_call *c)
 bool wb__onnx_trilu(wb__onnx_call *c)
 {
     int64_t k = 0;
-    if (!wb__onnx_has(c, 1) || !wb__onnx_input_int(c, 1, &k)) return false;
-    return wb__onnx_give(c, wb__onnx_int(c, "upper", 1) ? wb_triu(c->in[0], k)
+    if (!wb__onnx_input_int(c, 1, &k)) return false;
+    return wb__onnx_give(c, wb__onnx_int(c, "upper") ? wb_triu(c->in[0], k)
                                                         : wb_tril(c->in[0], k));
 }
 
@@ -340,10 +318,9 @@ bool wb__onnx_trilu(wb__onnx_call *c)
  * order: they are taken by their places. */
 bool wb__onnx_reverse_sequence(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *lengths = wb__as(c->in[1], WB_I64);
-    const int batch = wb__onnx_axis(c, wb__onnx_int(c, "batch_axis", 1), x->ndim);
-    const int time = wb__onnx_axis(c, wb__onnx_int(c, "time_axis", 0), x->ndim);
+    const int batch = wb__onnx_axis(c, wb__onnx_int(c, "batch_axis"), x->ndim);
+    const int time = wb__onnx_axis(c, wb__onnx_int(c, "time_axis"), x->ndim);
     if (batch < 0 || time < 0 || !lengths) return false;
     if (batch == time || lengths->ndim != 1 || lengths->dims[0] != x->dims[batch])
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "lengths %s for %s, of which axis %d is the "

@@ -146,7 +146,7 @@ static bool read_length(wb__onnx_call *c, int i, int64_t otherwise, int64_t *len
 static bool read_dft_axis(wb__onnx_call *c, int *axis)
 {
     const bool is_input = c->node->opset >= 20;
-    int64_t given = is_input ? -2 : wb__onnx_int(c, "axis", 1);
+    int64_t given = is_input ? -2 : wb__onnx_int(c, "axis");
     const wb_tensor *x = c->in[0];
     if (is_input && !wb__onnx_input_int(c, 2, &given)) return false;
     *axis = wb__onnx_axis(c, given, x->ndim);
@@ -181,8 +181,8 @@ bool wb__onnx_dft(wb__onnx_call *c)
 {
     int axis;
     int64_t n;
-    if (!wb__onnx_has(c, 1) || !is_signal(c, c->in[0]) || !read_dft_axis(c, &axis)) return false;
-    const bool back = wb__onnx_int(c, "inverse", 0), onesided = wb__onnx_int(c, "onesided", 0);
+    if (!is_signal(c, c->in[0]) || !read_dft_axis(c, &axis)) return false;
+    const bool back = wb__onnx_int(c, "inverse"), onesided = wb__onnx_int(c, "onesided");
     wb_tensor *x = c->in[0], *y;
     const int64_t has = x->dims[axis], parts = x->dims[x->ndim - 1];
     if (!read_length(c, 1, back && onesided ? 2 * (has - 1) : has, &n)) return false;
@@ -204,11 +204,10 @@ bool wb__onnx_dft(wb__onnx_call *c)
 bool wb__onnx_stft(wb__onnx_call *c)
 {
     int64_t length, step;
-    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *window = wb__onnx_in(c, 2);
     if (x->ndim == 2) x = wb_unsqueeze(x, -1);
     if (!is_signal(c, x)) return false;
-    const bool onesided = wb__onnx_int(c, "onesided", 1);
+    const bool onesided = wb__onnx_int(c, "onesided");
     const int64_t otherwise = window && window->ndim == 1 ? window->dims[0] : x->dims[x->ndim - 2];
     if (!read_length(c, 1, 0, &step) || !read_length(c, 3, otherwise, &length)) return false;
     if (x->ndim != 3 || (onesided && x->dims[2] != 1))
@@ -226,7 +225,7 @@ bool wb__onnx_stft(wb__onnx_call *c)
 /* Sets *t to the attribute output_datatype, which is floating. */
 static bool read_type(const wb__onnx_call *c, wb_dtype *t)
 {
-    const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, "output_datatype", WB__ONNX_FLOAT);
+    const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, "output_datatype");
     *t = wb__onnx_dtype(type);
     if (*t && wb__dtype_float(*t)) return true;
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "output_datatype is %s",
@@ -238,8 +237,8 @@ static bool give_window(wb__onnx_call *c, double a, double b, double d)
 {
     int64_t n;
     wb_dtype t;
-    if (!wb__onnx_has(c, 1) || !read_length(c, 0, 0, &n) || !read_type(c, &t)) return false;
-    const int64_t m = wb__onnx_int(c, "periodic", 1) ? n : n - 1;
+    if (!read_length(c, 0, 0, &n) || !read_type(c, &t)) return false;
+    const int64_t m = wb__onnx_int(c, "periodic") ? n : n - 1;
     double *w = wb__alloc((size_t)n * sizeof *w);
     for (int64_t k = 0; w && k < n; k++) {
         const double angle = m ? 2 * pi * (double)k / (double)m : pi;
@@ -278,7 +277,7 @@ bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
     int64_t filters, length, rate;
     double low = 0, high = 0;
     wb_dtype t;
-    if (!wb__onnx_has(c, 5) || !read_length(c, 0, 0, &filters) || !read_length(c, 1, 0, &length) ||
+    if (!read_length(c, 0, 0, &filters) || !read_length(c, 1, 0, &length) ||
         !read_length(c, 2, 0, &rate) || !wb__onnx_input_real(c, 3, &low) ||
         !wb__onnx_input_real(c, 4, &high) || !read_type(c, &t))
         return false;

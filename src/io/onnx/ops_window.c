@@ -53,9 +53,8 @@ typedef enum { NOTSET, VALID, SAME_UPPER, SAME_LOWER } padding_mode;
 static bool read_pads(const wb__onnx_call *c, wb__onnx_windows *s, padding_mode *mode)
 {
     int64_t pads[6], sum = 0;
-    const int word = wb__onnx_word(c, "auto_pad", "NOTSET VALID SAME_UPPER SAME_LOWER");
-    *mode = (padding_mode)word;
-    if (word < 0 || !read_list(c, "pads", 2 * s->axes, 0, 0, pads)) return false;
+    *mode = (padding_mode)wb__onnx_word(c, "auto_pad");
+    if (!read_list(c, "pads", 2 * s->axes, 0, 0, pads)) return false;
     for (int a = 0; a < s->axes; a++) {
         s->before[a] = pads[a];
         s->after[a] = pads[s->axes + a];
@@ -63,7 +62,7 @@ static bool read_pads(const wb__onnx_call *c, wb__onnx_windows *s, padding_mode 
     }
     if (*mode == NOTSET || !sum) return true;
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "it has pads and auto_pad %s; one of them may "
-                           "be given", wb__onnx_text(c, "auto_pad", ""));
+                           "be given", wb__onnx_text(c, "auto_pad"));
 }
 
 /* Sets what does not depend on the padding. */
@@ -108,7 +107,7 @@ bool wb__onnx_windows_read(const wb__onnx_call *c, const wb_tensor *x, const int
 {
     padding_mode mode;
     if (!read_sizes(c, x, kernel, s) || !read_pads(c, s, &mode)) return false;
-    const bool ceil_mode = wb__onnx_int(c, "ceil_mode", 0);
+    const bool ceil_mode = wb__onnx_int(c, "ceil_mode");
     for (int i = 0; i < s->axes; i++) {
         const int64_t n = s->in[i], stride = s->stride[i], reach = s->reach[i];
         if (mode == SAME_UPPER || mode == SAME_LOWER) {
@@ -136,7 +135,7 @@ static wb_conv_options options_of(const wb__onnx_call *c, const wb__onnx_windows
     wb_conv_options o = WB__OPTIONS(wb_conv_options);
     int64_t pad[6];
     for (int i = 0; i < s->axes; i++) pad[2 * i] = s->before[i], pad[2 * i + 1] = after[i];
-    o.groups = wb__onnx_int(c, "group", 1);
+    o.groups = wb__onnx_int(c, "group");
     wb_ints_set(o.stride, s->axes, s->stride);
     wb_ints_set(o.dilation, s->axes, s->dilation);
     wb_ints_set(o.pad, 2 * s->axes, pad);
@@ -162,7 +161,6 @@ wb_tensor *wb__onnx_conv_of(const wb__onnx_call *c, wb_tensor *x, wb_tensor *w, 
 
 bool wb__onnx_conv(wb__onnx_call *c)
 {
-    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *b = wb__onnx_in(c, 2);
     return wb__onnx_give(c, wb__onnx_conv_of(c, c->in[0], c->in[1], b ? b : WB_NONE));
 }
@@ -210,7 +208,6 @@ static wb_tensor *extended(wb_tensor *y, const wb__onnx_windows *s, const int64_
 bool wb__onnx_conv_transpose(wb__onnx_call *c)
 {
     wb__onnx_windows s;
-    if (!wb__onnx_has(c, 2)) return false;
     wb_tensor *x = c->in[0], *w = c->in[1], *b = wb__onnx_in(c, 2);
     if (!b) b = WB_NONE;
     if (!kernel_fits(c, x, w) || !read_sizes(c, x, w->dims + 2, &s) || !read_transposed(c, &s))

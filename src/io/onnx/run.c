@@ -53,37 +53,47 @@ const wb__onnx_attr *wb__onnx_attribute(const wb__onnx_call *c, const char *name
     return NULL;
 }
 
-/* Returns the attribute, or NULL.  One of another type makes the call of the node fail. */
-static const wb__onnx_attr *of_type(const wb__onnx_call *c, const char *name,
-                                    wb__onnx_attr_type type)
+static const wb__onnx_attr_row *row_of(const wb__onnx_call *c, const char *name)
+{
+    return wb__onnx_attr_row_of(c->node->operator, name, c->node->opset);
+}
+
+int64_t wb__onnx_int(const wb__onnx_call *c, const char *name)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, name);
-    if (!a || a->type == type) return a;
-    c->run->mistyped = a;
-    return NULL;
+    const wb__onnx_attr_row *row = a ? NULL : row_of(c, name);
+    return a ? a->i : row ? (int64_t)row->number : 0;
 }
 
-int64_t wb__onnx_int(const wb__onnx_call *c, const char *name, int64_t otherwise)
+double wb__onnx_real(const wb__onnx_call *c, const char *name)
 {
-    const wb__onnx_attr *a = of_type(c, name, WB__ONNX_IS_INT);
-    return a ? a->i : otherwise;
+    const wb__onnx_attr *a = wb__onnx_attribute(c, name);
+    const wb__onnx_attr_row *row = a ? NULL : row_of(c, name);
+    return a ? (double)a->f : row ? (double)(float)row->number : 0;
 }
 
-double wb__onnx_real(const wb__onnx_call *c, const char *name, double otherwise)
+const char *wb__onnx_text(const wb__onnx_call *c, const char *name)
 {
-    const wb__onnx_attr *a = of_type(c, name, WB__ONNX_IS_FLOAT);
-    return a ? (double)a->f : otherwise;
+    const wb__onnx_attr *a = wb__onnx_attribute(c, name);
+    return a ? a->s : "";
 }
 
-const char *wb__onnx_text(const wb__onnx_call *c, const char *name, const char *otherwise)
+int wb__onnx_word(const wb__onnx_call *c, const char *name)
 {
-    const wb__onnx_attr *a = of_type(c, name, WB__ONNX_IS_STRING);
-    return a ? a->s : otherwise;
+    const wb__onnx_attr *a = wb__onnx_attribute(c, name);
+    return a ? wb__onnx_word_in(row_of(c, name)->words, a->s) : 0;
+}
+
+double wb__onnx_number_of(const wb__onnx_call *c, const wb__onnx_attr_row *row)
+{
+    if (row->type == WB__ONNX_IS_STRING) return wb__onnx_word(c, row->name);
+    return row->type == WB__ONNX_IS_INT ? (double)wb__onnx_int(c, row->name)
+                                        : wb__onnx_real(c, row->name);
 }
 
 int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list)
 {
-    const wb__onnx_attr *a = of_type(c, name, WB__ONNX_IS_INTS);
+    const wb__onnx_attr *a = wb__onnx_attribute(c, name);
     *list = a ? a->ints : NULL;
     return a ? a->n : -1;
 }
@@ -354,16 +364,11 @@ static bool set_inputs(wb__onnx_run *r, wb__onnx_call *c, wb__onnx_known known)
 
 static bool call_function(wb__onnx_call *c, wb__onnx_known known)
 {
-    wb__onnx_run *r = c->run;
     wb__apart a;
     const bool apart = known != WB__ONNX_VARIES;
-    r->mistyped = NULL;
     if (apart) wb__apart_begin(&a, &wb__cpu);
-    bool ok = c->node->operator->function(c);
+    const bool ok = c->node->operator->function(c);
     if (apart) wb__apart_end(&a);
-    if (ok && r->mistyped)
-        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "its attribute '%.100s' has another type, %s",
-                               r->mistyped->name, wb__onnx_attr_type_name(r->mistyped->type));
     return ok;
 }
 
@@ -399,7 +404,7 @@ static bool call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
     }
     bool ok = set_inputs(r, &c, known);
     if (ok && n->operator->reads_sizes && known == WB__ONNX_BY_SIZES)
-        ok = wb__onnx_has(&c, 1) && (!wb__onnx_wants(&c, 0) || note_sizes(r, n, c.in[0]));
+        ok = !wb__onnx_wants(&c, 0) || note_sizes(r, n, c.in[0]);
     if (ok) ok = call_function(&c, control ? WB__ONNX_VARIES : known);
     if (ok) ok = take_outputs(&c, known, control);
     r->out_known = was;

@@ -8,19 +8,32 @@
 
 typedef struct wb__onnx_call wb__onnx_call;
 
-/* What an operator has from an opset on, up to its next form (forms.c) */
-enum { WB__ONNX_FORMS = 6, WB__ONNX_ANY = UINT8_MAX };
+/* An attribute of an operator.  One without `is_needed` and `has_default` may be left out: its
+ * function knows what that means. */
 typedef struct {
-    uint8_t since;                      /* the first opset; 0: no form */
-    uint8_t in[2], out[2];              /* inputs and outputs: so many are needed, and the most */
-    const char *attributes;             /* names, separated by blanks; "name!" is needed */
-} wb__onnx_form;
+    wb__onnx_attr_type type;            /* 0: the end of the list */
+    bool is_needed, has_default;
+    const char *name;
+    uint8_t from, before;               /* the opsets that have it; 0: no bound */
+    const char *words;                  /* of a STRING: those that are known, separated by blanks,
+                                           '=' between those that mean the same; the first one is
+                                           the default.  NULL: any text */
+    double number;                      /* the default of an INT or FLOAT; of a FLOAT also the
+                                           number of `op` */
+} wb__onnx_attr_row;
+
+/* How many inputs and outputs are needed, and the most, from an opset on */
+enum { WB__ONNX_PORTS = 4, WB__ONNX_ANY = UINT8_MAX };
+typedef struct { uint8_t since, in[2], out[2]; } wb__onnx_ports;
 
 /* A row of ops.def or ops_ml.def.  In `constants` and `statistics` bit i is input i. */
 typedef struct wb__onnx_operator {
     const char *name, *domain;          /* domain "": ONNX's own */
     bool (*function)(wb__onnx_call *c); /* computes the outputs; false: failed, the error is set */
-    wb__onnx_form forms[WB__ONNX_FORMS];    /* that of the first opset in which it is read, ... */
+    wb__op op;                          /* the operation that it is with its default attributes, by
+                                           which the writer knows it; WB__OP_NONE: none */
+    wb__onnx_ports ports[WB__ONNX_PORTS];   /* the first one: of the first opset that is read */
+    const wb__onnx_attr_row *attributes;    /* sorted by name; NULL: none */
     int removed;                        /* the first opset that has it no longer, or 0 */
     unsigned constants;                 /* inputs that are no data: read as numbers, or scales and
                                            zero points; initializers there are no parameters */
@@ -30,8 +43,8 @@ typedef struct wb__onnx_operator {
     bool is_random;                     /* the results vary from call to call */
 } wb__onnx_operator;
 
-/* The call of a node.  in[i] is NULL where an input is left out; out[i] is computed if the node
- * names it (wb__onnx_wants). */
+/* The call of a node.  in[i] is NULL where an input is left out that is not needed (forms.c checks
+ * that); out[i] is computed if the node names it (wb__onnx_wants). */
 struct wb__onnx_call {
     const wb__onnx_node *node;
     int n_in, n_out;
@@ -48,12 +61,21 @@ static inline wb_tensor *wb__onnx_in(const wb__onnx_call *c, int i)
     return i < c->n_in ? c->in[i] : NULL;
 }
 
-/* Attributes of the node, or `otherwise` if it has none of this name.  An attribute of another type
- * makes the call of the node fail. */
+/* An attribute that the node gives, or NULL. */
 const wb__onnx_attr *wb__onnx_attribute(const wb__onnx_call *c, const char *name);
-int64_t wb__onnx_int(const wb__onnx_call *c, const char *name, int64_t otherwise);
-double wb__onnx_real(const wb__onnx_call *c, const char *name, double otherwise);
-const char *wb__onnx_text(const wb__onnx_call *c, const char *name, const char *otherwise);
+/* Values of attributes: of the node, or else the default in the operator's row; 0 or "" if it has
+ * none.  A word is counted from 0 in the row's words. */
+int64_t wb__onnx_int(const wb__onnx_call *c, const char *name);
+double wb__onnx_real(const wb__onnx_call *c, const char *name);
+const char *wb__onnx_text(const wb__onnx_call *c, const char *name);
+int wb__onnx_word(const wb__onnx_call *c, const char *name);
+/* Returns the INT, FLOAT or word that an attribute of a row has in the node. */
+double wb__onnx_number_of(const wb__onnx_call *c, const wb__onnx_attr_row *row);
+/* Returns the integer that the node gives, or `otherwise`. */
+static inline int64_t wb__onnx_int_or(const wb__onnx_call *c, const char *name, int64_t otherwise)
+{
+    return wb__onnx_attribute(c, name) ? wb__onnx_int(c, name) : otherwise;
+}
 /* Sets *list to the numbers of a list; returns their count, or -1 without the attribute. */
 int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list);
 
@@ -73,7 +95,7 @@ bool wb__onnx_input_real(const wb__onnx_call *c, int i, double *value);
 /* Fails with "onnx: FILE: Conv 'name': ..."; returns false. */
 bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format, ...)
     WB__PRINTF(3, 4);
-/* Fails unless the first n inputs are given. */
+/* Fails unless the first n inputs are given: for operators of any number of inputs. */
 static inline bool wb__onnx_has(const wb__onnx_call *c, int n)
 {
     for (int i = 0; i < n; i++)
@@ -92,12 +114,33 @@ static inline bool wb__onnx_give(wb__onnx_call *c, wb_tensor *y)
     c->out[0] = y;
     return y != NULL;
 }
+/* The table of the operators (operators.c); *n: how many there are. */
+const wb__onnx_operator *wb__onnx_operators(int *n);
+/* The operator that is this operation in the opset, or NULL. */
+const wb__onnx_operator *wb__onnx_operator_of(wb__op op, int64_t opset);
 /* The operator of a node with this version of its domain; NULL: not supported. */
 const wb__onnx_operator *wb__onnx_find(const char *domain, const char *op, int64_t opset);
+/* Whether the operator has the attribute in the opset. */
+static inline bool wb__onnx_in_opset(const wb__onnx_attr_row *a, int64_t opset)
+{
+    return opset >= a->from && (!a->before || opset < a->before);
+}
+/* The row of the attribute in the opset, or else in another one; NULL: there is none. */
+const wb__onnx_attr_row *wb__onnx_attr_row_of(const wb__onnx_operator *o, const char *name,
+                                              int64_t opset);
+/* The place of the text among the words, counted from 0; -1: it is none of them. */
+int wb__onnx_word_in(const char *words, const char *text);
+
+/* Computes the operation of the row; one of two operands joins any number of inputs. */
+bool wb__onnx_operation(wb__onnx_call *c);
 
 #define ONNX_OP(name, function, ...) bool wb__onnx_##function(wb__onnx_call *c);
+#define ONNX_IS(name, op, ...)
+#define ONNX_FORMULA(name, accepts, expression, ...)
 #include "io/onnx/ops.def"
 #include "io/onnx/ops_ml.def"
 #undef ONNX_OP
+#undef ONNX_IS
+#undef ONNX_FORMULA
 
 #endif

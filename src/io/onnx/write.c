@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { IR_VERSION = 8, OPSET = 17 };
+enum { IR_VERSION = 8 };
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -306,7 +306,7 @@ static int write_model(wb__exporter *w, const char *name)
     wb__wire_put_text(&all, MODEL_PRODUCER_VERSION, wb_version());
     const size_t opset = wb__wire_begin(&all, MODEL_OPSET);
     wb__wire_put_text(&all, OPSET_DOMAIN, "");
-    wb__wire_put_int(&all, OPSET_VERSION, OPSET);
+    wb__wire_put_int(&all, OPSET_VERSION, WB__ONNX_WRITTEN);
     wb__wire_end(&all, opset);
     wb__wire_put_length(&all, MODEL_GRAPH, graph.n + (uint64_t)bytes);
     for (int i = 0; i <= w->n_parameters; i++) ends[i] += all.n;

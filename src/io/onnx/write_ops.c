@@ -1,41 +1,17 @@
 /* The elementwise operations of a model in operators of ONNX, and which file has the others. */
+#include "io/onnx/run.h"
 #include "io/onnx/writer.h"
 
 #include <math.h>
 
-/* ---- operations of one operand --------------------------------------------------------------- */
-
-/* Operations that ONNX has under another name */
-static const struct { wb__op op; const char *name; } same[] = {
-    {WB__OP_neg, "Neg"},         {WB__OP_abs, "Abs"},
-    {WB__OP_sign, "Sign"},       {WB__OP_sqrt, "Sqrt"},
-    {WB__OP_exp, "Exp"},         {WB__OP_log, "Log"},
-    {WB__OP_sin, "Sin"},         {WB__OP_cos, "Cos"},
-    {WB__OP_erf, "Erf"},         {WB__OP_floor, "Floor"},
-    {WB__OP_relu, "Relu"},       {WB__OP_sigmoid, "Sigmoid"},
-    {WB__OP_tanh, "Tanh"},       {WB__OP_softplus, "Softplus"},
-    {WB__OP_not, "Not"},         {WB__OP_reciprocal, "Reciprocal"},
-    {WB__OP_add, "Add"},         {WB__OP_sub, "Sub"},
-    {WB__OP_mul, "Mul"},         {WB__OP_pow, "Pow"},
-    {WB__OP_maximum, "Max"},     {WB__OP_minimum, "Min"},
-    {WB__OP_eq, "Equal"},        {WB__OP_lt, "Less"},
-    {WB__OP_le, "LessOrEqual"},  {WB__OP_gt, "Greater"},
-    {WB__OP_ge, "GreaterOrEqual"}, {WB__OP_and, "And"},
-    {WB__OP_or, "Or"}};
-
-static const char *same_name(wb__op op)
+/* The operator that is the operation, with its numbers; NULL: the opset of the file has none. */
+static const char *same(wb__exporter *w, wb__op op, int n, const char *const *in)
 {
-    for (size_t i = 0; i < WB__COUNT(same); i++)
-        if (same[i].op == op) return same[i].name;
-    return NULL;
-}
-
-/* An operator with numbers, which end with the name NULL */
-typedef struct { const char *name; double value; } number;
-static const char *with_numbers(wb__exporter *w, const char *op, const char *x, const number *a)
-{
-    wb__export_begin(w, op, 1, &x);
-    for (; a->name; a++) wb__export_put_float(w, a->name, a->value);
+    const wb__onnx_operator *o = wb__onnx_operator_of(op, WB__ONNX_WRITTEN);
+    if (!o) return NULL;
+    wb__export_begin(w, o->name, n, in);
+    for (const wb__onnx_attr_row *a = o->attributes; a && a->type; a++)
+        wb__export_put_float(w, a->name, a->number);
     return wb__export_end(w);
 }
 
@@ -82,19 +58,13 @@ static const char *times(wb__exporter *w, const char *x, const char *y)
     return WB__PUT(w, "Mul", x, y);
 }
 
+/* Operations of one operand that are several operators */
 static const char *unary(wb__exporter *w, wb__op op, const char *x, wb_dtype t)
 {
-    const double alpha = 1.6732632423543772, gamma = 1.0507009873554805;
     switch (op) {
     case WB__OP_square: return times(w, x, x);
     case WB__OP_rsqrt: return WB__PUT(w, "Reciprocal", WB__PUT(w, "Sqrt", x));
     case WB__OP_log1p: return log1p_of(w, x, t);
-    case WB__OP_leakyrelu:
-        return with_numbers(w, "LeakyRelu", x, (number[]){{"alpha", 0.01}, {NULL, 0}});
-    case WB__OP_elu: return with_numbers(w, "Elu", x, (number[]){{"alpha", 1}, {NULL, 0}});
-    case WB__OP_selu:
-        return with_numbers(w, "Selu", x, (number[]){{"alpha", alpha}, {"gamma", gamma},
-                                                     {NULL, 0}});
     case WB__OP_logsigmoid:
         return WB__PUT(w, "Neg", WB__PUT(w, "Softplus", WB__PUT(w, "Neg", x)));
     case WB__OP_swish: return times(w, x, WB__PUT(w, "Sigmoid", x));
@@ -102,8 +72,6 @@ static const char *unary(wb__exporter *w, wb__op op, const char *x, wb_dtype t)
     case WB__OP_gelu_slope: return gelu_slope(w, x, t);
     case WB__OP_gelu_erf: return gelu_erf(w, x, t);
     case WB__OP_mish: return times(w, x, WB__PUT(w, "Tanh", WB__PUT(w, "Softplus", x)));
-    case WB__OP_hardswish: return WB__PUT(w, "HardSwish", x);
-    case WB__OP_isnan: return WB__PUT(w, "IsNaN", x);
     case WB__OP_isfinite:
         return WB__PUT(w, "Less", WB__PUT(w, "Abs", x), wb__export_number(w, t, INFINITY));
     default: return NULL;
@@ -158,7 +126,7 @@ const char *wb__export_write_elementwise(wb__exporter *w, int step)
 {
     const wb__op op = (wb__op)wb__export_x(w, step)->op;
     const wb_dtype result = wb__export_dtype_of(w, step);
-    const char *in[3] = {NULL}, *y, *name = same_name(op);
+    const char *in[3] = {NULL}, *y;
     if (!wb__is_elementwise(op)) return NULL;
     if (op == WB__OP_cast) return cast(w, step);
     const int n = w->steps[step].n_in;
@@ -167,8 +135,7 @@ const char *wb__export_write_elementwise(wb__exporter *w, int step)
     if (op == WB__OP_where) y = wb__export_where(w, in[0], in[1], in[2], t);
     else if (op == WB__OP_ne) y = WB__PUT(w, "Not", WB__PUT(w, "Equal", in[0], in[1]));
     else if (op == WB__OP_div) y = divide(w, step, in[0], in[1], t);
-    else if (name) y = wb__export_put(w, name, n, in);
-    else y = unary(w, op, in[0], t);
+    else if (!(y = same(w, op, n, in))) y = unary(w, op, in[0], t);
     return y ? wb__export_cast(w, y, result == WB_BOOL ? WB_BOOL : t, result) : NULL;
 }
 

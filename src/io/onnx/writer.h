@@ -18,7 +18,10 @@
 #include "nn/layer.h"
 #include "weber/files.h"
 
-enum { WB__ONNX_RECORDS = 3 };
+enum {
+    WB__ONNX_RECORDS = 3,
+    WB__ONNX_WRITTEN = 17               /* the opset of the files */
+};
 
 /* k · batch + c */
 typedef struct { int64_t k, c; } wb__export_size;
