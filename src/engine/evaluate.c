@@ -576,6 +576,7 @@ const wb__evaluation wb__engine = {
     .evaluate_survivors = evaluate_survivors,
     .evaluate_overgrown = wb__evaluate_overgrown,
     .forget_pending = wb__forget_pending,
+    .guard_confirm = wb__guard_confirm,
     .allocate = wb__device_allocate,
     .thread_end = thread_end,
     .shutdown = shutdown,

@@ -506,6 +506,7 @@ typedef struct {
     int (*evaluate_survivors)(int n, wb_tensor *const *tensors);
     int (*evaluate_overgrown)(wb__thread *t);
     void (*forget_pending)(int first);
+    int (*guard_confirm)(void);
     void *(*allocate)(const wb_device *d, size_t bytes);        /* wb__device_allocate */
     void (*thread_end)(void);           /* frees this thread's working memory */
     void (*shutdown)(void);             /* also frees the plans */

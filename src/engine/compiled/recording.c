@@ -40,7 +40,7 @@ const char *wb__public_name(wb__public f) { return duties[f].name + strlen("wb_"
 bool wb__duty_fails(wb__public f)
 {
     if (wb__unrecordable(wb__public_name(f), duties[f].duty)) return true;
-    return duties[f].duty & WB__CONFIRMS && wb__guard_confirm();
+    return duties[f].duty & WB__CONFIRMS && wb__engine.guard_confirm();
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
