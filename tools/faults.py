@@ -77,7 +77,7 @@ REACH = [
     ("src/engine/ops/", "conformance_shape conformance conformance_graph conformance_product"
                         " composed parts indexed engine_values limits"),
     ("src/engine/plan/", f"{PLANS} engine_halves conformance_shape padded_opencl cuda_branches"
-                         " small_products_opencl buckets_openmpi_2"),
+                         " small_products_opencl graph_rules_opencl buckets_openmpi_2"),
     ("src/engine/", "engine_semantics engine_loops engine_scopes engine_check engine_reading"
                     " engine_slices engine_numerics device_move wrong_kinds optim_guard_cuda"),
     ("src/io/bson/", "io_flux_read io_flux_write io_flux_travel io_flux_hostile io_memory"),

@@ -156,22 +156,6 @@ TEST_IN_SCOPE(two_models_on_two_devices)
     expect_alike(n);
 }
 
-/* ---- wrong uses ------------------------------------------------------------------------------ */
-
-static int waits(wb_tensor *const *in, wb_tensor **out, void *ctx)
-{
-    (void)ctx;
-    out[0] = in[0];
-    return wb_distributed_barrier() ? -1 : 1;
-}
-
-TEST_IN_SCOPE(a_barrier_in_a_recording)
-{
-    wb_tensor *x = wb_ones(2), *y;
-    FAILS(wb_call_compiled(wb_compile(waits, NULL), 1, &x, 1, &y), WB_ERROR_ARGUMENT,
-          "distributed_barrier");
-}
-
 /* ---- what must be the same on all ranks ------------------------------------------------------ */
 
 static int status_of(wb_layer *m, wb_opt_state *s, int k)

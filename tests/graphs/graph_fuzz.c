@@ -2,13 +2,14 @@
  * has no plans.
  *
  *   graph_fuzz [--seeds N] [--from S] [--seconds T] [--jobs J] [--shrink] [--folder F]
- *              [--device NAME]
+ *              [--device NAME] [--rules N]
  *
  * A seed determines a program of 3 to 40 operations over small tensors of all dtypes, and the
  * manner of its evaluation: the requested results, their order and how many at once, compiled by
  * wb_compile or not, eager or not, the number of threads, the tensors that are freed in between.
  * Programs run in child processes, so that a crash is a failure like any other.  A failing program
- * is shrunk and printed as C (also into F/SEED.c).  Exits with 1 if a program fails, or if the
+ * is shrunk and printed as C (also into F/SEED.c).  With --rules, N programs of each case of
+ * graph_fuzz_rules.c instead.  Exits with 1 if a program fails, or if the
  * comparison has become too weak to find errors. */
 #include "graph_fuzz.h"
 
@@ -44,7 +45,7 @@ typedef struct {
 static shared_state *shared;
 static int64_t n_seeds = 2000, first_seed = 1;
 static double seconds = 1e18;
-static int jobs = 1;
+static int jobs = 1, rules;
 static bool shrinks;
 static const char *folder, *device;
 
@@ -279,7 +280,7 @@ static int report(double took)
 static void usage(void)
 {
     fprintf(stderr, "graph_fuzz [--seeds N] [--from S] [--seconds T] [--jobs J] [--shrink] "
-                    "[--folder F] [--device NAME]\n");
+                    "[--folder F] [--device NAME] [--rules N]\n");
     exit(2);
 }
 
@@ -298,6 +299,7 @@ static void read_arguments(int argc, char **argv)
         else if (!strcmp(argv[i], "--jobs")) jobs = atoi(word);
         else if (!strcmp(argv[i], "--folder")) folder = word;
         else if (!strcmp(argv[i], "--device")) device = word;
+        else if (!strcmp(argv[i], "--rules")) rules = atoi(word);
         else usage();
         i++;
     }
@@ -308,6 +310,11 @@ int main(int argc, char **argv)
 {
     read_arguments(argc, argv);
     setenv("WEBER_OPENCL_PRODUCTS", "1", 0);    /* small products in fused kernels on PoCL, too */
+    if (rules) {
+        setenv("WEBER_DEBUG", "stages", 1);
+        use_device();
+        return test_rules(rules);
+    }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return 2;
     double begun = now();

@@ -7,6 +7,7 @@
  * graph_fuzz_draw.c       draws a program; graph_fuzz_operands.c finds operands that fit
  * graph_fuzz_call.c       calls the library for each instruction
  * graph_fuzz_run.c        evaluates a program in one of many ways, and compares
+ * graph_fuzz_rules.c      programs for each rule of the planner
  * graph_fuzz_shrink.c     makes a failing program small; graph_fuzz_print.c prints it as C */
 #ifndef GRAPH_FUZZ_H
 #define GRAPH_FUZZ_H
@@ -172,6 +173,8 @@ int64_t draw_between(int64_t low, int64_t high);        /* in [low, high] */
 bool draw_chance(int one_in);
 void draw_seed(uint64_t seed);
 void draw_program(program *p, uint64_t seed, bool device);
+/* Runs so many programs of each case of each rule; 0: none fails. */
+int test_rules(int programs);
 
 /* A program while it is drawn. */
 typedef struct {

@@ -116,6 +116,7 @@ typedef struct {
         int shape;          /* of a matrix (find_shapes): index of a reshape; else at most 0 */
         bool gone;          /* only slices read the value, and rules replace these */
     } *of;                  /* each value of `from` */
+    int *applied;           /* of each rule: how often it has replaced a value */
 } wb__rewrite;
 
 /* The slices of a value: how many read it, and their elements. */

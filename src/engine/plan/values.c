@@ -1,5 +1,6 @@
 /* The values of a plan: imports the graph, pushes slices through elementwise operations, drops
  * unused values, counts uses, chooses layouts, and separates views from values with memory. */
+#include "base/text.h"
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -108,29 +109,34 @@ static int sum_in_shape(const wb__rewrite *w, int i)
  * join kernels where launches are dear.  The first rule that suits a value replaces it. */
 typedef enum { DROP, PUSH, JOIN } change;
 static const struct {
+    const char *name;
     change when;
     wb__op op;
     int (*make)(const wb__rewrite *w, int i);
 } rules[] = {
     /* slice(f(a, b)) -> f(slice(a), slice(b)), if only slices read the elementwise f(a, b) */
-    {PUSH, WB__OP_slice, push_slice},
+    {"slices", PUSH, WB__OP_slice, push_slice},
     /* columns of a·b -> a·(columns of b), if only such slices read a·b and readers compute it */
-    {JOIN, WB__OP_slice, wb__slice_product},
+    {"sliced products", JOIN, WB__OP_slice, wb__slice_product},
     /* a concat of several inputs that leave one gap -> the concat with zeros as one more input */
-    {JOIN, WB__OP_concat, wb__fill_gap},
+    {"gaps", JOIN, WB__OP_concat, wb__fill_gap},
     /* sum (x - mean)^2 -> sum d^2 - (sum d)^2 / n, where d = x - the first x; or its reshape */
-    {JOIN, WB__OP_sum, wb__one_pass_variance},
-    {JOIN, WB__OP_reshape, wb__one_pass_variance},
+    {"variances", JOIN, WB__OP_sum, wb__one_pass_variance},
+    {"reshaped variances", JOIN, WB__OP_reshape, wb__one_pass_variance},
     /* sum of the rows of a matrix -> sum of a reshape of it, if others read this reshape alone */
-    {JOIN, WB__OP_sum, sum_in_shape},
+    {"sums in a shape", JOIN, WB__OP_sum, sum_in_shape},
 };
+enum { RULES = WB__COUNT(rules) };
 
 static int rewrite(change what, const wb__rewrite *w, int i)
 {
     const wb__value *v = &w->from->value[i];
     int few[8], *in = few, made = -1;
-    for (size_t k = 0; k < WB__COUNT(rules) && made < 0; k++)
-        if (rules[k].when == what && rules[k].op == (wb__op)v->op) made = rules[k].make(w, i);
+    for (int k = 0; k < RULES && made < 0; k++) {
+        if (rules[k].when != what || rules[k].op != (wb__op)v->op) continue;
+        made = rules[k].make(w, i);
+        w->applied[k] += made >= 0;
+    }
     if (made >= 0) return made;
     if (v->n_in > 8 && !(in = wb__alloc((size_t)v->n_in * sizeof *in))) {
         w->to->failed = true;
@@ -144,12 +150,13 @@ static int rewrite(change what, const wb__rewrite *w, int i)
 
 /* Copies the used values to a new array, with one kind of change.  *more: a slice was moved, and
  * another pass may move it further.  False: out of memory. */
-static bool rebuild(const wb__attempt *a, wb__values *s, change what, bool *more)
+static bool rebuild(const wb__attempt *a, wb__values *s, change what, int *applied, bool *more)
 {
     const wb__request *r = a->request;
     count_uses(r, s);
     wb__ir old = s->ir, new = {.joins = old.joins || what == JOIN};
-    const wb__rewrite w = {&old, &new, wb__alloc_zero((size_t)old.n + 1, sizeof *w.of)};
+    const wb__rewrite w = {&old, &new, wb__alloc_zero((size_t)old.n + 1, sizeof *w.of),
+                           applied};
     *more = false;
     if (w.of) {
         if (what == PUSH) *more = find_only_sliced(&w);
@@ -169,6 +176,15 @@ static bool rebuild(const wb__attempt *a, wb__values *s, change what, bool *more
     }
     wb__free(w.of);
     return w.of && !s->ir.failed;
+}
+
+static void print_rules(const int *applied)
+{
+    wb__text t = {0};
+    for (int k = 0; k < RULES; k++)
+        wb__text_add(&t, "%s %s %d", k ? "," : "", rules[k].name, applied[k]);
+    wb__log(WB_LOG_DEBUG, "rules:%s", t.text ? t.text : "");
+    wb__free(t.text);
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
@@ -272,11 +288,13 @@ void wb__values_free(wb__values *s)
 bool wb__values_make(const wb__attempt *a, wb__values *s)
 {
     bool more = true;
+    int applied[RULES] = {0};
     if (!wb__import(a, s)) return false;
     for (int pass = 0; pass < 4 && more; pass++)
-        if (!rebuild(a, s, PUSH, &more)) return false;
-    if (a->device->backend->dear_launches && !rebuild(a, s, JOIN, &more)) return false;
-    if (!rebuild(a, s, DROP, &more)) return false;
+        if (!rebuild(a, s, PUSH, applied, &more)) return false;
+    if (a->device->backend->dear_launches && !rebuild(a, s, JOIN, applied, &more)) return false;
+    if (!rebuild(a, s, DROP, applied, &more)) return false;
+    if (wb__debug("stages")) print_rules(applied);
     const size_t n = (size_t)s->ir.n + 1;
     s->needed = wb__alloc_zero(n, sizeof *s->needed);
     s->base = wb__alloc(n * sizeof *s->base);
