@@ -15,7 +15,7 @@ static void put_bytes(const void *bytes, size_t n)
 
 static void put_number(uint64_t number, int bytes)
 {
-    for (int i = 0; i < bytes; i++) put_bytes(&(unsigned char){(unsigned char)(number >> 8 * i)}, 1);
+    for (; bytes--; number >>= 8) put_bytes(&(unsigned char){(unsigned char)number}, 1);
 }
 
 static void put_chunk(const char *name, const void *data, size_t n)

@@ -1,5 +1,5 @@
-/* Operators of the domain com.microsoft: their numbers are those of ONNX Runtime 1.32, and the model
- * is saved again with operators of ONNX. */
+/* Operators of the domain com.microsoft: their numbers are those of ONNX Runtime 1.32, and the
+ * model is saved again with operators of ONNX. */
 #include "onnx_model.h"
 
 enum { N = 8 };

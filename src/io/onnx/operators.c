@@ -162,19 +162,19 @@ static bool call_formula(wb__onnx_call *c, accepted kind, formula *f)
 #define ONNX_OP(name, function, ...)
 #define ONNX_IS(name, op, ...)
 #define ONNX_FORMULA(name, accepts, expression, ...)                                               \
-    static wb_tensor *OF(name)(wb__onnx_call *c, wb_tensor *x, wb_tensor *y, wb_tensor *z,         \
-                               double a, double b)                                                 \
+    static wb_tensor *FORMULA(name)(wb__onnx_call *c, wb_tensor *x, wb_tensor *y, wb_tensor *z,    \
+                                    double a, double b)                                            \
     {                                                                                              \
         (void)c, (void)x, (void)y, (void)z, (void)a, (void)b;                                      \
         return expression;                                                                         \
     }                                                                                              \
-    static bool CALL(name)(wb__onnx_call *c) { return call_formula(c, accepts, OF(name)); }
-#define OF(name) formula_##name
+    static bool CALL(name)(wb__onnx_call *c) { return call_formula(c, accepts, FORMULA(name)); }
+#define FORMULA(name) formula_##name
 #define CALL(name) call_##name
 #include "io/onnx/ops.def"
-#undef OF
+#undef FORMULA
 #undef CALL
-#define OF(name) microsoft_formula_##name
+#define FORMULA(name) microsoft_formula_##name
 #define CALL(name) microsoft_call_##name
 #include "io/onnx/ops_microsoft.def"
 #undef CALL
